@@ -1,0 +1,1 @@
+"""The metadata store: one interface (`store`), and three stores behind it."""
