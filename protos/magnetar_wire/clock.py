@@ -1,7 +1,7 @@
 """Time, as all parts ask for it.
 
-Two clocks that must not be mixed up. `time_ms` is the wall clock: what is stored and shown, and may jump. `monotonic` is
-what durations and deadlines go by: seconds from some start, never backwards, meaningless to another process.
+Two clocks that must not be mixed up. `time_ms` is the wall clock: what is stored and shown, and may jump. `monotonic`
+is what durations and deadlines go by: seconds from some start, never backwards, meaningless to another process.
 
 Whoever keeps time takes a `Clock`, so that a test or a simulation can hand it one of its own. `SystemClock` is the
 machine's. `ManualClock` stands still until it is told to move, and runs what is due in order of time, then of asking.
@@ -86,7 +86,12 @@ class ManualClock:
 
     async def sleep(self, seconds: float) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_later(seconds, lambda: woken.done() or woken.set_result(None))
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        timer = self.call_later(seconds, wake)
         try:
             await woken
         finally:

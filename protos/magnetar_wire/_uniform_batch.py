@@ -1,0 +1,114 @@
+"""The fastest path: batches whose messages all look alike, payloads of one size with or without sequence ids.
+
+Such a batch is a table: every record has the same length, and the same bytes but for the payload and the sequence id.
+Encoding joins the payloads with the record's head between them, one call, and then writes the ids into it byte column
+by byte column; decoding checks column by column that the heads are the same throughout, and cuts.
+
+Both functions answer None where a batch is not of this kind: the next path takes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+from magnetar_wire._varints import decode_column, encode_column, has_gaps, uint64_array, varint
+from magnetar_wire.messages import Messages
+
+_SIZE: Final = struct.Struct(">I")
+_PAYLOAD_SIZE_TAG: Final = b"\x18"
+_SEQUENCE_ID_TAG: Final = b"\x40"
+# Records cut by one precompiled format: enough to hide the call, few enough to compile in microseconds.
+_CUT_AT_ONCE: Final = 64
+
+
+def encode_uniform(messages: Messages) -> bytearray | None:
+    if messages.keys or messages.properties or messages.ordering_keys or messages.event_times:
+        return None
+    if messages.null_keys or messages.compacted_out:
+        return None
+    payloads: Sequence[Any] = messages.payloads
+    try:
+        sizes = set(map(len, payloads))
+    except TypeError:  # one is None
+        return None
+    if len(sizes) != 1:
+        return None
+    metadata = _PAYLOAD_SIZE_TAG + varint(sizes.pop())
+    columns: list[bytes] = []
+    ids: Sequence[Any] | None = messages.sequence_ids
+    if ids is not None:
+        encoded = None if has_gaps(ids) else encode_column(uint64_array(ids))
+        if encoded is None:
+            return None
+        columns = encoded
+        metadata += _SEQUENCE_ID_TAG + bytes(len(columns))
+    head = _SIZE.pack(len(metadata)) + metadata
+    batch = bytearray(head).join([b"", *payloads])
+    record = len(batch) // len(payloads)
+    for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
+        batch[place::record] = column
+    return batch
+
+
+def decode_uniform(batch: bytes, count: int) -> Messages | None:
+    head = _read_head(batch)
+    if head is None:
+        return None
+    head_bytes, payload_bytes, id_bytes = head
+    record = head_bytes + payload_bytes
+    if record * count != len(batch):
+        return None
+    for place in range(head_bytes - id_bytes):
+        column = batch[place::record]
+        if column.count(column[:1]) != count:
+            return None
+    sequence_ids = None
+    if id_bytes:
+        sequence_ids = decode_column([batch[place::record] for place in range(head_bytes - id_bytes, head_bytes)])
+        if sequence_ids is None:
+            return None
+    return Messages(_cut(batch, count, head_bytes, payload_bytes), sequence_ids)
+
+
+def _read_head(batch: bytes) -> tuple[int, int, int] | None:
+    """Of the first record: the sizes of its head, of its payload, and of its sequence id (0: it has none)."""
+    if len(batch) < 6:
+        return None
+    (metadata_bytes,) = _SIZE.unpack_from(batch)
+    metadata = batch[4 : 4 + metadata_bytes]
+    if not 2 <= len(metadata) == metadata_bytes <= 16 or metadata[:1] != _PAYLOAD_SIZE_TAG:
+        return None
+    payload_bytes = shift = 0
+    for place in range(1, min(6, metadata_bytes)):
+        payload_bytes |= (metadata[place] & 0x7F) << shift
+        shift += 7
+        if metadata[place] < 0x80:
+            break
+    else:
+        return None
+    rest = metadata[place + 1 :]
+    if rest and (len(rest) < 2 or rest[:1] != _SEQUENCE_ID_TAG):
+        return None
+    return 4 + metadata_bytes, payload_bytes, max(0, len(rest) - 1)
+
+
+@lru_cache(maxsize=256)
+def _cutter(head_bytes: int, payload_bytes: int) -> struct.Struct:
+    return struct.Struct(f"{head_bytes}x{payload_bytes}s" * _CUT_AT_ONCE)
+
+
+def _cut(batch: bytes, count: int, head_bytes: int, payload_bytes: int) -> list[bytes]:
+    """The payloads. A format for 64 records at once takes 15 ns a record, a slice for each 75."""
+    record = head_bytes + payload_bytes
+    whole = count - count % _CUT_AT_ONCE
+    payloads: list[bytes] = []
+    if whole:
+        cut = _cutter(head_bytes, payload_bytes).iter_unpack(memoryview(batch)[: whole * record])
+        payloads.extend(chain.from_iterable(cut))
+    rest = range(whole * record + head_bytes, len(batch) + 1, record)
+    payloads.extend(batch[at : at + payload_bytes] for at in rest)
+    return payloads

@@ -1,0 +1,140 @@
+"""Compression of payloads: LZ4 (raw block), ZLIB, ZSTD, SNAPPY (raw block), as stock clients write and read them.
+
+The size after decompression is stated in the entry, and is somebody's word until the payload bears it out. So it is
+held against the reader's limit first, then against what so many compressed bytes can come to at the very most (LZ4 and
+SNAPPY take all their memory at the start), and the result must have exactly that size and use up all the input.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Final, cast
+
+import cramjam
+import lz4.block
+import zstandard
+from magnetar_protos import entry_pb2
+
+from magnetar_wire.errors import MalformedEntry, TooLarge, UnknownCompression
+from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
+
+NONE: Final = entry_pb2.NONE
+
+# One byte of an LZ4 block adds at most 255 to a length; three bytes of a SNAPPY block make at most 64.
+_LZ4_AT_MOST: Final = 255
+_SNAPPY_AT_MOST: Final = 64
+
+# A window of 8 MiB is the most that the standard asks every reader to support.
+_ZSTD_MAX_WINDOW: Final = 8_388_608
+
+
+class _Zstd(threading.local):
+    """zstandard's contexts: costly to make, and for one thread at a time."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor()
+        self.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+
+
+_zstd = _Zstd()
+
+
+def compress(payload: bytes | bytearray, compression: int) -> bytes | bytearray:
+    """`payload` compressed as the entry's `compression` says."""
+    if compression == entry_pb2.NONE:
+        return payload
+    try:
+        encode = _COMPRESS[compression]
+    except KeyError:
+        raise UnknownCompression(f"compression {compression} is unknown: known are {_known()}") from None
+    return encode(payload)
+
+
+def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+    """The payload before it was compressed, which is said to be `size` bytes."""
+    if compression == entry_pb2.NONE:
+        return payload
+    try:
+        name, decode = _DECOMPRESS[compression]
+    except KeyError:
+        raise UnknownCompression(f"the payload has compression {compression}: known are {_known()}") from None
+    if size > limit:
+        raise TooLarge(f"the payload is said to be {size} bytes uncompressed, and the reader's limit is {limit}")
+    try:
+        decoded = decode(payload, size)
+    except _BROKEN as error:
+        raise MalformedEntry(f"the payload is no {name} of {size} bytes: {error}") from None
+    if len(decoded) != size:
+        raise MalformedEntry(f"the payload is said to be {size} bytes uncompressed, and is {len(decoded)}")
+    return decoded
+
+
+# What the libraries raise at input that is not of their kind.
+_BROKEN: Final = (ValueError, zlib.error, lz4.block.LZ4BlockError, zstandard.ZstdError, cramjam.DecompressionError)
+
+
+def _known() -> str:
+    return ", ".join(entry_pb2.CompressionType.keys())
+
+
+def _compress_lz4(payload: bytes | bytearray) -> bytes:
+    return cast(bytes, lz4.block.compress(payload, store_size=False))
+
+
+def _decompress_lz4(payload: bytes, size: int) -> bytes:
+    if size > len(payload) * _LZ4_AT_MOST:
+        raise ValueError(f"{len(payload)} bytes can't come to so many")
+    return cast(bytes, lz4.block.decompress(payload, uncompressed_size=size))
+
+
+def _decompress_zlib(payload: bytes, size: int) -> bytes:
+    stream = zlib.decompressobj()
+    decoded = stream.decompress(payload, size + 1)  # one more than is due, to see whether there is more
+    if not stream.eof or stream.unused_data:
+        raise ValueError("it ends too early, or goes on")
+    return decoded
+
+
+def _compress_zstd(payload: bytes | bytearray) -> bytes:
+    return _zstd.compressor.compress(payload)
+
+
+def _decompress_zstd(payload: bytes, size: int) -> bytes:
+    stated = zstandard.get_frame_parameters(payload).content_size
+    if stated not in (size, zstandard.CONTENTSIZE_UNKNOWN):  # it would be believed, and taken from memory at once
+        raise ValueError(f"its own header says {stated}")
+    return _zstd.decompressor.decompress(payload, max_output_size=max(size, 1), allow_extra_data=False)
+
+
+def _compress_snappy(payload: bytes | bytearray) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(payload))
+
+
+def _decompress_snappy(payload: bytes, size: int) -> bytes:
+    if size > len(payload) * _SNAPPY_AT_MOST:
+        raise ValueError(f"{len(payload)} bytes can't come to so many")
+    stated = shift = 0
+    for byte in payload[:5]:
+        stated |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if stated != size:
+        raise ValueError(f"its own header says {stated}")
+    return bytes(cramjam.snappy.decompress_raw(payload))
+
+
+_COMPRESS: Final[dict[int, Callable[[bytes | bytearray], bytes]]] = {
+    entry_pb2.LZ4: _compress_lz4,
+    entry_pb2.ZLIB: zlib.compress,
+    entry_pb2.ZSTD: _compress_zstd,
+    entry_pb2.SNAPPY: _compress_snappy,
+}
+_DECOMPRESS: Final[dict[int, tuple[str, Callable[[bytes, int], bytes]]]] = {
+    entry_pb2.LZ4: ("LZ4 block", _decompress_lz4),
+    entry_pb2.ZLIB: ("ZLIB stream", _decompress_zlib),
+    entry_pb2.ZSTD: ("ZSTD frame", _decompress_zstd),
+    entry_pb2.SNAPPY: ("SNAPPY block", _decompress_snappy),
+}

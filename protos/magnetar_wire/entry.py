@@ -1,0 +1,113 @@
+"""The stored entry's frame: magic, checksum, metadata, payload. See magnetar_protos/entry.proto for the layout.
+
+`encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it puts its own metadata in
+front (`with_broker_metadata`), checks what it takes (`decode_entry`, which opens no payload), and passes on the rest as
+bytes. What the payload holds is the next module's matter: `batch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError, EncodeError
+from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
+
+from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry
+
+__all__ = ["Entry", "decode_entry", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
+
+_MAGIC: Final = b"\x0e\x01"
+_BROKER_MAGIC: Final = b"\x0e\x02"
+_HEADER: Final = struct.Struct(">2sII")  # magic, checksum, metadata size
+_UINT32: Final = struct.Struct(">I")
+_CHECKSUM_END: Final = 6  # the checksum covers all that stands behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored entry taken apart; the payload is as it is stored, maybe compressed."""
+
+    metadata: MessageMetadata
+    payload: bytes
+    broker: BrokerEntryMetadata | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        return self.metadata.HasField("num_messages_in_batch")
+
+    @property
+    def is_chunk(self) -> bool:
+        return self.metadata.num_chunks_from_msg > 1
+
+    @property
+    def is_marker(self) -> bool:
+        """Left in the log by a server, for servers: no application sees it."""
+        return self.metadata.HasField("marker_type")
+
+
+def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes:
+    """The entry as it is stored, without a broker's part."""
+    try:
+        head = metadata.SerializeToString()
+    except EncodeError as error:
+        raise InvalidMessage(f"the entry's metadata is not complete: {error}") from None
+    covered = _UINT32.pack(len(head)) + head
+    return b"".join((_MAGIC, _UINT32.pack(crc32c(payload, crc32c(covered))), covered, payload))
+
+
+def decode_entry(stored: bytes, *, verify: bool = True) -> Entry:
+    """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
+    broker, at = _broker_part(stored)
+    if len(stored) - at < _HEADER.size:
+        raise MalformedEntry(f"an entry has at least {_HEADER.size} bytes, this one {len(stored) - at}")
+    magic, checksum, metadata_bytes = _HEADER.unpack_from(stored, at)
+    if magic != _MAGIC:
+        raise MalformedEntry(f"an entry starts with {_MAGIC.hex()}, this one with {magic.hex()}")
+    head_at = at + _HEADER.size
+    payload_at = head_at + metadata_bytes
+    if payload_at > len(stored):
+        raise MalformedEntry(
+            f"the metadata is said to be {metadata_bytes} bytes, and only {len(stored) - head_at} are left"
+        )
+    if verify:
+        found = crc32c(memoryview(stored)[at + _CHECKSUM_END :])
+        if found != checksum:
+            raise ChecksumMismatch(f"the entry's checksum is {checksum:08x}, its bytes have {found:08x}")
+    try:
+        metadata = MessageMetadata.FromString(stored[head_at:payload_at])
+    except DecodeError as error:
+        raise MalformedEntry(f"the entry's metadata can't be read: {error}") from None
+    for field in ("producer_name", "sequence_id", "publish_time"):  # protobuf checks what is required in writing only
+        if not metadata.HasField(field):
+            raise MalformedEntry(f"the entry's metadata has no {field}")
+    return Entry(metadata, stored[payload_at:], broker)
+
+
+def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
+    """The entry with a broker's part in front: when it came, and the index of its last message."""
+    part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
+    return b"".join((_BROKER_MAGIC, _UINT32.pack(len(part)), part, entry))
+
+
+def split_broker_metadata(stored: bytes) -> tuple[BrokerEntryMetadata | None, bytes]:
+    """The broker's part, where there is one, and the entry without it."""
+    broker, at = _broker_part(stored)
+    return broker, stored[at:] if at else stored
+
+
+def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
+    """The broker's part and where the entry starts."""
+    if stored[:2] != _BROKER_MAGIC:
+        return None, 0
+    if len(stored) < 6:
+        raise MalformedEntry(f"a broker's part has at least 6 bytes, this one {len(stored)}")
+    (size,) = _UINT32.unpack_from(stored, 2)
+    if size > len(stored) - 6:
+        raise MalformedEntry(f"the broker's part is said to be {size} bytes, and only {len(stored) - 6} are left")
+    try:
+        return BrokerEntryMetadata.FromString(stored[6 : 6 + size]), 6 + size
+    except DecodeError as error:
+        raise MalformedEntry(f"the broker's part can't be read: {error}") from None

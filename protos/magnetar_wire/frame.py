@@ -1,0 +1,107 @@
+"""Frames: many entries in one message of a stream. See magnetar_protos/frame.proto.
+
+`FrameBuilder` is the sender's rule: it takes entries until the frame is full, and a full frame is the sign to wait for
+the stream. `decode_frame` is the receiver's: it holds a frame against the limits and its own counts before anybody
+looks at an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from magnetar_protos.frame_pb2 import Frame, Run
+
+from magnetar_wire.errors import MalformedFrame, TooLarge
+from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
+
+__all__ = ["DecodedRun", "FrameBuilder", "decode_frame"]
+
+_MAX_NUMBER: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRun:
+    """Entries of one channel, numbered `first`, `first + 1` …"""
+
+    channel: int
+    first: int
+    entries: list[bytes]
+
+
+class FrameBuilder:
+    """Gathers entries for the next frame."""
+
+    def __init__(self, fill_bytes: int = FRAME_FILL_BYTES, max_entries: int = MAX_FRAME_ENTRIES) -> None:
+        self._fill_bytes = fill_bytes
+        self._max_entries = max_entries
+        self._runs: list[Run] = []
+        self._entries: list[bytes] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= self._fill_bytes or len(self._entries) >= self._max_entries
+
+    def add(self, channel: int, number: int, entry: bytes) -> bool:
+        """Puts an entry behind the others; False, and nothing is put, where it finds no room.
+
+        An empty frame has room for any one entry up to the largest there is.
+        """
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, MAX_ENTRY_BYTES)):
+            return False
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.channel == channel and last.first + last.count == number:
+            last.count += 1
+        else:
+            self._runs.append(Run(channel=channel, first=number, count=1))
+        self._entries.append(entry)
+        self._bytes += len(entry)
+        return True
+
+    def take(self) -> Frame:
+        """The frame, and an empty builder."""
+        frame = Frame(runs=self._runs, entries=self._entries)
+        self._runs, self._entries, self._bytes = [], [], 0
+        return frame
+
+
+def decode_frame(data: bytes | Frame, max_entries: int = MAX_FRAME_ENTRIES) -> list[DecodedRun]:
+    """The runs of a frame, as it came or as a part of a larger message."""
+    frame = _parse(data) if isinstance(data, bytes) else data
+    entries = list(frame.entries)
+    if len(entries) > max_entries:
+        raise TooLarge(f"the frame has {len(entries)} entries, and at most {max_entries} are taken")
+    largest = max(map(len, entries), default=0)
+    if largest > MAX_ENTRY_BYTES:
+        raise TooLarge(f"the frame has an entry of {largest} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+    return list(_cut(frame, entries))
+
+
+def _parse(data: bytes) -> Frame:
+    if len(data) > MAX_FRAME_BYTES:
+        raise TooLarge(f"the frame has {len(data)} bytes, and the largest allowed has {MAX_FRAME_BYTES}")
+    try:
+        return Frame.FromString(data)
+    except DecodeError as error:
+        raise MalformedFrame(f"the frame can't be read: {error}") from None
+
+
+def _cut(frame: Frame, entries: list[bytes]) -> Iterator[DecodedRun]:
+    if sum(run.count for run in frame.runs) != len(entries):
+        raise MalformedFrame(f"the frame's runs add up to another number than its {len(entries)} entries")
+    at = 0
+    for run in frame.runs:
+        if not run.count:
+            raise MalformedFrame("the frame has a run without entries")
+        if run.first > _MAX_NUMBER - run.count + 1:
+            raise MalformedFrame(f"a run of {run.count} entries starts at {run.first}, which is too near the end")
+        yield DecodedRun(run.channel, run.first, entries[at : at + run.count])
+        at += run.count

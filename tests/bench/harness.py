@@ -1,0 +1,98 @@
+"""How a benchmark is measured and reported.
+
+A group is a module `bench_<group>` with a function `benches()` that yields `Result`s. What is compared is measured in
+one run: the arms of a ratio take turns, so that whatever else the machine does falls on both, and the median of the
+ratios of the turns is the result. A bench that can't run here (no peer, no tool) has the value None and says why.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+TURNS = 15
+# A turn is as many calls as take about this long, so that the clock's own grain and cost do not count.
+TURN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line of the report. `floor` is what is asked for at least; `ceiling` at most."""
+
+    bench: str
+    value: float | None
+    unit: str
+    against: str | None = None
+    floor: float | None = None
+    ceiling: float | None = None
+    why: str | None = None
+
+    def line(self) -> str:
+        shown = {"bench": self.bench, "value": None if self.value is None else _rounded(self.value), "unit": self.unit}
+        rest = {name: getattr(self, name) for name in ("against", "floor", "ceiling", "why")}
+        return json.dumps(shown | {name: value for name, value in rest.items() if value is not None})
+
+
+def unavailable(bench: str, unit: str, why: str, **more: float | str) -> Result:
+    """A bench that can't run here."""
+    return Result(bench, None, unit, why=why, **more)  # type: ignore[arg-type]
+
+
+def ratio(
+    bench: str, ours: Callable[[], object], other: Callable[[], object], *, against: str, floor: float | None = None
+) -> Result:
+    """How many times as fast `ours` is as `other`, both doing the same work once a call."""
+    calls_ours, calls_other = _calls(ours), _calls(other)
+    ratios, seconds = [], []
+    gc.collect()
+    gc.disable()  # the collector runs when it likes, and so in either arm
+    try:
+        for _ in range(TURNS):
+            mine = _time(ours, calls_ours)
+            theirs = _time(other, calls_other)
+            ratios.append(theirs / mine)
+            seconds.append(mine)
+    finally:
+        gc.enable()
+    print(f"{bench}: {statistics.median(seconds) * 1e6:.1f} µs a call; ratios {_spread(ratios)}", file=sys.stderr)
+    return Result(bench, statistics.median(ratios), "ratio", against, floor)
+
+
+def run_group(module: ModuleType) -> int:
+    """Prints a group's results as they come; 1 if it broke off."""
+    try:
+        for result in module.benches():
+            print(result.line(), flush=True)
+    except Exception:  # noqa: BLE001 (whatever ends a group, the next one runs)
+        print(f"{module.__name__} broke off:", file=sys.stderr)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _time(call: Callable[[], object], calls: int) -> float:
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - started) / calls
+
+
+def _calls(call: Callable[[], object]) -> int:
+    call()
+    return max(1, round(TURN_SECONDS / max(_time(call, 3), 1e-7)))
+
+
+def _spread(values: list[float]) -> str:
+    ordered = sorted(values)
+    return f"{ordered[0]:.2f} … {ordered[len(ordered) // 2]:.2f} … {ordered[-1]:.2f}"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
