@@ -1,0 +1,131 @@
+"""Options: typed, checked when they are made, and frozen.
+
+    class BrokerOptions(Configuration):
+        max_message_size: int = Field(default=5_242_880, gt=0)
+
+    options = load(BrokerOptions, file=path, environment=os.environ, flags=["max_message_size=1000000"])
+
+A value comes from the file (TOML, `name = value`), is overridden by the environment (`MAGNETAR_` and the name in upper
+case), and that by a flag (`name=value`). A name that is no option is an error that tells the nearest one that is,
+wherever it stands: a misspelt option must not be a silent default. All that is wrong is told at once, each with where
+it stands.
+
+Names follow Pulsar's and BookKeeper's where those have the option, in snake case, units last. From the environment and
+from flags a list is its elements with commas between. This module needs the extra `server`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_origin
+
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
+
+__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load"]
+
+ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+_LISTS: Final = (list, tuple, set, frozenset)
+
+
+class InvalidConfiguration(ValueError):
+    """What is wrong with a configuration: one line each."""
+
+
+class Configuration(BaseModel):
+    """A set of options, all with defaults. Subclass it; combine several by inheriting from all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+
+
+C = TypeVar("C", bound=Configuration)
+
+
+def load(
+    kind: type[C],
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[str] = (),
+    prefix: str = ENVIRONMENT_PREFIX,
+) -> C:
+    """The options of `kind`, from the file, then the environment, then the flags."""
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    problems: list[str] = []
+    for place, name, value in (
+        *_from_file(file),
+        *_from_environment(environment or {}, prefix),
+        *_from_flags(flags),
+    ):
+        if name not in kind.model_fields:
+            problems.append(f"{place}: there is no option {name!r}{_nearest(name, kind.model_fields)}")
+            continue
+        values[name] = _split(kind, name, value) if isinstance(value, str) else value
+        places[name] = place
+    try:
+        options = kind.model_validate(values)
+    except ValidationError as error:
+        problems += _told(error, kind, values, places)
+    if problems:
+        raise InvalidConfiguration("\n".join(problems))
+    return options
+
+
+def _from_file(file: Path | None) -> list[tuple[str, str, Any]]:
+    if file is None:
+        return []
+    try:
+        with file.open("rb") as opened:
+            table = tomllib.load(opened)
+    except OSError as error:
+        raise InvalidConfiguration(f"{file}: it can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfiguration(f"{file}: it is no TOML: {error}") from None
+    return [(str(file), name, value) for name, value in table.items()]
+
+
+def _from_environment(environment: Mapping[str, str], prefix: str) -> list[tuple[str, str, Any]]:
+    ours = sorted(name for name in environment if name.startswith(prefix))
+    return [(f"environment variable {name}", name.removeprefix(prefix).lower(), environment[name]) for name in ours]
+
+
+def _from_flags(flags: Iterable[str]) -> list[tuple[str, str, Any]]:
+    found: list[tuple[str, str, Any]] = []
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if not equals:
+            raise InvalidConfiguration(f"flag {flag!r}: it is no name=value")
+        found.append((f"flag {name.strip()}", name.strip(), value.strip()))
+    return found
+
+
+def _split(kind: type[Configuration], name: str, value: str) -> str | Sequence[str]:
+    """A list's elements, where the option is a list."""
+    annotation = kind.model_fields[name].annotation
+    if annotation in _LISTS or get_origin(annotation) in _LISTS:
+        return [element.strip() for element in value.split(",") if element.strip()]
+    return value
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
+def _told(
+    error: ValidationError, kind: type[Configuration], values: Mapping[str, Any], places: Mapping[str, str]
+) -> list[str]:
+    """The validation's errors in the user's terms: where the value stands, and what it is unless it is a secret."""
+    told = []
+    for one in error.errors(include_url=False, include_context=False, include_input=False):
+        name = str(one["loc"][0]) if one["loc"] else ""
+        if name not in values:  # a rule between several options, or a default
+            told.append(f"{name or kind.__name__}: {one['msg']}")
+            continue
+        secret = kind.model_fields[name].annotation in (SecretStr, SecretBytes)
+        shown = "" if secret else f" = {values[name]!r}"
+        told.append(f"{places[name]}: {name}{shown}: {one['msg']}")
+    return told

@@ -1,0 +1,272 @@
+"""What every transport must do. A transport's test module subclasses `TransportContract` and makes one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from magnetar_wire.transport import (
+    MAX_TRANSPORT_BYTES,
+    Code,
+    Connection,
+    DeadlinePassed,
+    Disconnected,
+    Failed,
+    NotReached,
+    Peer,
+    Rejected,
+    Stream,
+    Transport,
+)
+
+DEADLINE_S = 60.0
+
+
+class Echo:
+    """Answers calls with what they asked, and streams likewise, message by message."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+        self.waiting = asyncio.Event()
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        assert peer.address
+        if method == "reject":
+            raise Rejected(Code.FAILED_PRECONDITION, f"not {request.decode()}")
+        if method == "break":
+            raise ZeroDivisionError("a detail that stays here")
+        if method == "hang":
+            await self._hang()
+        return method.encode() + b":" + request
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        if method == "reject":
+            await stream.send(b"first")
+            raise Rejected(Code.NOT_FOUND, "no such stream")
+        if method == "hang":
+            await self._hang()
+        while (message := await stream.receive()) is not None:
+            await stream.send(message)
+        await stream.send(b"end")
+
+    async def _hang(self) -> None:
+        self.waiting.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.cancelled += 1
+
+
+Body = Callable[[Connection, Echo], Awaitable[None]]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+class TransportContract:
+    def make(self) -> Transport:
+        raise NotImplementedError
+
+    def run(self, body: Body) -> None:
+        async def whole() -> None:
+            transport, service = self.make(), Echo()
+            listener = await transport.listen("127.0.0.1:0", service)
+            connection = transport.connect(listener.address)
+            await body(connection, service)
+            await connection.close()
+            await listener.close()
+
+        asyncio.run(whole())
+
+    def test_a_call_is_answered(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            assert await connection.call("m", b"x" * 100_000, timeout_s=DEADLINE_S) == b"m:" + b"x" * 100_000
+
+        self.run(body)
+
+    def test_a_rejection_says_why_and_an_error_of_the_service_says_nothing(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            with pytest.raises(Rejected, match="not now") as rejected:
+                await connection.call("reject", b"now", timeout_s=DEADLINE_S)
+            assert rejected.value.code is Code.FAILED_PRECONDITION
+            with pytest.raises(Failed) as broken:
+                await connection.call("break", b"", timeout_s=DEADLINE_S)
+            assert "detail" not in str(broken.value)
+
+        self.run(body)
+        assert "a detail that stays here" in caplog.text
+
+    def test_a_deadline_passes_and_the_service_learns_of_it(self) -> None:
+        async def body(connection: Connection, service: Echo) -> None:
+            with pytest.raises(DeadlinePassed):
+                await connection.call("hang", b"", timeout_s=0.05)
+            await until(lambda: service.cancelled == 1)
+
+        self.run(body)
+
+    def test_a_cancelled_caller_cancels_the_call(self) -> None:
+        async def body(connection: Connection, service: Echo) -> None:
+            call = asyncio.create_task(connection.call("hang", b"", timeout_s=DEADLINE_S))
+            await service.waiting.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: service.cancelled == 1)
+
+        self.run(body)
+
+    def test_nobody_there_is_not_reached(self) -> None:
+        async def whole() -> None:
+            transport = self.make()
+            listener = await transport.listen("127.0.0.1:0", Echo())
+            await listener.close()
+            connection = transport.connect(listener.address)
+            with pytest.raises(NotReached):
+                await connection.call("m", b"", timeout_s=DEADLINE_S)
+            with pytest.raises(NotReached):
+                await connection.open_stream("m").receive()
+            await connection.close()
+            with pytest.raises(NotReached):
+                await connection.call("m", b"", timeout_s=DEADLINE_S)
+
+        asyncio.run(whole())
+
+    def test_a_server_that_goes_away_disconnects_what_is_under_way(self) -> None:
+        async def whole() -> None:
+            transport, service = self.make(), Echo()
+            listener = await transport.listen("127.0.0.1:0", service)
+            connection = transport.connect(listener.address)
+            call = asyncio.create_task(connection.call("hang", b"", timeout_s=DEADLINE_S))
+            stream = connection.open_stream("hang")
+            receiving = asyncio.create_task(stream.receive())
+            await until(lambda: service.waiting.is_set())
+            await listener.close()
+            with pytest.raises(Disconnected):
+                await call
+            with pytest.raises(Disconnected):
+                await receiving
+            await connection.close()
+
+        asyncio.run(whole())
+
+    def test_closing_a_connection_disconnects_what_is_under_way(self) -> None:
+        async def body(connection: Connection, service: Echo) -> None:
+            call = asyncio.create_task(connection.call("hang", b"", timeout_s=DEADLINE_S))
+            stream = connection.open_stream("hang")
+            receiving = asyncio.create_task(stream.receive())
+            await service.waiting.wait()
+            await connection.close()
+            for waiting in (call, receiving):
+                with pytest.raises(Disconnected):
+                    await waiting
+
+        self.run(body)
+
+    def test_a_stream_keeps_order_and_ends_both_ways(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("echo")
+            sent = [b"%d" % number for number in range(500)]
+
+            async def send() -> None:
+                for message in sent:
+                    await stream.send(message)
+                await stream.finish()
+
+            sending = asyncio.create_task(send())
+            received = []
+            while (message := await stream.receive()) is not None:
+                received.append(message)
+            await sending
+            assert received == [*sent, b"end"]
+            assert await stream.receive() is None
+
+        self.run(body)
+
+    def test_a_sender_waits_for_a_slow_receiver(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("hang")
+            sent = 0
+
+            async def send() -> None:
+                nonlocal sent
+                while True:
+                    await stream.send(bytes(1_000_000))
+                    sent += 1
+
+            sending = asyncio.create_task(send())
+            for _ in range(2_000):
+                await asyncio.sleep(0)
+            assert not sending.done()
+            assert sent < 500
+            stream.cancel()
+            with pytest.raises(Disconnected):
+                await sending
+
+        self.run(body)
+
+    def test_what_was_sent_before_a_rejection_arrives_first(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("reject")
+            assert await stream.receive() == b"first"
+            with pytest.raises(Rejected, match="no such stream") as rejected:
+                await stream.receive()
+            assert rejected.value.code is Code.NOT_FOUND
+
+        self.run(body)
+
+    def test_cancelling_a_receive_loses_no_message(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("echo")
+            for number in range(50):
+                receiving = asyncio.create_task(stream.receive())
+                await stream.send(b"%d" % number)
+                for _ in range(number % 5):
+                    await asyncio.sleep(0)
+                receiving.cancel()
+                await asyncio.wait([receiving])
+                got = await stream.receive() if receiving.cancelled() else receiving.result()
+                assert got == b"%d" % number
+
+        self.run(body)
+
+    def test_a_cancelled_stream_cancels_the_service(self) -> None:
+        async def body(connection: Connection, service: Echo) -> None:
+            stream = connection.open_stream("hang")
+            await stream.send(b"x")
+            await service.waiting.wait()
+            stream.cancel()
+            await until(lambda: service.cancelled == 1)
+            with pytest.raises(Disconnected):
+                await stream.receive()
+
+        self.run(body)
+
+    def test_a_message_over_the_limit_is_refused(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            for refused in (
+                connection.call("m", bytes(MAX_TRANSPORT_BYTES + 1), timeout_s=DEADLINE_S),
+                connection.open_stream("echo").send(bytes(MAX_TRANSPORT_BYTES + 1)),
+            ):
+                with pytest.raises(Rejected) as rejected:
+                    await refused
+                assert rejected.value.code is Code.RESOURCE_EXHAUSTED
+
+        self.run(body)
+
+    def test_an_address_is_taken_once(self) -> None:
+        async def whole() -> None:
+            transport = self.make()
+            listener = await transport.listen("127.0.0.1:0", Echo())
+            with pytest.raises(NotReached):
+                await transport.listen(listener.address, Echo())
+            await listener.close()
+            again = await transport.listen(listener.address, Echo())
+            await again.close()
+
+        asyncio.run(whole())

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from magnetar_wire.tasks import OrderedTaskGroup
+
+Groups = Callable[[], OrderedTaskGroup]
+
+
+def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+async def forever(note: Callable[[], object] = lambda: None) -> None:
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        note()
+
+
+async def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_the_block_ends_when_all_tasks_have() -> None:
+    async def body() -> None:
+        done: list[int] = []
+
+        async def work(number: int) -> None:
+            await asyncio.sleep(0)
+            done.append(number)
+
+        async with OrderedTaskGroup() as tasks:
+            for number in range(3):
+                tasks.create_task(work(number))
+        assert done == [0, 1, 2]
+
+    run(body)
+
+
+def test_the_first_failure_cancels_the_others_in_the_order_they_were_made() -> None:
+    """CHK-61: asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order at each run."""
+
+    async def body() -> None:
+        cancelled: list[int] = []
+        with pytest.raises(ExceptionGroup) as raised:
+            async with OrderedTaskGroup() as tasks:
+                for number in range(100):
+                    tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
+                await asyncio.sleep(0)
+                tasks.create_task(fail(ValueError("one")))
+                await forever()
+        assert cancelled == list(range(100))
+        assert [str(error) for error in raised.value.exceptions] == ["one"]
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.cancelling() == 0
+
+    run(body)
+
+
+def test_a_failing_block_cancels_its_tasks_and_both_errors_are_told() -> None:
+    async def body() -> None:
+        async def fails_when_cancelled() -> None:
+            try:
+                await forever()
+            finally:
+                raise KeyError("task")
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(fails_when_cancelled())
+                await asyncio.sleep(0)
+                raise ValueError("block")
+        assert {type(error) for error in raised.value.exceptions} == {KeyError, ValueError}
+
+    run(body)
+
+
+@pytest.mark.parametrize("in_block", [True, False])
+def test_a_cancelled_block_cancels_its_tasks_waits_and_passes_it_on(in_block: bool) -> None:
+    async def body() -> None:
+        ended: list[str] = []
+
+        async def slow_to_end() -> None:
+            try:
+                await forever()
+            finally:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                ended.append("task")
+
+        async def owner() -> None:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(slow_to_end())
+                if in_block:
+                    await forever()
+
+        task = asyncio.create_task(owner())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["task"]
+
+    run(body)
+
+
+def test_cancelling_the_group_is_no_error() -> None:
+    async def body() -> None:
+        cancelled: list[int] = []
+        async with OrderedTaskGroup() as tasks:
+            for number in range(3):
+                tasks.create_task(forever(lambda number=number: cancelled.append(number)))  # type: ignore[misc]
+            await asyncio.sleep(0)
+            tasks.cancel()
+        assert cancelled == [0, 1, 2]
+
+    run(body)
+
+
+def test_a_task_that_fails_after_the_group_was_cancelled_is_told() -> None:
+    async def body() -> None:
+        async def fails_when_cancelled() -> None:
+            try:
+                await forever()
+            finally:
+                raise KeyError("late")
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(fails_when_cancelled())
+                await asyncio.sleep(0)
+                tasks.cancel()
+        assert [type(error) for error in raised.value.exceptions] == [KeyError]
+
+    run(body)
+
+
+def test_tasks_may_make_tasks_until_the_group_ends() -> None:
+    async def body() -> None:
+        made: list[str] = []
+
+        async def child() -> None:
+            made.append("child")
+
+        async def parent(tasks: OrderedTaskGroup) -> None:
+            await asyncio.sleep(0)
+            tasks.create_task(child())
+
+        async with OrderedTaskGroup() as tasks:
+            tasks.create_task(parent(tasks))
+        assert made == ["child"]
+        with pytest.raises(RuntimeError, match="ending"):
+            tasks.create_task(child())
+        with pytest.raises(RuntimeError, match="not entered"):
+            OrderedTaskGroup().create_task(child())
+
+    run(body)
+
+
+ENDS_THE_PROGRAM = """
+import asyncio
+from magnetar_wire.tasks import OrderedTaskGroup
+
+async def leave():
+    raise SystemExit(3)
+
+async def main():
+    async with OrderedTaskGroup() as tasks:
+        tasks.create_task(asyncio.sleep(1000))
+        tasks.create_task(leave())
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+def test_whoever_ends_the_program_goes_first() -> None:
+    # In a process of its own: a SystemExit through asyncio.run leaves CPython 3.11's count of recursions wrong.
+    ended = subprocess.run([sys.executable, "-c", ENDS_THE_PROGRAM], timeout=60, check=False)
+    assert ended.returncode == 3
+
+
+def test_nested_groups_each_take_back_their_own_cancellation() -> None:
+    async def body() -> None:
+        with pytest.raises(ExceptionGroup):
+            async with OrderedTaskGroup() as outer:
+                outer.create_task(forever())
+                with pytest.raises(ExceptionGroup):
+                    async with OrderedTaskGroup() as inner:
+                        inner.create_task(fail(ValueError("inner")))
+                        await forever()
+                outer.create_task(fail(ValueError("outer")))
+                await forever()
+
+    run(body)
