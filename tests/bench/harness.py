@@ -13,9 +13,11 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
+
+from tests.peers import PeerUnavailable, running
 
 TURNS = 15
 # A turn is as many calls as take about this long, so that the clock's own grain and cost do not count.
@@ -40,9 +42,16 @@ class Result:
         return json.dumps(shown | {name: value for name, value in rest.items() if value is not None})
 
 
-def unavailable(bench: str, unit: str, why: str, **more: float | str) -> Result:
-    """A bench that can't run here."""
-    return Result(bench, None, unit, why=why, **more)  # type: ignore[arg-type]
+def beside_peer(
+    peer: str, benches: Sequence[Result], measure: Callable[[str], Iterable[Result]], *, fsync: bool = False
+) -> Iterator[Result]:
+    """What `measure` finds with the peer's URL. Where the peer can't start, `benches` as they are, without a value."""
+    try:
+        with running(peer, fsync=fsync) as url:
+            yield from measure(url)
+    except PeerUnavailable as error:
+        for bench in benches:
+            yield replace(bench, value=None, why=str(error))
 
 
 def ratio(

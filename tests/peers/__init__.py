@@ -1,0 +1,51 @@
+"""Real servers to measure against: Pulsar, Kafka and NATS, started here on loopback by the script `peer`.
+
+    with running("pulsar") as url: ...
+
+`clients.py` does the same work on each of them, and on ours, with its own client; `peer` tells what each needs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PeerUnavailable", "running"]
+
+_SCRIPT = Path(__file__).with_name("peer")
+
+
+class PeerUnavailable(Exception):
+    """A peer can't be started here, and why."""
+
+
+@contextmanager
+def running(name: str, *, fsync: bool = False, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a peer that is started for the block, or was running before and then goes on after it."""
+    variables = dict(os.environ if environment is None else environment) | {"FSYNC": "1" if fsync else "0"}
+    was_running = _run("status", name, variables).returncode == 0
+    started = _run("up", name, variables)
+    if started.returncode:
+        raise PeerUnavailable(f"{name} can't be started here: {_last_line(started.stderr)}")
+    try:
+        yield started.stdout.strip()
+    finally:
+        if not was_running:
+            stopped = _run("down", name, variables)
+            sys.stderr.write(stopped.stderr)
+
+
+def _run(act: str, name: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    bash = "/bin/bash"
+    return subprocess.run(
+        [bash, str(_SCRIPT), act, name], env=dict(variables), capture_output=True, text=True, timeout=1200, check=False
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it does not say why"

@@ -1,0 +1,133 @@
+"""Who may import whom: read from the sources, without running them.
+
+    magnetar_protos ← magnetar_wire ← magnetar_metadata ← magnetar_bookie ← magnetar_broker
+    magnetar (the SDK) knows the first two alone; magnetar_broker may use it; magnetar_spark knows the SDK and
+    magnetar_bookie.read, which itself knows the first two alone; deploy's packages know all, and nobody knows them.
+
+`core` modules hold rules and do no I/O: neither they nor anything of ours that they import, however indirectly, imports
+what does. The same holds for the modules of magnetar_wire but the few that implement an interface.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_WIRE: Final = frozenset({"magnetar_protos", "magnetar_wire"})
+_STORAGE: Final = _WIRE | {"magnetar_metadata", "magnetar_bookie"}
+MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
+    "magnetar_protos": frozenset(),
+    "magnetar_wire": frozenset({"magnetar_protos"}),
+    "magnetar_metadata": _WIRE,
+    "magnetar_bookie": _WIRE | {"magnetar_metadata"},
+    "magnetar_bookie.read": _WIRE,
+    "magnetar_broker": _STORAGE | {"magnetar"},
+    "magnetar": _WIRE,
+    "magnetar_spark": _WIRE | {"magnetar", "magnetar_bookie.read"},
+    "magnetar_cli": None,  # None: everything
+    "magnetar_testing": None,
+}
+NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
+# The modules of magnetar_wire that do I/O; only shells may import them.
+WIRE_SHELLS: Final = frozenset(
+    f"magnetar_wire.{name}"
+    for name in ("clock", "configuration", "in_process_transport", "randomness", "tasks")
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: Path
+    imports: frozenset[str]
+
+
+def source_roots(project: Path) -> list[str]:
+    settings = tomllib.loads((project / "pyproject.toml").read_text())
+    return list(settings["tool"]["setuptools"]["packages"]["find"]["where"])
+
+
+def modules(project: Path, roots: list[str]) -> dict[str, Module]:
+    found = {}
+    for root in roots:
+        for path in sorted((project / root).glob("*/**/*.py")):
+            parts = path.relative_to(project / root).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = Module(name, path, frozenset(_imports(ast.parse(path.read_text()), name)))
+    return found
+
+
+def _imports(tree: ast.AST, name: str) -> Iterator[str]:
+    """Every module that is imported anywhere in the file, but not what is for the type checker's eyes only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:  # relative: made absolute
+                package = name.split(".")[: -node.level] or [name]
+                base = ".".join([*package, base]).strip(".")
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        yield from _imports(node, name)
+
+
+def violations(project: Path, roots: list[str]) -> list[str]:
+    known = modules(project, roots)
+    found = []
+    for module in known.values():
+        package = module.name.split(".")[0]
+        if package not in MAY_IMPORT:
+            found.append(f"{module.name}: the package {package} is not in the table of who may import whom")
+            continue
+        found += _package_violations(module, _rule(module.name))
+        if _is_pure(module.name):
+            reached = _reached(module, known)
+            found += [f"{module.name} reaches {name} through {via}" for name, via in sorted(reached.items())]
+    return found
+
+
+def _rule(name: str) -> frozenset[str] | None:
+    narrow = [key for key in MAY_IMPORT if name == key or name.startswith(key + ".")]
+    return MAY_IMPORT[max(narrow, key=len)]
+
+
+def _package_violations(module: Module, allowed: frozenset[str] | None) -> list[str]:
+    if allowed is None:
+        return []
+    own = max((key for key in MAY_IMPORT if (module.name + ".").startswith(key + ".")), key=len)
+    found = []
+    for imported in sorted(module.imports):
+        if imported.split(".")[0] not in MAY_IMPORT:
+            continue  # not ours
+        if not any((imported + ".").startswith(name + ".") for name in (*allowed, own)):
+            found.append(f"{module.name} imports {imported}")
+    return found
+
+
+def _is_pure(name: str) -> bool:
+    parts = name.split(".")
+    if parts[0] == "magnetar_wire":
+        return name not in WIRE_SHELLS
+    return "core" in parts[1:]
+
+
+def _reached(module: Module, known: dict[str, Module]) -> dict[str, str]:
+    """Of what a core must not import: what this one comes to import, and through which module."""
+    seen, waiting = {module.name}, [module]
+    reached: dict[str, str] = {}
+    while waiting:
+        current = waiting.pop()
+        for imported in sorted(current.imports):
+            if imported.split(".")[0] in NOT_IN_CORE:
+                reached.setdefault(imported.split(".")[0], current.name)
+            elif imported in known and imported not in seen:
+                seen.add(imported)
+                waiting.append(known[imported])
+    return reached

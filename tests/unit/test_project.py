@@ -1,0 +1,99 @@
+"""The project's own order: who imports whom, generated code in step, documents without dead links."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.unit.import_rules import source_roots, violations
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_packages_and_cores_import_only_what_they_may() -> None:
+    roots = source_roots(PROJECT)
+    assert roots
+    assert violations(PROJECT, roots) == []
+
+
+PLANTED = {
+    "magnetar_wire/frame.py": ("import asyncio", "magnetar_wire.frame reaches asyncio through magnetar_wire.frame"),
+    "magnetar_metadata/x.py": ("import magnetar_bookie.rules", "magnetar_metadata.x imports magnetar_bookie.rules"),
+    "magnetar_metadata/core/tree.py": (
+        "from magnetar_metadata import y",
+        "magnetar_metadata.core.tree reaches time through magnetar_metadata.y",
+    ),
+    "magnetar_metadata/y.py": ("def f():\n    import time", None),
+    "magnetar_bookie/read/ranges.py": (
+        "from magnetar_metadata import store",
+        "magnetar_bookie.read.ranges imports magnetar_metadata",
+    ),
+    "magnetar_bookie/read/other.py": ("from magnetar_bookie import rules", "magnetar_bookie.read.other imports"),
+    "magnetar_bookie/rules.py": ("from magnetar_bookie.read import ranges", None),
+    "magnetar_broker/topic.py": ("import magnetar\nfrom magnetar_bookie import rules", None),
+    "magnetar/client.py": ("from magnetar_broker import topic", "magnetar.client imports magnetar_broker"),
+    "magnetar_spark/source.py": ("from magnetar_bookie.read import ranges", None),
+    "magnetar_spark/sink.py": ("from magnetar_bookie import rules", "magnetar_spark.sink imports magnetar_bookie"),
+    "magnetar_bookie/cli.py": ("import magnetar_cli", "magnetar_bookie.cli imports magnetar_cli"),
+    "magnetar_cli/all.py": ("import magnetar_broker, magnetar_spark, magnetar_testing", None),
+    "magnetar_utils/x.py": ("", "the package magnetar_utils is not in the table"),
+    "magnetar_wire/typing_only.py": ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import asyncio", None),
+    "magnetar_wire/relative.py": ("from .clock import Clock", "magnetar_wire.relative reaches time"),
+    "magnetar_wire/clock.py": ("import time", None),
+}
+
+
+def test_the_import_rules_see_what_breaks_them(tmp_path: Path) -> None:
+    for name, (source, _) in PLANTED.items():
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    found = violations(tmp_path, ["src"])
+    for expected in (expected for _, expected in PLANTED.values() if expected):
+        assert any(line.startswith(expected) or expected in line for line in found), (expected, found)
+    innocent = {name.removesuffix(".py").replace("/", ".") for name, (_, expected) in PLANTED.items() if not expected}
+    assert not [line for line in found if line.split()[0].rstrip(":") in innocent], found
+
+
+def test_every_tool_names_the_same_source_roots() -> None:
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]
+    roots = source_roots(PROJECT)
+    assert settings["mypy"]["mypy_path"] == roots
+    assert settings["pyright"]["extraPaths"] == roots
+    assert settings["pytest"]["ini_options"]["pythonpath"] == [*roots, "."]
+    for root in roots:
+        for package in (path for path in (PROJECT / root).iterdir() if (path / "__init__.py").exists()):
+            assert (package / "py.typed").exists(), package
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the pinned protobuf compiler has no wheel for this Python")
+def test_generated_code_is_in_step_with_its_source(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_tools", reason="the protobuf compiler (grpcio-tools) is not installed")
+    sys.path.insert(0, str(PROJECT / "protos"))
+    try:
+        from generate import generate
+    finally:
+        sys.path.remove(str(PROJECT / "protos"))
+    written = generate(tmp_path)
+    assert written
+    for path in written:
+        checked_in = PROJECT / "protos" / path.relative_to(tmp_path)
+        same = checked_in.read_text() == path.read_text()
+        assert same, f"{checked_in.name} is out of step with its source: run `python protos/generate.py`"
+    stale = {path.name for path in (PROJECT / "protos/magnetar_protos").glob("*_pb2.py*")} - {p.name for p in written}
+    assert not stale, f"no source makes these: {stale}"
+
+
+def test_documents_have_no_dead_links() -> None:
+    documents = [path for path in PROJECT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts)]
+    assert documents
+    dead = []
+    for document in documents:
+        targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text())
+        here = [target for target in targets if "://" not in target]
+        dead += [f"{document.name}: {target}" for target in here if not (document.parent / target).exists()]
+    assert dead == []
