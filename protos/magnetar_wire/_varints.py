@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 LANE: Final = 8
@@ -87,8 +88,9 @@ def decode_column(columns: Sequence[bytes]) -> array[int] | None:
     return values
 
 
+@lru_cache(maxsize=64)
 def _lanes_of(value: int, count: int) -> int:
-    """`value` in each of `count` lanes."""
+    """`value` in each of `count` lanes. Kept, since batches are mostly of one size: making it takes 6 µs."""
     return int.from_bytes(value.to_bytes(LANE, "little") * count, "little")
 
 
