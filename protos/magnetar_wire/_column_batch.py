@@ -200,7 +200,7 @@ def _text(value: str) -> str:
 
 # What closes a record in each column. Any value would do; these are ones of which CPython has a single object each, so
 # that a thousand of them are neither made nor compared byte by byte: a fifth less time in all than with values that no
-# message ever has. A message that has one (a producer's message number 200, the key "\0") costs its batch the fast path.
+# message ever has. A message that has one (a producer's message number 200, the key "\0") costs its batch this path.
 _NO_PROPERTY: Final = b""
 _NO_KEY: Final = "\0"
 _NO_ORDERING_KEY: Final = b"\0"

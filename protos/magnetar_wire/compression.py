@@ -20,7 +20,13 @@ from magnetar_protos import entry_pb2
 from magnetar_wire.errors import MalformedEntry, TooLarge, UnknownCompression
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 
-NONE: Final = entry_pb2.NONE
+NONE, LZ4, ZLIB, ZSTD, SNAPPY = (
+    entry_pb2.NONE,
+    entry_pb2.LZ4,
+    entry_pb2.ZLIB,
+    entry_pb2.ZSTD,
+    entry_pb2.SNAPPY,
+)
 
 # One byte of an LZ4 block adds at most 255 to a length; three bytes of a SNAPPY block make at most 64.
 _LZ4_AT_MOST: Final = 255
