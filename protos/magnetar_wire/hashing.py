@@ -9,11 +9,11 @@ lands in one partition only among producers that hash alike, so both schemes are
 
 A key of bytes travels as its base64, and that text is what is hashed here.
 
-Not every stock client can be had in step. Java's default is JavaStringHash, as ours. The C++ library, and the clients
-made of it (Python, Node.js), defaults to a third scheme, Boost's hash, whose values change with the version of Boost;
-the Python client cannot be told otherwise, so it agrees with others only through a router of the application's. What
-the C++ library calls JavaStringHash goes over the UTF-8, byte by byte, as signed chars: it is Java's for ASCII keys and
-no others. Its Murmur3_32Hash is Java's and ours for every key. All this was observed: tests/vectors.
+Not every stock client can be had in step. Java's default is JavaStringHash, as ours. The C++ library, and the Python
+client made of it, default to a third scheme, Boost's hash, whose values depend on the version of Boost that the library
+was built with; and the Python client has no option for another, so that only a router written by the application makes
+it agree with anyone. What the C++ library calls JavaStringHash goes over the UTF-8, byte by byte, as signed chars: it is
+Java's for ASCII keys and no others. Its Murmur3_32Hash is Java's and ours for every key. (Observed: see tests/vectors.)
 
 **Key_Shared.** The broker's own hash does not depend on the producer's scheme: MurmurHash3 of the key's bytes, all 32
 bits, modulo 65,536 slots.
