@@ -232,5 +232,5 @@ def _check_local_name(name: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """As much of `text` as an error message can take; escaped, so that it stays one line of printable text."""
-    return ascii(text if len(text) <= 100 else text[:100] + "…")
+    """As much of `text` as an error message can take, and as one line of printable text."""
+    return repr(text if len(text) <= 100 else text[:100] + "…")

@@ -6,6 +6,6 @@ playing a broker (broker.py) to the installed client. It uses nothing of ours, s
 
     python -m tests.vectors.capture        writes the record anew
 
-tests/unit/wire/test_stock_client.py runs the same capture in memory and holds it against the record, so a new version of
-the client that writes anything else is noticed.
+tests/unit/wire/test_stock_client.py runs the same capture in memory and holds it against the record, so a new version
+of the client that writes anything else is noticed.
 """

@@ -17,9 +17,8 @@ SCHEMES = ("Murmur3_32Hash", "BoostHash", "JavaStringHash")
 _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-@_LOGGER
-def _silent(level: int, file: bytes, line: int, message: bytes, context: int) -> None:
-    """Kept for ever, since the library calls it from threads of its own."""
+# Kept for ever, since the library calls it from threads of its own.
+_SILENT = _LOGGER(lambda level, file, line, message, context: None)
 
 
 def send_keys(url: str, topic: str, scheme: str, keys: Iterable[str]) -> None:
@@ -35,7 +34,7 @@ def send_keys(url: str, topic: str, scheme: str, keys: Iterable[str]) -> None:
     pointer, status, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_char_p
 
     configuration = function("client_configuration_create", pointer)()
-    function("client_configuration_set_logger", None, pointer, _LOGGER, pointer)(configuration, _silent, None)
+    function("client_configuration_set_logger", None, pointer, _LOGGER, pointer)(configuration, _SILENT, None)
     client = function("client_create", pointer, text, pointer)(url.encode(), configuration)
     options = function("producer_configuration_create", pointer)()
     function("producer_configuration_set_hashing_scheme", None, pointer, number)(options, SCHEMES.index(scheme))
