@@ -1,6 +1,8 @@
 """What can be wrong with what travels and is stored.
 
     WireError
+    ├── InvalidTopicName          a topic, namespace or tenant can't be called that
+    ├── InvalidMessageId          numbers, or bytes, that are no message id
     ├── InvalidMessage            the caller's: a message that can't be encoded as it is
     ├── MalformedEntry            the peer's or the disk's: bytes that are no entry
     │   ├── ChecksumMismatch      they were one: some of them changed on the way
@@ -18,6 +20,8 @@ __all__ = [
     "ChecksumMismatch",
     "EncryptedEntry",
     "InvalidMessage",
+    "InvalidMessageId",
+    "InvalidTopicName",
     "MalformedEntry",
     "MalformedFrame",
     "PartOfMessage",
@@ -30,6 +34,14 @@ __all__ = [
 
 class WireError(Exception):
     """Whatever this package raises about what it was given."""
+
+
+class InvalidTopicName(WireError, ValueError):
+    """A name that no topic, namespace or tenant can have."""
+
+
+class InvalidMessageId(WireError, ValueError):
+    """Numbers, or bytes, that are no message id."""
 
 
 class InvalidMessage(WireError, ValueError):

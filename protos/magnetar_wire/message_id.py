@@ -1,0 +1,216 @@
+"""A message's place: which ledger, entry, and place in its batch; and which partition of the topic.
+
+The names are those of Pulsar's public Python client, methods where it has methods, so that an application moves by
+changing its import. Unlike its ids these don't change, can be hashed and pickled, and compare to other things as
+unequal.
+
+**Order.** Ids of one partition are in the order of (ledger, entry, batch index): ledger ids grow over the whole
+cluster. -1 stands before 0 in each place: an id without batch index is its entry's, and before all that is in the
+entry. Ids that differ in the partition alone (an application made them, or they are `earliest` and the like) are in the
+partition's order, so that order, `==` and hash agree. Batch size, topic and first chunk don't count: they say more of
+the same place.
+
+**Bytes.** `serialize` writes the public MessageIdData as stock clients do: what is -1, and a batch size of 0, is left
+out, but ledger and entry, whose -1 is the unsigned 2^64 - 1. Reading refuses whatever can't be an id, since ids come
+from applications' own storage. A topic's name is not in the bytes.
+
+**Chunks.** A message sent in chunks has its last chunk's id, and the first one's as `first_chunk_message_id`. That one
+is no chunked message's id in turn: a chain of them would be somebody's attack.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, NoReturn, final
+
+from google.protobuf.message import DecodeError
+from magnetar_protos.entry_pb2 import MessageIdData
+
+from magnetar_wire.errors import InvalidMessageId
+
+# Room for the acknowledgement bits of 300,000 messages in one batch, which stock clients may have in their ids.
+MAX_SERIALIZED_BYTES: Final = 65_536
+
+_MAX_INT32: Final = 2**31 - 1
+_MAX_INT64: Final = 2**63 - 1
+_TWO_TO_64: Final = 2**64
+
+
+@final
+class MessageId:
+    """A message's place. Immutable."""
+
+    # (ledger, entry, batch index, partition): what order, equality and hash go by.
+    _place: tuple[int, int, int, int]
+    _batch_size: int
+    _topic_name: str
+    _first_chunk: MessageId | None
+
+    __slots__ = ("_batch_size", "_first_chunk", "_place", "_topic_name")
+
+    earliest: ClassVar[MessageId]
+    latest: ClassVar[MessageId]
+
+    def __init__(
+        self,
+        partition: int = -1,
+        ledger_id: int = -1,
+        entry_id: int = -1,
+        batch_index: int = -1,
+        batch_size: int = 0,
+        topic_name: str = "",
+        first_chunk_message_id: MessageId | None = None,
+    ) -> None:
+        if not (
+            -1 <= ledger_id <= _MAX_INT64
+            and -1 <= entry_id <= _MAX_INT64
+            and -1 <= partition <= _MAX_INT32
+            and -1 <= batch_index <= _MAX_INT32
+            and 0 <= batch_size <= _MAX_INT32
+        ):
+            raise InvalidMessageId(
+                f"Not a message id: {partition=}, {ledger_id=}, {entry_id=}, {batch_index=}, {batch_size=}; ledger and "
+                "entry are -1 … 2^63 - 1, partition and batch index -1 … 2^31 - 1, the batch size 0 … 2^31 - 1"
+            )
+        if first_chunk_message_id is not None and first_chunk_message_id._first_chunk is not None:
+            raise InvalidMessageId(f"A first chunk's id has no first chunk of its own: {first_chunk_message_id}")
+        # Past __setattr__, which refuses.
+        set_slot = object.__setattr__
+        set_slot(self, "_place", (ledger_id, entry_id, batch_index, partition))
+        set_slot(self, "_batch_size", batch_size)
+        set_slot(self, "_topic_name", topic_name)
+        set_slot(self, "_first_chunk", first_chunk_message_id)
+
+    def ledger_id(self) -> int:
+        return self._place[0]
+
+    def entry_id(self) -> int:
+        return self._place[1]
+
+    def batch_index(self) -> int:
+        """The place in the batch, from 0; -1: the id is a whole entry's."""
+        return self._place[2]
+
+    def partition(self) -> int:
+        """The partition's number; -1: the topic has none, or it is not known."""
+        return self._place[3]
+
+    def batch_size(self) -> int:
+        """How many messages the batch has; 0: it is not known, or there is no batch."""
+        return self._batch_size
+
+    def topic_name(self) -> str:
+        """The topic's full name, a partition's with its suffix; empty: it is not known."""
+        return self._topic_name
+
+    @property
+    def first_chunk_message_id(self) -> MessageId | None:
+        """Where a message that was sent in chunks begins; None for all others."""
+        return self._first_chunk
+
+    def serialize(self) -> bytes:
+        """The id as bytes, which stock clients can read, without the topic's name."""
+        return _to_data(self).SerializeToString()
+
+    @staticmethod
+    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> MessageId:
+        """The id that `serialize`, ours or a stock client's, wrote. Raises InvalidMessageId if they are no id's bytes.
+
+        What stock clients write and an id does not have (acknowledgement bits, fields of later versions) is left out.
+        """
+        if len(message_id_bytes) > MAX_SERIALIZED_BYTES:
+            raise InvalidMessageId(
+                f"Not a message id: {len(message_id_bytes):,} bytes, above the limit of {MAX_SERIALIZED_BYTES:,}"
+            )
+        try:
+            data = MessageIdData.FromString(bytes(message_id_bytes))
+        except DecodeError as error:
+            raise InvalidMessageId(f"Not a message id: {bytes(message_id_bytes[:50])!r}: {error}") from error
+        first_chunk = None
+        if data.HasField("first_chunk_message_id"):
+            first_chunk = _from_data(data.first_chunk_message_id, None, "")
+        return _from_data(data, first_chunk, topic or "")
+
+    def __lt__(self, other: object) -> bool:
+        return self._place < other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self._place <= other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self._place > other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self._place >= other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        return self._place == other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    def __str__(self) -> str:
+        """`(ledger,entry,partition,batch index)`; of chunks the first's, then the last's."""
+        ledger_id, entry_id, batch_index, partition = self._place
+        text = f"({ledger_id},{entry_id},{partition},{batch_index})"
+        return text if self._first_chunk is None else f"{self._first_chunk};{text}"
+
+    def __repr__(self) -> str:
+        ledger_id, entry_id, batch_index, partition = self._place
+        text = f"MessageId({partition=}, {ledger_id=}, {entry_id=}, {batch_index=}"
+        if self._batch_size:
+            text += f", batch_size={self._batch_size}"
+        if self._topic_name:
+            text += f", topic_name={self._topic_name!r}"
+        if self._first_chunk is not None:
+            text += f", first_chunk_message_id={self._first_chunk!r}"
+        return text + ")"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"A message id does not change: {name} can't be set; make another MessageId")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"A message id does not change: {name} can't be deleted")
+
+    def __reduce__(self) -> tuple[type[MessageId], tuple[object, ...]]:
+        ledger_id, entry_id, batch_index, partition = self._place
+        said_more = (self._batch_size, self._topic_name, self._first_chunk)
+        return MessageId, (partition, ledger_id, entry_id, batch_index, *said_more)
+
+
+MessageId.earliest = MessageId()
+MessageId.latest = MessageId(ledger_id=_MAX_INT64, entry_id=_MAX_INT64)
+
+
+def _to_data(message_id: MessageId) -> MessageIdData:
+    ledger_id, entry_id, batch_index, partition = message_id._place
+    data = MessageIdData(ledgerId=ledger_id % _TWO_TO_64, entryId=entry_id % _TWO_TO_64)
+    if partition >= 0:
+        data.partition = partition
+    if batch_index >= 0:
+        data.batch_index = batch_index
+    if message_id._batch_size:
+        data.batch_size = message_id._batch_size
+    if message_id._first_chunk is not None:
+        data.first_chunk_message_id.CopyFrom(_to_data(message_id._first_chunk))
+    return data
+
+
+def _from_data(data: MessageIdData, first_chunk: MessageId | None, topic: str) -> MessageId:
+    # The parser does not miss required fields by itself.
+    if not (data.HasField("ledgerId") and data.HasField("entryId")):
+        raise InvalidMessageId("Not a message id: the bytes have no ledger id or no entry id")
+    if data.HasField("first_chunk_message_id") and first_chunk is None:
+        raise InvalidMessageId("Not a message id: a first chunk's id has no first chunk of its own")
+    return MessageId(
+        data.partition,
+        _signed(data.ledgerId),
+        _signed(data.entryId),
+        data.batch_index,
+        data.batch_size,
+        topic,
+        first_chunk,
+    )
+
+
+def _signed(value: int) -> int:
+    return value if value <= _MAX_INT64 else value - _TWO_TO_64
