@@ -34,9 +34,9 @@ from itertools import chain
 from typing import Any, Final, TypeVar, overload
 
 from google.protobuf.message import DecodeError
+
 from magnetar_protos.columns_pb2 import Columns
 from magnetar_protos.entry_pb2 import KeyValue, SingleMessageMetadata
-
 from magnetar_wire._varints import MAX_UINT64, encode_column, has_gaps, uint64_array, varint
 from magnetar_wire.errors import MalformedEntry
 from magnetar_wire.messages import Messages

@@ -21,7 +21,6 @@ from itertools import pairwise
 from typing import Final
 
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-
 from magnetar_wire._column_batch import decode_columns, encode_columns
 from magnetar_wire._object_batch import decode_objects, read_key, read_properties
 from magnetar_wire._uniform_batch import decode_uniform, encode_uniform

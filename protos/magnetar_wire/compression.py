@@ -15,8 +15,8 @@ from typing import Final, cast
 import cramjam
 import lz4.block
 import zstandard
-from magnetar_protos import entry_pb2
 
+from magnetar_protos import entry_pb2
 from magnetar_wire.errors import MalformedEntry, TooLarge, UnknownCompression
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 

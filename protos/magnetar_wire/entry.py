@@ -13,8 +13,8 @@ from typing import Final
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError, EncodeError
-from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 
+from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry
 
 __all__ = ["Entry", "decode_entry", "encode_entry", "split_broker_metadata", "with_broker_metadata"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
-from magnetar_protos.frame_pb2 import Frame, Run
 
+from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.errors import MalformedFrame, TooLarge
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import ClassVar, Final, NoReturn, final
 
 from google.protobuf.message import DecodeError
-from magnetar_protos.entry_pb2 import MessageIdData
 
+from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_wire.errors import InvalidMessageId
 
 # Room for the acknowledgement bits of 300,000 messages in one batch, which stock clients may have in their ids.

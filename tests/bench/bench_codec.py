@@ -16,10 +16,10 @@ from array import array
 from collections.abc import Iterator
 
 from crc32c import crc32c
+
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
 from magnetar_wire.entry import decode_entry
-
 from tests.bench.harness import Result, ratio
 
 COUNT = 1000

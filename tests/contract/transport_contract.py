@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+
 from magnetar_wire.transport import (
     MAX_TRANSPORT_BYTES,
     Code,

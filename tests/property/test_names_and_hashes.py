@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from magnetar_wire.bundles import bundle_of, default_bundles
 from magnetar_wire.errors import InvalidMessageId, InvalidTopicName
 from magnetar_wire.hashing import HashingScheme, java_string_hash, partition_of
@@ -119,7 +120,6 @@ def test_any_bytes_are_an_id_or_refused(data: bytes) -> None:
 
 @given(st.text() | st.text(alphabet="aé☂𝄞\uffff", min_size=250, max_size=800))
 def test_java_string_hash_is_the_sum_that_java_defines(key: str) -> None:
-    """PRD-6."""
     units = key.encode("utf-16-le")
     value = 0
     for unit in struct.unpack(f"<{len(units) // 2}H", units):
@@ -129,7 +129,6 @@ def test_java_string_hash_is_the_sum_that_java_defines(key: str) -> None:
 
 @given(st.text(), st.integers(1, 10_000), st.sampled_from(HashingScheme))
 def test_a_key_has_one_of_the_partitions(key: str, partitions: int, scheme: HashingScheme) -> None:
-    """PRD-6."""
     assert 0 <= partition_of(key, partitions, scheme) < partitions
 
 

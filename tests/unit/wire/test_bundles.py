@@ -6,6 +6,7 @@ import itertools
 import zlib
 
 import pytest
+
 from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_hash, bundle_of, default_bundles
 from magnetar_wire.topic_name import TopicName
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from pydantic import Field, SecretStr, model_validator
+
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 
 
 class Options(Configuration):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from magnetar_wire.hashing import (
     NO_KEY,
     HashingScheme,
@@ -45,7 +46,6 @@ JAVA_HASHES = {
 
 @pytest.mark.parametrize("key", JAVA_HASHES)
 def test_java_string_hash_is_javas(key: str) -> None:
-    """PRD-6."""
     assert java_string_hash(key) == JAVA_HASHES[key]
 
 
@@ -54,14 +54,13 @@ def test_java_string_hash_is_javas(key: str) -> None:
     [("k1", 2110152746), ("k2", 1479966664), ("key1", 462881061), ("key2", 1936800180), ("", 0)],
 )
 def test_murmur3_is_the_public_one(key: str, expected: int) -> None:
-    """PRD-6: values that Pulsar's own clients are tested with."""
+    """Values that Pulsar's own clients are tested with."""
     assert murmur3_32_hash(key) == expected
     assert murmur3_32(key.encode()) & 0x7FFF_FFFF == expected
 
 
 @pytest.mark.parametrize("scheme", HashingScheme)
 def test_a_key_goes_where_the_stock_clients_library_sends_it(scheme: HashingScheme) -> None:
-    """PRD-6."""
     ours = [partition_of(key, ROUTING["partitions"], scheme) for key in ROUTING["keys"]]
     same = ASCII if scheme is HashingScheme.JavaStringHash else range(len(ours))
     assert len(same) > 30
@@ -69,7 +68,7 @@ def test_a_key_goes_where_the_stock_clients_library_sends_it(scheme: HashingSche
 
 
 def test_the_stock_librarys_java_string_hash_goes_over_signed_bytes() -> None:
-    """PRD-6: so keys that are not ASCII land elsewhere than Java's, and ours."""
+    """So keys that are not ASCII land elsewhere than Java's, and ours."""
 
     def over_signed_bytes(key: str) -> int:
         value = 0
@@ -90,7 +89,6 @@ def test_the_stock_python_client_goes_by_a_scheme_that_is_neither() -> None:
 
 
 def test_java_string_hash_is_the_default_and_no_partitions_are_an_error() -> None:
-    """PRD-6."""
     assert partition_of("hello", 1000) == 322
     assert partition_of("k1", 1000, HashingScheme.Murmur3_32Hash) == 746
     assert partition_of("hello", 1) == 0

@@ -10,6 +10,7 @@ import pickle
 from typing import Any
 
 import pytest
+
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_wire.errors import InvalidMessageId, WireError
 from magnetar_wire.message_id import MAX_SERIALIZED_BYTES, MessageId

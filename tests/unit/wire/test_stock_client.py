@@ -20,6 +20,7 @@ from crc32c import crc32c
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.unknown_fields import UnknownFieldSet
+
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 
 RECORD = Path(__file__).parents[2] / "vectors" / "pulsar_client.json"
@@ -99,7 +100,7 @@ def test_the_installed_client_still_writes_what_is_recorded(live: dict[str, Any]
 
 
 def test_the_installed_client_still_chooses_the_recorded_partitions(live: dict[str, Any]) -> None:
-    """PRD-6: what hashing is held against is what the client does."""
+    """What hashing is held against is what the client does."""
     ours_to_match = ("JavaStringHash", "Murmur3_32Hash")
     for part in ("partitions", "keys"):
         assert live["routing"][part] == RECORDED["routing"][part]

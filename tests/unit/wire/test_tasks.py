@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+
 from magnetar_wire.tasks import OrderedTaskGroup
 
 Groups = Callable[[], OrderedTaskGroup]

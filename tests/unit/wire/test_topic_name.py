@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import pytest
+
 from magnetar_metadata.store import MAX_PATH_BYTES
 from magnetar_wire import path_component, topic_name
 from magnetar_wire.errors import InvalidTopicName, WireError
