@@ -78,7 +78,7 @@ def _entries() -> None:
         ("decode", lambda: decode_messages(decode_entry(entry)), lambda: _objects_decoded(entry)),
     ):
         mine, theirs = _rate(ours), _rate(plain)
-        _say(f"{name}: {mine / 1e6:5.1f} million messages/s; with a protobuf object for each {theirs / 1e6:.1f} million")
+        _say(f"{name}: {mine / 1e6:.1f} million messages a second; a protobuf object for each: {theirs / 1e6:.1f}")
     for kind in (compression.LZ4, compression.ZLIB, compression.ZSTD, compression.SNAPPY):
         text = Messages([b"temperature=21.5 humidity=40 " * 4] * _MESSAGES)
         packed = encode_batch(text, shared, kind)
