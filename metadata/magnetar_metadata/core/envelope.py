@@ -48,7 +48,7 @@ class Verdict(enum.Enum):
 
 def decode(value: bytes) -> Envelope:
     if len(value) < 2 or value[0] != _FORMAT:
-        raise ForeignValue(f"the value begins with {value[:1].hex() or 'nothing'}, not with the format byte {_FORMAT:02x}")
+        raise ForeignValue(f"the value begins with {value[:1].hex() or 'nothing'}, not with the byte {_FORMAT:02x}")
     start = 2 + TOKEN_BYTES
     end = start + value[1] * TOKEN_BYTES
     if value[1] == 0 or len(value) < end:
