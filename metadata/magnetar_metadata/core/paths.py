@@ -1,8 +1,9 @@
 """Which paths a node can have, and how paths relate.
 
 A path is "/" or "/" and names with "/" between. The rules are the strictest of the stores', so that a path which one of
-them takes can be used on all: ZooKeeper refuses control characters, surrogates, the private use area and the specials;
-the embedded store parts a key with a zero byte.
+them takes can be used on all: ZooKeeper refuses control characters, surrogates (and with them, since it thinks in
+UTF-16, all that lies above U+FFFF), the private use area and the specials; the embedded store parts a key with a zero
+byte.
 
 Two top-level names are reserved: nobody reads or changes them, and they do not appear among the children of "/".
 ZooKeeper keeps its own matters below one; below the other are the change counters of the declared subtree roots, one
@@ -21,7 +22,7 @@ from magnetar_metadata.store import MAX_PATH_BYTES
 ROOT: Final = "/"
 CHANGE_COUNTERS: Final = "/change-counters"
 _RESERVED: Final = (CHANGE_COUNTERS, "/zookeeper")
-_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 def check_path(path: str) -> None:
