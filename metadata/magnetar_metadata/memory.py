@@ -13,11 +13,12 @@ that moment, and for its own store when it is connected again, as with a real se
 
 - `suspend` cuts its connection: what is under way ends in `OutcomeUnknown`, what comes later in `NotSent`.
   `resume` connects it again, and tells it if its session ended meanwhile. `expire` ends the session at once.
-- `next_request(store, fault)` queues faults for its next requests, one each. LOSE_REQUEST: the connection is cut
-  before the request is applied, and it never is. LOSE_ANSWER: it is applied, then the connection is cut. HOLD_REQUEST:
-  the connection is cut and the request is on its way still; `release` has it arrive: after the store is connected
-  again, after others have changed the node. As on ZooKeeper it can't arrive any more when a later change or sync of the
-  same session has (the server takes a session's requests from one connection at a time) or when the session is over.
+- `next_request(store, fault)` queues faults (or None) for its next requests, one each. LOSE_REQUEST: the connection is
+  cut before the request is applied, and it never is. LOSE_ANSWER: it is applied, then the connection is cut.
+  HOLD_REQUEST: the connection is cut and the request is on its way still; `release` has it arrive: after the store is
+  connected again, after others have changed the node. As on ZooKeeper it can't arrive any more when a later change or
+  sync of the same session has (the server takes a session's requests from one connection at a time) or when the session
+  is over.
 - `delay_answers` has each answer wait.
 - `lag` has the store read from the tree as it is now, until `sync` or its own next change: a server that lags behind.
   Its watches lag with it.
@@ -56,7 +57,7 @@ class _Link:
         self.store = store
         self.connected = True
         self.alive = True
-        self.faults: list[Fault] = []
+        self.faults: list[Fault | None] = []
         self.held: list[Request] = []
         self.answer_delay_s = 0.0
         # What a lagging session still sees, and the changes that its watches have not been told of.
@@ -112,7 +113,7 @@ class MemoryServer:
         if link.connected:
             store.lost("the server ended it")
 
-    def next_request(self, store: MemoryStore, *faults: Fault) -> None:
+    def next_request(self, store: MemoryStore, *faults: Fault | None) -> None:
         self._link(store).faults.extend(faults)
 
     def release(self, store: MemoryStore) -> int:
