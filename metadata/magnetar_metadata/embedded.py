@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ from magnetar_metadata.group_commit import GroupCommit
 from magnetar_metadata.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+
+log = logging.getLogger(__name__)
 
 # Sessions of one opening; above it in a session's id stands how often the folder was opened.
 _SESSIONS_BITS = 24
@@ -87,8 +90,13 @@ class EmbeddedDatabase:
         for store in list(self._stores):
             await store.end()
         await self.commit.close()
-        await asyncio.to_thread(self._database.close)
-        self._mark.close()
+        try:
+            await asyncio.to_thread(self._database.close)
+        except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
+            # It syncs its log once more. After a failed write it can't, and has closed its files all the same.
+            log.warning("The metadata folder was closed with an error: %s", error)
+        finally:
+            self._mark.close()
 
     def forget(self, store: EmbeddedStore) -> None:
         self._stores.remove(store)
