@@ -20,8 +20,9 @@ class Proxy:
         self.loses_requests = False
         self.loses_answers = False
         self.closed_to_new = False
-        # How many bytes vanished.
+        # How many bytes vanished, and how many connections were let in.
         self.lost = 0
+        self.let_in = 0
 
     @property
     def address(self) -> str:
@@ -60,6 +61,7 @@ class Proxy:
             if self.closed_to_new:
                 writer.transport.abort()
                 return
+            self.let_in += 1
             to_reader, to_writer = await asyncio.open_connection(*self._target)
             self._writers += [writer, to_writer]
             await asyncio.gather(

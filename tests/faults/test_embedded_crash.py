@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from magnetar_metadata import group_commit
 from magnetar_metadata.embedded import open_embedded
-from magnetar_metadata.errors import StoreDamaged, StoreFull, StoreInUse
-from magnetar_metadata.store import ABSENT, MetadataStore
+from magnetar_metadata.errors import NodeExists, StoreDamaged, StoreFull, StoreInUse
+from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, Stat
 from magnetar_wire.clock import SystemClock
 
-from tests.running import run
+from tests.running import run, until
 
 _CHILD = [sys.executable, str(Path(__file__).with_name("embedded_child.py"))]
 _REPOSITORY = Path(__file__).parents[2]
@@ -156,6 +158,46 @@ def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
                 assert await store.children("/") == ["a"]
             await store.put("/b", b"2", ABSENT)
             assert await store.children("/") == ["a", "b"]
+
+    run(scenario())
+
+
+def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
+    """Neither by reads nor by what a refusal gives away; watches are told after."""
+
+    async def scenario() -> None:
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            await store.put("/a", b"old", ABSENT)
+            watch = store.watch("/a")
+            await watch.wait()
+            commit = store._database.commit
+            make_durable, syncing, go_on = commit._make_durable, threading.Event(), threading.Event()
+
+            def slowly(sequence: int) -> None:
+                syncing.set()
+                # A failing test must not leave the thread waiting.
+                go_on.wait(5)
+                make_durable(sequence)
+
+            commit._make_durable = slowly  # type: ignore[method-assign]
+            changes = [Put("/a", b"new", 0), Put("/b/c", b"", ABSENT)]
+            asked = [asyncio.create_task(store.transaction(changes))]
+            await until(syncing.is_set, "the group is written and being synced")
+            asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", ABSENT)])))
+            asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", 0)])))
+            waiting = asyncio.create_task(watch.wait())
+            await asyncio.sleep(0)
+            assert await store.get("/a") == Node(b"old", Stat(0))
+            assert await store.children("/") == ["a"]
+            assert await store.children("/b") == []
+            assert not any(each.done() for each in [*asked, waiting])
+            go_on.set()
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(ended[1], NodeExists)
+            assert ended[2] == [Made("/b/c", 1)]
+            await waiting
+            assert await store.get("/a") == Node(b"new", Stat(1))
+            assert await store.children("/b") == ["c"]
 
     run(scenario())
 

@@ -47,6 +47,8 @@ def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKe
         await store.put("/a", b"before", ABSENT)
         safe_until = store.session.safe_until()
         zookeeper.servers[0].pause()
+        # Often enough that kazoo never gets to its own pings, by which alone it would notice.
+        asking = asyncio.create_task(_ask_on_and_on(store))
         try:
             outcomes: list[type[MetadataError]] = []
             while store.session.state is SessionState.CONNECTED:
@@ -63,6 +65,7 @@ def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKe
             assert store.session.safe_until() == safe_until
         finally:
             zookeeper.servers[0].resume()
+            await asking
         await until(lambda: store.session.state is not SessionState.SUSPENDED, "the session's fate is known")
         if store.session.state is SessionState.LOST:
             with pytest.raises(SessionLost):
@@ -84,7 +87,8 @@ def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeep
         async with _proxy(zookeeper) as proxy:
             space = ZooKeeperSpace(zookeeper.hosts)
             other = await space.connect()
-            store = await space.connect_to(proxy.address, session_timeout_s=1)
+            # Named twice, so that kazoo would go on to a next server at once.
+            store = await space.connect_to(f"{proxy.address},{proxy.address}", session_timeout_s=1)
             assert store.session.timeout_s == 1
             heard: list[SessionState] = []
             store.session.listen(heard.append)
@@ -101,6 +105,7 @@ def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeep
             await until(gone, "the server has given the session up")
             assert SystemClock().monotonic() >= store.session.safe_until()
             assert heard == [SessionState.SUSPENDED]
+            proxy.let_in = 0
             proxy.heal()
             await within(store.session.wait_lost(), "the loss of the session")
             assert heard == [SessionState.SUSPENDED, SessionState.LOST]
@@ -110,6 +115,8 @@ def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeep
                 with pytest.raises(SessionLost):
                     await refused
             await store.close()
+            # The one that brought the news; kazoo would go on with a session of its own.
+            assert proxy.let_in == 1
             assert heard == [SessionState.SUSPENDED, SessionState.LOST]
             assert not await other.children("/owner")
             await space.close()
@@ -161,6 +168,8 @@ def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, lost: 
             space = ZooKeeperSpace(zookeeper.hosts)
             other = await space.connect()
             store = await space.connect_to(proxy.address)
+            heard: list[SessionState] = []
+            store.session.listen(heard.append)
             proxy.lost = 0
             proxy.loses_answers, proxy.loses_requests = lost == "answer", lost == "request"
             writing = asyncio.create_task(store.put("/a", b"x", ABSENT))
@@ -171,7 +180,7 @@ def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, lost: 
                 with pytest.raises(OutcomeUnknown):
                     await within(asked, "the end of a request")
             proxy.heal()
-            await until(lambda: store.session.state is SessionState.CONNECTED, "the connection is back")
+            await until(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED], "the connection is back")
             await store.sync()
             if lost == "request":
                 assert await store.get("/a") is None
@@ -230,6 +239,14 @@ async def _append(store: MetadataStore, what: bytes, first_read_done: Proxy | No
 async def _payload_is(store: MetadataStore, payload: bytes) -> bool:
     stored = await read(store, "/cas")
     return stored is not None and stored.payload == payload
+
+
+async def _ask_on_and_on(store: MetadataStore) -> None:
+    asked: list[asyncio.Task[object]] = []
+    while store.session.state is SessionState.CONNECTED:
+        asked.append(asyncio.create_task(store.exists("/a")))
+        await asyncio.sleep(0.02)
+    await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def _for_ever(watch: Watch) -> None:
