@@ -28,6 +28,8 @@ What remains
   once the repeat is answered the first copy has landed or never will. If the node that is there then is somebody
   else's, ours is taken not to have been made, and we go round. (It may have been made, deleted, and another made. Then
   our change is made once more, on the node that lives; in that one it is once.)
+- Versions of two incarnations look alike to the server: a put at version v of a node that was deleted and made again is
+  made if the new one is at v too. A node whose incarnations must not be mixed up is not made again under its path.
 - A delete leaves no token. Repeated, "no node" may mean ours or another's: `OutcomeUnknown`. The same incarnation still
   there at a later version means that it was not made.
 
