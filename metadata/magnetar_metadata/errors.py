@@ -8,12 +8,16 @@
     │   │   └── NodeExists            it was expected to be absent
     │   ├── NoNode                    it was expected to be there
     │   ├── NotEmpty                  it has children, so it can't be deleted
-    │   └── NoChildrenAllowed         its parent is ephemeral
+    │   ├── NoChildrenAllowed         its parent is ephemeral
+    │   └── StoreFull                 its disk has too little space left to write
     ├── Unavailable                   there is no answer
-    │   ├── NotSent                   and there will be none: the request never left, nothing was or will be done
+    │   ├── NotSent                   and nothing was or will be done: the request never left, or was turned away unread
     │   └── OutcomeUnknown            the request left: it was done, or will be, or never: see compare_and_set.py
-    └── SessionLost                   this store's session is over for good: open another store
-        └── Closed                    because its owner closed it
+    ├── SessionLost                   this store's session is over for good: open another store
+    │   └── Closed                    because its owner closed it
+    ├── ForeignValue                  a node that compare_and_set was asked to change holds another writer's bytes
+    ├── StoreInUse                    another process has the embedded store's folder open
+    └── StoreDamaged                  the embedded store's folder lacks changes that were acknowledged
 
 Unknown is not no: only `Refused` and `NotSent` say that a change did not happen. A request that was on its way when the
 session was lost raises `OutcomeUnknown`; one made after raises `SessionLost`, and was not sent.
@@ -24,6 +28,7 @@ from __future__ import annotations
 __all__ = [
     "BadVersion",
     "Closed",
+    "ForeignValue",
     "InvalidChange",
     "InvalidPath",
     "MetadataError",
@@ -35,6 +40,9 @@ __all__ = [
     "OutcomeUnknown",
     "Refused",
     "SessionLost",
+    "StoreDamaged",
+    "StoreFull",
+    "StoreInUse",
     "Unavailable",
     "ValueTooLarge",
 ]
@@ -85,12 +93,16 @@ class NoChildrenAllowed(Refused):
     """An ephemeral node has no children."""
 
 
+class StoreFull(Refused):
+    """The store's disk has too little space left to write."""
+
+
 class Unavailable(MetadataError):
     """There is no answer."""
 
 
 class NotSent(Unavailable):
-    """The request never left: nothing was done, and nothing will be."""
+    """The request never left, or was turned away unread: nothing was done, and nothing will be."""
 
 
 class OutcomeUnknown(Unavailable):
@@ -103,3 +115,15 @@ class SessionLost(MetadataError):
 
 class Closed(SessionLost):
     """The store was closed by its owner."""
+
+
+class StoreInUse(MetadataError):
+    """Another process, or another store of this one, has the folder open."""
+
+
+class StoreDamaged(MetadataError):
+    """What is on the disk lacks changes that were acknowledged, or can't be read."""
+
+
+class ForeignValue(MetadataError, ValueError):
+    """A value that is not in the form in which compare_and_set.py keeps values."""

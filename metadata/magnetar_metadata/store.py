@@ -3,21 +3,22 @@
 Theory of operation
 -------------------
 A node has a path, a value of at most `MAX_VALUE_BYTES`, and a version, 0 when it is made and one more at each change.
-Changes are linearisable; `get`, `exists` and `children` may be stale, and after `sync` are at least as new as the sync.
+Changes are linearisable; `get`, `exists` and `children` may be stale, but show this store's own answered changes, and
+after `sync` are at least as new as the sync.
 A node made again after a delete starts at 0: what may be deleted and made again carries an incarnation in its value.
 Parents come by themselves, empty and at version 0, when a node below them is made, and stay when it goes.
 
-**Changes.** `Put` and `Delete` name the version that they expect: a number, `ABSENT` (the node is made), or `ANY` (which
-makes it or overwrites it, and must not be used where two may write). Several in one `transaction` happen together or not
-at all. Ephemeral nodes go with the session that made them; sequential ones get ten digits, above all that their parent
-has ever given out.
+**Changes.** `Put` and `Delete` name the version that they expect: a number, `ABSENT` (the node is made), or `ANY`
+(which makes it or overwrites it, and must not be used where two may write). Several in one `transaction` happen
+together or not at all. Ephemeral nodes go with the session that made them; sequential ones get ten digits, above all
+that their parent has ever given out.
 
 **Sessions.** One store object is one session, and ends with it. `session.state` is CONNECTED, SUSPENDED (no connection;
 the session may live on or not) or LOST (for ever). While it is suspended nothing is answered: requests raise
 `Unavailable`. A lost session can't be missed: listeners are called, `wait_lost` returns, and every request and every
 watch of this store raises `SessionLost` from then on; going on means opening a new store, so nobody works on an
-ephemeral node that is no longer theirs. What must not be believed too long asks `session.safe_until`: the server may give
-the session up one session time-out after the last request that it answered was **sent**, so ask by then, on this
+ephemeral node that is no longer theirs. What must not be believed too long asks `session.safe_until`: the server may
+give the session up one session time-out after the last request that it answered was **sent**, so ask by then, on this
 process' monotonic clock, less a margin. `ping` is a request for that purpose.
 
 **Watches.** A watch is a flag, not a queue of events: it goes up at least once after the last change, may fold many
@@ -44,6 +45,8 @@ ANY: Final = -2
 MAX_VALUE_BYTES: Final = 1_000_000
 MAX_PATH_BYTES: Final = 4096
 MAX_CHANGES: Final = 500
+# Of a transaction: its values, its paths, and 64 bytes for each change. One value of the largest size fits.
+MAX_TRANSACTION_BYTES: Final = 1_008_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ Change = Put | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a change came to: the path (a sequential node's whole one) and the version that the node now has."""
+    """What a change came to: the path (a sequential node's whole one) and the version that the node now has.
+
+    A deleted node's is ABSENT, a checked one's what was expected.
+    """
 
     path: str
     version: int
@@ -179,7 +185,8 @@ class MetadataStore(ABC):
     async def transaction(self, changes: Sequence[Change]) -> list[Made]:
         """Makes all the changes, in order, or none: then the first one refused raises, with its `index`.
 
-        The answers are in the order of the changes. A node may be changed once in a transaction.
+        The answers are in the order of the changes. A node may be changed once in a transaction, nothing is put below a
+        node that it deletes, and "/" can't be changed.
         """
 
     @abstractmethod

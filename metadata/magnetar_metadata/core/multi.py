@@ -1,0 +1,150 @@
+"""A transaction as ZooKeeper's multi, which knows neither ANY, nor parents that come by themselves, nor subtrees.
+
+A multi is a list of creates, sets, deletes and checks that happen together or not at all. What it should hold depends
+on what is there: an ANY put is a set or a create, parents are created where they are missing. So the plan is a guess,
+and a refusal teaches it: `learn` says whether to send the corrected plan, to look which parents are missing first, or
+to give up, because the refusal is what the caller must hear. Guesses: ANY finds its node; all parents are there.
+
+Worked example: Put("/a/b/c", ANY) where only "/a" is there. The set is refused (no node): guess a create. The create is
+refused (no node): look. "/a/b" is missing: create it before "/a/b/c". If somebody else made "/a/b" between, its create
+is refused (node exists): leave it out again.
+
+Each changed subtree's counter is set in the same multi. It comes last: a refusal's place in the multi is then close to
+the change's place in the transaction, and the change is blamed, not the counter.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from magnetar_metadata.core.paths import ancestors_of, counter_path, roots_over
+from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Put
+
+
+class Kind(enum.Enum):
+    CREATE = "create"
+    SET = "set"
+    DELETE = "delete"
+    CHECK = "check"
+
+
+class Role(enum.Enum):
+    """What an operation is there for."""
+
+    CHANGE = "change"
+    PARENT = "parent"
+    COUNTER = "counter"
+
+
+class Refusal(enum.Enum):
+    """Why an operation is refused."""
+
+    NO_NODE = "no node"
+    BAD_VERSION = "bad version"
+    NODE_EXISTS = "node exists"
+    NOT_EMPTY = "not empty"
+    NO_CHILDREN_ALLOWED = "no children allowed"
+
+
+class Next(enum.Enum):
+    """What a refusal leads to."""
+
+    AGAIN = "send the corrected plan"
+    LOOK_FOR_PARENTS = "see which of `parents` are missing, tell `missing_are`, and send the plan"
+    MAKE_COUNTERS = "make the change counters, and send the plan"
+    GIVE_UP = "tell the caller"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    kind: Kind
+    role: Role
+    path: str
+    # Of the change that this is or is needed for.
+    index: int
+    value: bytes = b""
+    # ANY for whatever it is.
+    version: int = ANY
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class MultiPlan:
+    """One transaction's operations, as far as is known."""
+
+    def __init__(self, changes: Sequence[Change], roots: Iterable[str]) -> None:
+        self._changes = changes
+        self._roots = tuple(roots)
+        # Nodes of ANY puts that are thought not to be there.
+        self._absent: dict[str, None] = {}
+        self._missing_parents: dict[str, None] = {}
+
+    def operations(self) -> list[Operation]:
+        operations: list[Operation] = []
+        created: dict[str, None] = {}
+        for index, change in enumerate(self._changes):
+            operation = self._operation(change, index)
+            if operation.kind is Kind.CREATE:
+                for above in ancestors_of(operation.path):
+                    if above in self._missing_parents and above not in created:
+                        created[above] = None
+                        operations.append(Operation(Kind.CREATE, Role.PARENT, above, index))
+                created[operation.path] = None
+            operations.append(operation)
+        return operations + self._counters()
+
+    def learn(self, refused: Operation, why: Refusal) -> Next:
+        if refused.role is Role.COUNTER:
+            return Next.MAKE_COUNTERS if why is Refusal.NO_NODE else Next.GIVE_UP
+        if refused.kind is Kind.CREATE and why is Refusal.NO_NODE:
+            return Next.LOOK_FOR_PARENTS
+        if refused.role is Role.PARENT and why is Refusal.NODE_EXISTS:
+            self._missing_parents.pop(refused.path, None)
+            return Next.AGAIN
+        change = self._changes[refused.index]
+        if refused.role is Role.CHANGE and isinstance(change, Put) and change.expected == ANY:
+            if refused.kind is Kind.SET and why is Refusal.NO_NODE:
+                self._absent[change.path] = None
+                return Next.AGAIN
+            if refused.kind is Kind.CREATE and why is Refusal.NODE_EXISTS:
+                self._absent.pop(change.path, None)
+                return Next.AGAIN
+        return Next.GIVE_UP
+
+    def parents(self) -> list[str]:
+        """All nodes that must be there for the creates."""
+        creates = (operation for operation in self.operations() if operation.kind is Kind.CREATE)
+        return list(dict.fromkeys(above for operation in creates for above in ancestors_of(operation.path)))
+
+    def missing_are(self, paths: Iterable[str]) -> None:
+        self._missing_parents = dict.fromkeys(paths)
+
+    def _operation(self, change: Change, index: int) -> Operation:
+        match change:
+            case Put(path, value, expected):
+                if expected == ABSENT or path in self._absent:
+                    return Operation(
+                        Kind.CREATE,
+                        Role.CHANGE,
+                        path,
+                        index,
+                        value,
+                        ephemeral=change.ephemeral,
+                        sequential=change.sequential,
+                    )
+                return Operation(Kind.SET, Role.CHANGE, path, index, value, expected)
+            case Delete(path, expected):
+                return Operation(Kind.DELETE, Role.CHANGE, path, index, version=expected)
+            case Check(path, expected):
+                return Operation(Kind.CHECK, Role.CHANGE, path, index, version=expected)
+            case _:
+                assert_never(change)
+
+    def _counters(self) -> list[Operation]:
+        changed = [change.path for change in self._changes if not isinstance(change, Check)]
+        roots = dict.fromkeys(root for path in changed for root in roots_over(path, self._roots))
+        last = len(self._changes) - 1
+        return [Operation(Kind.SET, Role.COUNTER, counter_path(root), last) for root in roots]

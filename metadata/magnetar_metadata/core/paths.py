@@ -1,0 +1,89 @@
+"""Which paths a node can have, and how paths relate.
+
+A path is "/" or "/" and names with "/" between. The rules are the strictest of the stores', so that a path which one of
+them takes can be used on all: ZooKeeper refuses control characters, surrogates (and with them, since it thinks in
+UTF-16, all that lies above U+FFFF), the private use area and the specials; the embedded store parts a key with a zero
+byte.
+
+Two top-level names are reserved: nobody reads or changes them, and they do not appear among the children of "/".
+ZooKeeper keeps its own matters below one; below the other are the change counters of the declared subtree roots, one
+node for each root, with the root's path as its name ("%" and "/" escaped).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from magnetar_metadata.errors import InvalidPath
+from magnetar_metadata.store import MAX_PATH_BYTES
+
+ROOT: Final = "/"
+CHANGE_COUNTERS: Final = "/change-counters"
+_RESERVED: Final = (CHANGE_COUNTERS, "/zookeeper")
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+
+
+def check_path(path: str) -> None:
+    """Raises `InvalidPath` unless a node with this path may be read."""
+    if not path.startswith("/"):
+        raise InvalidPath(f"the path {path!r} does not begin with '/'")
+    found = _FORBIDDEN.search(path)
+    if found is not None:
+        raise InvalidPath(f"the path {path!r} holds U+{ord(found.group()):04X}, which no path may hold")
+    # A character takes four bytes at most: most paths need no encoding to be known short enough.
+    if len(path) * 4 > MAX_PATH_BYTES and len(path.encode()) > MAX_PATH_BYTES:
+        raise InvalidPath(f"the path {path[:80]!r}… takes {len(path.encode())} bytes, above {MAX_PATH_BYTES}")
+    if path == ROOT:
+        return
+    for name in path[1:].split("/"):
+        if name in ("", ".", ".."):
+            raise InvalidPath(f"the path {path!r} has a component {name!r}")
+    if is_reserved(path):
+        raise InvalidPath(f"the path {path!r} is reserved for the store itself")
+
+
+def is_reserved(path: str) -> bool:
+    return any(is_at_or_below(path, reserved) for reserved in _RESERVED)
+
+
+def is_at_or_below(path: str, root: str) -> bool:
+    return path == root or root == ROOT or path.startswith(root + "/")
+
+
+def parent_of(path: str) -> str:
+    """The parent's path; not for "/"."""
+    return path[: path.rindex("/")] or ROOT
+
+
+def ancestors_of(path: str) -> list[str]:
+    """All nodes above this one but "/", from the top down."""
+    cuts = [place for place, character in enumerate(path) if character == "/"]
+    return [path[:cut] for cut in cuts[1:]]
+
+
+def join(parent: str, name: str) -> str:
+    return parent + name if parent == ROOT else f"{parent}/{name}"
+
+
+def visible(parent: str, names: Iterable[str]) -> list[str]:
+    """The names that a reader of this node's children may see, sorted."""
+    return sorted(name for name in names if parent != ROOT or not is_reserved(join(ROOT, name)))
+
+
+def check_roots(roots: Sequence[str]) -> tuple[str, ...]:
+    """The declared subtree roots, once each and sorted: their order must not matter."""
+    for root in roots:
+        check_path(root)
+    return tuple(sorted(dict.fromkeys(roots)))
+
+
+def roots_over(path: str, roots: Iterable[str]) -> list[str]:
+    """Those of the declared roots whose subtree holds this node."""
+    return [root for root in roots if is_at_or_below(path, root)]
+
+
+def counter_path(root: str) -> str:
+    """The node that is written at each change at or below `root`."""
+    return f"{CHANGE_COUNTERS}/{root.replace('%', '%25').replace('/', '%2F')}"

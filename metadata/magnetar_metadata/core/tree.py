@@ -1,0 +1,118 @@
+"""The rules of the tree: what a transaction does to a table of nodes, or why it does nothing.
+
+They are ZooKeeper's, in its order of looking: is the node there, is it at the version, has it children; for a new node,
+is its parent there, is it itself there already, may its parent have children. ZooKeeper does not make parents; here
+they come with the node, before it and after the changes that stand before it in the transaction.
+
+A change that is refused leaves the table as it was. What comes back says which nodes changed and which nodes have other
+children than before, since that is what watches are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from magnetar_metadata.core.paths import ancestors_of, parent_of
+from magnetar_metadata.core.records import NodeTable, Overlay, Record
+from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty
+from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a transaction came to."""
+
+    made: list[Made] = field(default_factory=list)
+    # Nodes that were made, changed or deleted, implicit parents among them.
+    changed: list[str] = field(default_factory=list)
+    # Nodes whose children's names are others now.
+    children_changed: list[str] = field(default_factory=list)
+
+
+def apply(table: NodeTable, changes: Sequence[Change], session_id: int) -> Applied:
+    """Makes all the changes or raises the `Refused` of the first that can't be made."""
+    overlay = Overlay(table)
+    applied = Applied()
+    for index, change in enumerate(changes):
+        applied.made.append(_apply_one(overlay, change, index, session_id, applied))
+    overlay.apply_to(table)
+    return applied
+
+
+def delete_all(table: NodeTable, paths: Iterable[str]) -> Applied:
+    """Deletes nodes that have no children: a session's ephemeral ones when it ends."""
+    applied = Applied()
+    for path in paths:
+        table.delete(path)
+        applied.changed.append(path)
+        applied.children_changed.append(parent_of(path))
+    return applied
+
+
+def _apply_one(table: Overlay, change: Change, index: int, session_id: int, applied: Applied) -> Made:
+    match change:
+        case Put(path, value, expected):
+            if change.sequential or expected == ABSENT or (expected == ANY and table.get(path) is None):
+                return _make(table, change, index, session_id, applied)
+            record = _expect(table, path, expected, index)
+            table.put(path, replace(record, value=value, version=record.version + 1))
+            applied.changed.append(path)
+            return Made(path, record.version + 1)
+        case Delete(path, expected):
+            _expect(table, path, expected, index)
+            if any(True for _ in table.child_names(path)):
+                raise NotEmpty(f"{path!r} has children, so it can't be deleted", path, index)
+            table.delete(path)
+            applied.changed.append(path)
+            applied.children_changed.append(parent_of(path))
+            return Made(path, ABSENT)
+        case Check(path, expected):
+            _expect(table, path, expected, index)
+            return Made(path, expected)
+        case _:
+            assert_never(change)
+
+
+def _expect(table: Overlay, path: str, expected: int, index: int) -> Record:
+    record = table.get(path)
+    if record is None:
+        raise NoNode(f"{path!r} is not there; it was expected at version {expected}", path, index)
+    if expected not in (ANY, record.version):
+        raise BadVersion(f"{path!r} is at version {record.version}, not {expected}", path, index)
+    return record
+
+
+def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> Made:
+    for above in ancestors_of(put.path):
+        if table.get(above) is None:
+            _make_one(table, above, Record(), index, applied)
+    path = _next_sequential(table, put.path) if put.sequential else put.path
+    _make_one(table, path, Record(put.value, ephemeral_owner=session_id if put.ephemeral else 0), index, applied)
+    return Made(path, 0)
+
+
+def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Applied) -> None:
+    if table.get(path) is not None:
+        raise NodeExists(f"{path!r} is there already", path, index)
+    parent_path = parent_of(path)
+    parent = table.get(parent_path)
+    assert parent is not None, f"{path!r} is made before its parent"
+    if parent.ephemeral_owner:
+        raise NoChildrenAllowed(f"{parent_path!r} is ephemeral, so {path!r} can't be made", path, index)
+    table.put(path, record)
+    applied.changed.append(path)
+    applied.children_changed.append(parent_path)
+
+
+def _next_sequential(table: Overlay, beginning: str) -> str:
+    """Numbers the name, and counts its parent's numbers on: also past one that somebody took by its full name."""
+    parent_path = parent_of(beginning)
+    parent = table.get(parent_path)
+    assert parent is not None, f"{beginning!r} is numbered before its parent is there"
+    number = parent.next_sequence
+    while table.get(f"{beginning}{number:010d}") is not None:
+        number += 1
+    table.put(parent_path, replace(parent, next_sequence=number + 1))
+    return f"{beginning}{number:010d}"

@@ -1,0 +1,231 @@
+"""The metadata store of a standalone process: a folder with RocksDB, with no server to ask.
+
+`EmbeddedDatabase` has the folder open, for one process at a time; `connect` gives sessions on it, and `open_embedded`
+does both where one session is enough. Nodes are read from RocksDB each time: memory does not grow with the tree. What
+makes a change durable is told in `group_commit.py`, what makes sure on opening that nothing is missing in
+`durable_mark.py` and `rocks_table.py`.
+
+A session never runs out, as nobody could give it away: `safe_until` is for ever. It is lost when the process ends, when
+it is closed, or when writing fails; ephemeral nodes of earlier processes are deleted before the folder is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from magnetar_wire.clock import Clock
+
+from magnetar_metadata.core.changes import check_transaction
+from magnetar_metadata.core.paths import check_path, check_roots, visible
+from magnetar_metadata.core.tree import Applied
+from magnetar_metadata.durable_mark import DurableMark
+from magnetar_metadata.errors import InvalidPath, OutcomeUnknown
+from magnetar_metadata.flags import Flag, FlagBoard
+from magnetar_metadata.group_commit import GroupCommit
+from magnetar_metadata.rocks_table import RocksTable, new_batch, open_database
+from magnetar_metadata.session import StoreSession
+from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+
+log = logging.getLogger(__name__)
+
+# Sessions of one opening; above it in a session's id stands how often the folder was opened.
+_SESSIONS_BITS = 24
+
+
+async def open_embedded(
+    folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = ()
+) -> EmbeddedStore:
+    """One session on a folder of its own; closing it closes the folder."""
+    database = await EmbeddedDatabase.open(folder, clock, subtree_roots)
+    return database.connect(owns_database=True)
+
+
+class EmbeddedDatabase:
+    """The open folder."""
+
+    def __init__(
+        self, folder: Path, clock: Clock, roots: tuple[str, ...], database: Any, mark: DurableMark, opened: int
+    ) -> None:
+        self._clock = clock
+        self._roots = roots
+        self._database = database
+        self._mark = mark
+        self._next_session_id = (opened << _SESSIONS_BITS) + 1
+        self._stores: list[EmbeddedStore] = []
+        self.commit = GroupCommit(folder, database, mark, self._tell, self._died)
+
+    @classmethod
+    async def open(
+        cls, folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = ()
+    ) -> EmbeddedDatabase:
+        """Opens the folder, or makes it. Raises `StoreInUse` or `StoreDamaged`."""
+        roots = check_roots(subtree_roots)
+        path = Path(folder)
+        opening = asyncio.ensure_future(asyncio.to_thread(_open, path))
+        try:
+            database, mark, opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread goes on, and what it opens must be closed again for the next one.
+            opening.add_done_callback(_close_unused)
+            raise
+        return cls(path, clock, roots, database, mark, opened)
+
+    def connect(self, *, owns_database: bool = False) -> EmbeddedStore:
+        """A session on the folder."""
+        session = StoreSession(self._clock, self._next_session_id, math.inf)
+        self._next_session_id += 1
+        store = EmbeddedStore(self, self._clock, session, self._roots, owns_database)
+        self._stores.append(store)
+        return store
+
+    async def close(self) -> None:
+        """Closes all sessions, then the folder."""
+        for store in list(self._stores):
+            await store.end()
+        await self.commit.close()
+        try:
+            await asyncio.to_thread(self._database.close)
+        except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
+            # It syncs its log once more. After a failed write it can't, and has closed its files all the same.
+            log.warning("The metadata folder was closed with an error: %s", error)
+        finally:
+            self._mark.close()
+
+    def forget(self, store: EmbeddedStore) -> None:
+        self._stores.remove(store)
+
+    def _tell(self, applied: Applied) -> None:
+        for store in self._stores:
+            store.flags.put_up(applied.changed, applied.children_changed)
+
+    def _died(self, because: str) -> None:
+        for store in list(self._stores):
+            store.lost(because)
+
+
+class EmbeddedStore(MetadataStore):
+    """One session on an open folder."""
+
+    def __init__(
+        self,
+        database: EmbeddedDatabase,
+        clock: Clock,
+        session: StoreSession,
+        roots: tuple[str, ...],
+        owns_database: bool,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._session = session
+        self._roots = roots
+        self._owns_database = owns_database
+        self.flags = FlagBoard()
+
+    @property
+    def session(self) -> StoreSession:
+        return self._session
+
+    async def get(self, path: str) -> Node | None:
+        check_path(path)
+        self._answer()
+        record = self._database.commit.visible.get(path)
+        return record.node() if record else None
+
+    async def exists(self, path: str) -> Stat | None:
+        node = await self.get(path)
+        return node.stat if node else None
+
+    async def children(self, path: str) -> list[str]:
+        check_path(path)
+        self._answer()
+        return visible(path, self._database.commit.visible.child_names(path))
+
+    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+        check_transaction(changes, self._roots)
+        self._answer()
+        applied = await self._database.commit.transaction(tuple(changes), self._session.id)
+        return applied.made
+
+    async def sync(self) -> None:
+        self._answer()
+
+    async def ping(self) -> None:
+        self._answer()
+
+    def watch(self, path: str) -> Flag:
+        check_path(path)
+        return self._started(self.flags.watch(path))
+
+    def watch_subtree(self, root: str) -> Flag:
+        if root not in self._roots:
+            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        return self._started(self.flags.watch_subtree(root))
+
+    async def close(self) -> None:
+        await self.end()
+        if self._owns_database:
+            self._owns_database = False
+            await self._database.close()
+
+    async def end(self) -> None:
+        """Ends the session, and leaves the folder open."""
+        if self._session.state is SessionState.LOST:
+            return
+        self._session.close()
+        self.flags.end(self._session.over)
+        self._database.forget(self)
+        # Where writing has failed, they go when the folder is opened again.
+        with contextlib.suppress(OutcomeUnknown):
+            await self._database.commit.end_session(self._session.id)
+
+    def lost(self, because: str) -> None:
+        self._database.forget(self)
+        self._session.lose(because)
+        self.flags.end(self._session.over)
+
+    def _started(self, flag: Flag) -> Flag:
+        if self._session.state is SessionState.LOST:
+            flag.end(self._session.over)
+        return flag
+
+    def _answer(self) -> None:
+        """Every request is answered by this process: it is sent and answered now."""
+        self._session.check()
+        self._session.answered(self._clock.monotonic())
+
+
+def _open(folder: Path) -> tuple[Any, DurableMark, int]:
+    """In a thread: the folder locked, checked, and rid of the ephemeral nodes of earlier processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = DurableMark.open(folder)
+    try:
+        database = open_database(folder, mark.sequence)
+        try:
+            table = RocksTable(database)
+            batch = new_batch()
+            opened = table.count_opening(batch)
+            table.fill(batch, dict.fromkeys(table.owned()))
+            database.write(batch)
+            database.flush_wal(sync=True)
+            mark.write(database.latest_sequence_number())
+        except BaseException:
+            database.close()
+            raise
+    except BaseException:
+        mark.close()
+        raise
+    return database, mark, opened
+
+
+def _close_unused(opening: asyncio.Future[tuple[Any, DurableMark, int]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        database, mark, _ = opening.result()
+        database.close()
+        mark.close()

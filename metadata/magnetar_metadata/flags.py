@@ -1,0 +1,97 @@
+"""Watches as flags: up when what is watched may have changed, and who has to be told of which change.
+
+A `Flag` is what a caller holds. The `FlagBoard` of a store finds the flags that a change concerns. Flags start up, so
+that a watcher's loop reads once before it waits for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from magnetar_metadata.core.paths import is_at_or_below
+from magnetar_metadata.errors import Closed, SessionLost
+
+
+class Flag:
+    """A `Watch`."""
+
+    def __init__(self, on_close: Callable[[Flag], object]) -> None:
+        self._up = asyncio.Event()
+        self._up.set()
+        self._on_close: Callable[[Flag], object] | None = on_close
+        # Makes what `wait` raises, once there is something to raise.
+        self._over: Callable[[], SessionLost] | None = None
+
+    async def wait(self) -> None:
+        if self._over is None:
+            await self._up.wait()
+        if self._over is not None:
+            raise self._over()
+        self._up.clear()
+
+    def close(self) -> None:
+        self.end(lambda: Closed("this watch was closed"))
+
+    def put_up(self) -> None:
+        self._up.set()
+
+    def end(self, over: Callable[[], SessionLost]) -> None:
+        if self._over is None:
+            self._over = over
+            self._up.set()
+            if self._on_close is not None:
+                self._on_close(self)
+                self._on_close = None
+
+
+class FlagBoard:
+    """The flags of one store, by what they watch."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, list[Flag]] = {}
+        self._subtrees: dict[str, list[Flag]] = {}
+
+    def watch(self, path: str) -> Flag:
+        return self._add(self._nodes, path)
+
+    def watch_subtree(self, root: str) -> Flag:
+        return self._add(self._subtrees, root)
+
+    def put_up(self, changed: Iterable[str], children_changed: Iterable[str]) -> None:
+        for path in changed:
+            self._put_up_all(self._nodes.get(path, ()))
+            for root, flags in self._subtrees.items():
+                if is_at_or_below(path, root):
+                    self._put_up_all(flags)
+        for path in children_changed:
+            self._put_up_all(self._nodes.get(path, ()))
+
+    def put_up_all(self) -> None:
+        for flags in self._all():
+            self._put_up_all(flags)
+
+    def end(self, over: Callable[[], SessionLost]) -> None:
+        for flags in self._all():
+            for flag in list(flags):
+                flag.end(over)
+
+    def _all(self) -> list[list[Flag]]:
+        return [*self._nodes.values(), *self._subtrees.values()]
+
+    @staticmethod
+    def _add(board: dict[str, list[Flag]], key: str) -> Flag:
+        def forget(flag: Flag) -> None:
+            flags = board[key]
+            flags.remove(flag)
+            if not flags:
+                del board[key]
+
+        flag = Flag(forget)
+        board.setdefault(key, []).append(flag)
+        return flag
+
+    @staticmethod
+    def _put_up_all(flags: Iterable[Flag]) -> None:
+        for flag in flags:
+            flag.put_up()

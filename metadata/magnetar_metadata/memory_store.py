@@ -1,0 +1,159 @@
+"""One session with the in-memory server: the client's side of `memory.py`.
+
+A request that waits for its answer is in `_under_way`, in order, so that a cut connection ends all of them. An answer
+that comes for a request which has ended already (its caller was cancelled, or told that the outcome is unknown) is
+dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magnetar_wire.clock import Clock
+
+from magnetar_metadata.core.changes import check_transaction
+from magnetar_metadata.core.paths import check_path, visible
+from magnetar_metadata.errors import InvalidPath, MetadataError, OutcomeUnknown
+from magnetar_metadata.flags import Flag, FlagBoard
+from magnetar_metadata.session import StoreSession
+from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+
+if TYPE_CHECKING:
+    from magnetar_metadata.memory import MemoryServer
+
+
+class Request:
+    """One request on its way to the server and back."""
+
+    def __init__(
+        self, action: Callable[[Request], Any], future: asyncio.Future[Any], changes: Sequence[Change], to_leader: bool
+    ) -> None:
+        self._action = action
+        self._future = future
+        self.changes = changes
+        # Whether a later request of the session, taken by the leader, keeps an earlier one from arriving.
+        self.goes_to_leader = to_leader
+        self.refused: MetadataError | None = None
+        self._result: Any = None
+
+    def perform(self) -> None:
+        """On the server."""
+        try:
+            self._result = self._action(self)
+        except MetadataError as error:
+            self.refused = error
+
+    def answer(self) -> None:
+        if self._future.done():
+            return
+        if self.refused is not None:
+            self._future.set_exception(self.refused)
+        else:
+            self._future.set_result(self._result)
+
+
+class MemoryStore(MetadataStore):
+    """One session; `MemoryServer.connect` makes it."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, session: StoreSession, roots: tuple[str, ...]) -> None:
+        self._server = server
+        self._clock = clock
+        self._session = session
+        self._roots = roots
+        self._under_way: list[asyncio.Future[Any]] = []
+        self.flags = FlagBoard()
+
+    @property
+    def session(self) -> StoreSession:
+        return self._session
+
+    async def get(self, path: str) -> Node | None:
+        check_path(path)
+        return await self._ask(lambda _: (record := self._table().get(path)) and record.node())  # type: ignore[no-any-return]
+
+    async def exists(self, path: str) -> Stat | None:
+        check_path(path)
+        return await self._ask(lambda _: (record := self._table().get(path)) and record.stat())  # type: ignore[no-any-return]
+
+    async def children(self, path: str) -> list[str]:
+        check_path(path)
+        names: list[str] = await self._ask(lambda _: visible(path, self._table().child_names(path)))
+        return names
+
+    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+        check_transaction(changes, self._roots)
+        made: list[Made] = await self._ask(
+            lambda request: self._server.change(self, request).made, tuple(changes), to_leader=True
+        )
+        return made
+
+    async def sync(self) -> None:
+        await self._ask(lambda _: self._server.catch_up(self), to_leader=True)
+
+    async def ping(self) -> None:
+        await self._ask(lambda _: None, to_leader=True)
+
+    def watch(self, path: str) -> Flag:
+        check_path(path)
+        return self._started(self.flags.watch(path))
+
+    def watch_subtree(self, root: str) -> Flag:
+        if root not in self._roots:
+            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        return self._started(self.flags.watch_subtree(root))
+
+    async def close(self) -> None:
+        if self._session.state is not SessionState.LOST:
+            self._server.close_session(self)
+            self._session.closed = True
+            self._over(self._session.close)
+
+    def disconnected(self) -> None:
+        self._end_requests("the connection to the metadata server broke")
+        self._session.suspend()
+
+    def reconnected(self) -> None:
+        self.flags.put_up_all()
+        self._session.resume()
+
+    def lost(self, because: str) -> None:
+        self._over(lambda: self._session.lose(because))
+
+    def _over(self, end: Callable[[], object]) -> None:
+        self._end_requests("the metadata session ended")
+        end()
+        self.flags.end(self._session.over)
+
+    def _end_requests(self, because: str) -> None:
+        under_way, self._under_way = self._under_way, []
+        for future in under_way:
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"{because} before the answer came"))
+
+    def _started(self, flag: Flag) -> Flag:
+        if self._session.state is SessionState.LOST:
+            flag.end(self._session.over)
+        return flag
+
+    def _table(self) -> Any:
+        return self._server.table_for(self)
+
+    async def _ask(
+        self, action: Callable[[Request], Any], changes: Sequence[Change] = (), *, to_leader: bool = False
+    ) -> Any:
+        self._session.check()
+        sent_at = self._clock.monotonic()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._under_way.append(future)
+        loop.call_soon(self._server.receive, self, Request(action, future, changes, to_leader))
+        try:
+            return await future
+        finally:
+            if future in self._under_way:
+                self._under_way.remove(future)
+            # A refusal is an answer too.
+            if future.done() and not future.cancelled() and not isinstance(future.exception(), OutcomeUnknown):
+                self._session.answered(sent_at)

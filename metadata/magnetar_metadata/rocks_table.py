@@ -1,0 +1,166 @@
+"""The tree in RocksDB: keys, values, and opening a folder only if all that was acknowledged is there.
+
+Keys, by their first byte:
+
+- "/" or "\\0": a node: its parent's path, a zero byte, its name. No path holds a zero byte, so the direct children of a
+  node, and nothing else, begin with its path and a zero byte, in the order of their names. "/" itself is "\\0".
+- 1: an ephemeral node: its owner (8 bytes), its path. Empty. It is how a session's nodes are found when it ends.
+- 2: how often the folder was opened, which session ids are made of.
+
+A node's value: format (1), version, owner, next sequence number (8 each), then the node's own value.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
+
+from magnetar_metadata.core.paths import ROOT, parent_of
+from magnetar_metadata.core.records import Record
+from magnetar_metadata.errors import MetadataError, StoreDamaged
+
+log = logging.getLogger(__name__)
+
+_RECORD: Final = struct.Struct(">BQQQ")
+_FORMAT: Final = 1
+_OWNED: Final = b"\x01"
+_OPENED: Final = b"\x02"
+
+
+def open_database(folder: Path, acknowledged: int) -> Any:
+    """Opens the folder's database. `acknowledged` is the sequence number that its log must reach."""
+    try:
+        database = Rdict(str(folder), _options(DBRecoveryMode.absolute_consistency()))
+    except Exception as error:
+        if "Corruption" not in str(error):
+            raise MetadataError(f"the metadata folder {folder} can't be opened: {error}") from error
+        database = _open_cut_off(folder, acknowledged, error)
+    if database.latest_sequence_number() < acknowledged:
+        reached = database.latest_sequence_number()
+        database.close()
+        raise _damaged(folder, reached, acknowledged, "part of the log is gone")
+    return database
+
+
+def _open_cut_off(folder: Path, acknowledged: int, error: Exception) -> Any:
+    """Opens a log with a damaged record, if all that was acknowledged comes before it.
+
+    A process or machine that dies in the middle of a write leaves half a record, which nobody was answered for. Looking
+    is done without write access: a folder that is refused stays as it was found.
+    """
+    try:
+        looked_at = Rdict(
+            str(folder),
+            _options(DBRecoveryMode.point_in_time()),
+            access_type=AccessType.read_only(error_if_log_file_exist=False),
+        )
+    except Exception as second:
+        raise _damaged(folder, None, acknowledged, str(error)) from second
+    reached = looked_at.latest_sequence_number()
+    looked_at.close()
+    if reached < acknowledged:
+        raise _damaged(folder, reached, acknowledged, str(error)) from error
+    log.warning("The last write to %s was cut off; nobody was told that it was made. (%s)", folder, error)
+    return Rdict(str(folder), _options(DBRecoveryMode.point_in_time()))
+
+
+def _damaged(folder: Path, reached: int | None, acknowledged: int, why: str) -> StoreDamaged:
+    found = "can't be read" if reached is None else f"reaches {reached}"
+    return StoreDamaged(
+        f"the metadata folder {folder} is damaged: {why}; its log {found}, while changes up to {acknowledged} were "
+        "acknowledged. Put back a copy of the folder, or begin with an empty one"
+    )
+
+
+def _options(recovery: Any) -> Any:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_wal_recovery_mode(recovery)
+    options.set_paranoid_checks(True)
+    options.set_write_buffer_size(16 << 20)
+    options.set_max_total_wal_size(64 << 20)
+    options.set_keep_log_file_num(4)
+    return options
+
+
+class RocksTable:
+    """A `NodeTable` to read from. Changes go to a batch (`fill`), so that they are written together."""
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+
+    def get(self, path: str) -> Record | None:
+        value: bytes | None = self._database.get(_node_key(path))
+        if value is None:
+            return Record() if path == ROOT else None
+        format_, version, owner, next_sequence = _RECORD.unpack_from(value)
+        if format_ != _FORMAT:
+            raise StoreDamaged(f"{path!r} is stored in format {format_}, not {_FORMAT}")
+        return Record(value[_RECORD.size :], version, owner, next_sequence)
+
+    def child_names(self, path: str) -> Iterator[str]:
+        prefix = path.encode() + b"\0"
+        for key in self._keys(prefix):
+            yield key[len(prefix) :].decode()
+
+    def put(self, path: str, record: Record) -> None:
+        raise NotImplementedError("RocksDB is written in batches")
+
+    def delete(self, path: str) -> None:
+        raise NotImplementedError("RocksDB is written in batches")
+
+    def fill(self, batch: Any, changed: dict[str, Record | None]) -> None:
+        """Puts the changes into a batch. What it replaces is looked up, so this comes before the write."""
+        for path, record in changed.items():
+            if record is None:
+                old = self.get(path)
+                if old is not None and old.ephemeral_owner:
+                    batch.delete(_owned_key(old.ephemeral_owner, path))
+                batch.delete(_node_key(path))
+            else:
+                head = _RECORD.pack(_FORMAT, record.version, record.ephemeral_owner, record.next_sequence)
+                batch.put(_node_key(path), head + record.value)
+                if record.ephemeral_owner:
+                    batch.put(_owned_key(record.ephemeral_owner, path), b"")
+
+    def owned(self, owner: int | None = None) -> list[str]:
+        """The ephemeral nodes of one session, or of all."""
+        prefix = _OWNED if owner is None else _owned_key(owner, "")
+        return [key[9:].decode() for key in self._keys(prefix)]
+
+    def count_opening(self, batch: Any) -> int:
+        """One more than at the last opening; kept when `batch` is written."""
+        opened = int.from_bytes(self._database.get(_OPENED) or b"", "big") + 1
+        batch.put(_OPENED, opened.to_bytes(8, "big"))
+        return opened
+
+    def _keys(self, prefix: bytes) -> Iterator[bytes]:
+        # The bound keeps the scan from wading through the tombstones of what lies behind.
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix[-1] < 255 else b"\xff" * 4200)
+        iterator = self._database.iter(bounds)
+        iterator.seek(prefix)
+        while iterator.valid():
+            key: bytes = iterator.key()
+            if not key.startswith(prefix):
+                break
+            yield key
+            iterator.next()
+        iterator.status()
+
+
+def new_batch() -> Any:
+    return WriteBatch(raw_mode=True)
+
+
+def _node_key(path: str) -> bytes:
+    return b"\0" if path == ROOT else parent_of(path).encode() + b"\0" + path[path.rindex("/") + 1 :].encode()
+
+
+def _owned_key(owner: int, path: str) -> bytes:
+    return _OWNED + owner.to_bytes(8, "big") + path.encode()

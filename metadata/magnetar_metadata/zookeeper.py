@@ -1,0 +1,220 @@
+"""The metadata store of a cluster: ZooKeeper.
+
+The tree is ZooKeeper's own, below a `chroot` if one is given. This module says what each request is there; the session
+with its threads is in `kazoo_session.py`, watches in `zookeeper_watches.py`, how a transaction becomes a multi in
+`core/multi.py`, and what the errors mean in `kazoo_errors.py`.
+
+All changes, single ones too, go as multis: there is one way to be wrong instead of five. `ping` is a multi as well, one
+that checks nothing: every answer to it was agreed on by a majority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from magnetar_wire.clock import Clock
+
+from magnetar_metadata.core.changes import check_transaction
+from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
+from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
+from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
+from magnetar_metadata.flags import Flag
+from magnetar_metadata.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
+from magnetar_metadata.kazoo_session import KazooSession
+from magnetar_metadata.session import StoreSession
+from magnetar_metadata.store import ABSENT, ANY, Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_metadata.zookeeper_watches import ZooKeeperWatches
+
+# How often a plan is corrected. Each round needs another writer who makes or deletes a node of it at the wrong moment.
+_ROUNDS: Final = 50
+_WHATEVER_VERSION: Final = -1
+
+
+async def open_zookeeper(
+    hosts: str,
+    clock: Clock,
+    *,
+    chroot: str = ROOT,
+    subtree_roots: Sequence[str] = (),
+    session_timeout_s: float = 10.0,
+    connect_timeout_s: float = 15.0,
+) -> ZooKeeperStore:
+    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had."""
+    check_path(chroot)
+    roots = check_roots(subtree_roots)
+    kazoo = KazooSession(hosts, clock, session_timeout_s)
+    await kazoo.start(connect_timeout_s)
+    try:
+        store = ZooKeeperStore(kazoo, chroot, roots)
+        await store.make_own_nodes()
+    except BaseException:
+        await kazoo.close()
+        raise
+    return store
+
+
+class ZooKeeperStore(MetadataStore):
+    """One ZooKeeper session; `open_zookeeper` makes it."""
+
+    def __init__(self, kazoo: KazooSession, chroot: str, roots: tuple[str, ...]) -> None:
+        self._kazoo = kazoo
+        self._chroot = "" if chroot == ROOT else chroot
+        self._roots = roots
+        self._watches = ZooKeeperWatches(kazoo)
+        kazoo.on_reconnected = self._watches.reconnected
+        kazoo.on_lost = lambda: self._watches.end(self.session.over)
+
+    @property
+    def session(self) -> StoreSession:
+        return self._kazoo.session
+
+    async def get(self, path: str) -> Node | None:
+        check_path(path)
+        try:
+            value, stat = await self._read(path, self._kazoo.client.get_async)
+        except NoNode:
+            return None
+        return Node(value, _stat(stat))
+
+    async def exists(self, path: str) -> Stat | None:
+        check_path(path)
+        stat = await self._read(path, self._kazoo.client.exists_async)
+        return _stat(stat) if stat else None
+
+    async def children(self, path: str) -> list[str]:
+        check_path(path)
+        try:
+            return visible(path, await self._read(path, self._kazoo.client.get_children_async))
+        except NoNode:
+            return []
+
+    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+        check_transaction(changes, self._roots)
+        plan = MultiPlan(tuple(changes), self._roots)
+        for _ in range(_ROUNDS):
+            operations = plan.operations()
+            results = await self._multi(changes[0].path, operations)
+            blamed = culprit(results)
+            if blamed is None:
+                return self._made(operations, results)
+            operation, error = operations[blamed[0]], blamed[1]
+            why = refusal_of(error)
+            if why is None:
+                raise to_metadata_error(error, operation.path, operation.index)
+            following = plan.learn(operation, why)
+            if following is Next.GIVE_UP:
+                raise refused(why, operation.path, operation.index)
+            try:
+                await self._prepare(plan, following)
+            except Unavailable as unavailable:
+                # The changes themselves were refused so far.
+                raise NotSent(f"{operation.path!r}: {unavailable}") from unavailable
+        raise NotSent(f"{changes[0].path!r}: others made and deleted its nodes {_ROUNDS} times in a row; not changed")
+
+    async def sync(self) -> None:
+        await self._read(ROOT, self._kazoo.client.sync_async)
+
+    async def ping(self) -> None:
+        multi = self._kazoo.client.transaction()
+        multi.check(self._full(ROOT), _WHATEVER_VERSION)
+        results = await self._kazoo.request(ROOT, multi.commit_async, agreed=True)
+        blamed = culprit(results)
+        if blamed is not None:
+            raise to_metadata_error(blamed[1], ROOT)
+
+    def watch(self, path: str) -> Flag:
+        check_path(path)
+        return self._watch(self._full(path), with_children=True)
+
+    def watch_subtree(self, root: str) -> Flag:
+        if root not in self._roots:
+            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        return self._watch(self._full(counter_path(root)), with_children=False)
+
+    async def close(self) -> None:
+        await self._kazoo.close()
+
+    async def make_own_nodes(self) -> None:
+        """The chroot, and the change counters of the declared roots."""
+        wanted = [self._chroot] if self._chroot else []
+        wanted += [self._full(counter_path(root)) for root in self._roots]
+        for path in dict.fromkeys(path for node in wanted for path in [*ancestors_of(node), node]):
+            await self._make(path)
+
+    async def _make(self, path: str) -> None:
+        if await self._kazoo.request(path, lambda: self._kazoo.client.exists_async(path)) is not None:
+            return
+        try:
+            await self._kazoo.request(path, lambda: self._kazoo.client.create_async(path, b""), agreed=True)
+        except NodeExists:
+            # Another process makes them too.
+            return
+
+    async def _prepare(self, plan: MultiPlan, following: Next) -> None:
+        if following is Next.MAKE_COUNTERS:
+            await self.make_own_nodes()
+        if following is not Next.LOOK_FOR_PARENTS:
+            return
+        # A server that lags behind would show the same again.
+        await self.sync()
+        parents = plan.parents()
+        there = await asyncio.gather(*(self.exists(path) for path in parents))
+        plan.missing_are(path for path, stat in zip(parents, there, strict=True) if stat is None)
+
+    async def _multi(self, path: str, operations: list[Operation]) -> list[Any]:
+        multi = self._kazoo.client.transaction()
+        for operation in operations:
+            self._add(multi, operation)
+        results: list[Any] = await self._kazoo.request(path, multi.commit_async, agreed=True)
+        if len(results) != len(operations):
+            raise OutcomeUnknown(f"{path!r}: ZooKeeper answered {len(results)} of {len(operations)} operations")
+        return results
+
+    def _add(self, multi: Any, operation: Operation) -> None:
+        path = self._full(operation.path)
+        version = _WHATEVER_VERSION if operation.version == ANY else operation.version
+        match operation.kind:
+            case Kind.CREATE:
+                multi.create(path, operation.value, ephemeral=operation.ephemeral, sequence=operation.sequential)
+            case Kind.SET:
+                multi.set_data(path, operation.value, version)
+            case Kind.DELETE:
+                multi.delete(path, version)
+            case Kind.CHECK:
+                multi.check(path, version)
+
+    def _made(self, operations: list[Operation], results: list[Any]) -> list[Made]:
+        made: dict[int, Made] = {}
+        for operation, result in zip(operations, results, strict=True):
+            # The change itself comes after its parents and before the counters.
+            if operation.role is not Role.CHANGE:
+                continue
+            match operation.kind:
+                case Kind.CREATE:
+                    made[operation.index] = Made(result[len(self._chroot) :], 0)
+                case Kind.SET:
+                    made[operation.index] = Made(operation.path, result.version)
+                case Kind.DELETE:
+                    made[operation.index] = Made(operation.path, ABSENT)
+                case Kind.CHECK:
+                    made[operation.index] = Made(operation.path, operation.version)
+        return [made[index] for index in range(len(made))]
+
+    async def _read(self, path: str, call: Any) -> Any:
+        return await self._kazoo.request(path, lambda: call(self._full(path)))
+
+    def _watch(self, path: str, *, with_children: bool) -> Flag:
+        if self.session.state is SessionState.LOST:
+            ended = Flag(lambda _: None)
+            ended.end(self.session.over)
+            return ended
+        return self._watches.watch(path, with_children=with_children)
+
+    def _full(self, path: str) -> str:
+        return (self._chroot or ROOT) if path == ROOT else self._chroot + path
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.ephemeralOwner)

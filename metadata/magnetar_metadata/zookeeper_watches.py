@@ -1,0 +1,112 @@
+"""Watches on ZooKeeper: one-shot watches, set again and again.
+
+A server's watch fires once and is gone, as are all when the connection breaks. So each watched node has a task that
+sets its watches whenever one has fired or the connection is back, and puts the flags up **after** that: a change before
+the watch was set is seen by the read that follows the flag, one after it fires the watch. Events and answers come
+through different threads of kazoo's and can overtake each other, so an event does nothing but ask for another round.
+
+A node is watched for being there, for its value, and, if it is there, for its children. All events of all nodes go to
+one callback: kazoo keeps a callback that never fires for ever, but each only once for a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from magnetar_metadata.errors import MetadataError, NoNode, SessionLost, Unavailable
+from magnetar_metadata.flags import Flag
+from magnetar_metadata.kazoo_session import KazooSession
+from magnetar_metadata.store import SessionState
+
+
+class _Watched:
+    """A node that somebody watches."""
+
+    def __init__(self, path: str, with_children: bool) -> None:
+        self.path = path
+        self.with_children = with_children
+        self.flags: list[Flag] = []
+        # Whether the server's watches have to be set.
+        self.unset = asyncio.Event()
+        self.unset.set()
+        self.task: asyncio.Task[None] | None = None
+
+
+class ZooKeeperWatches:
+    """All watches of one store. Paths here are ZooKeeper's own, chroot included."""
+
+    def __init__(self, kazoo: KazooSession) -> None:
+        self._kazoo = kazoo
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[str, _Watched] = {}
+        # One object for ever: a bound method is made anew at each access, and kazoo compares.
+        self._callback: Callable[[Any], None] = self._fired
+
+    def watch(self, path: str, *, with_children: bool) -> Flag:
+        watched = self._watched.get(path)
+        if watched is None:
+            watched = self._watched[path] = _Watched(path, with_children)
+            watched.task = asyncio.create_task(self._keep_set(watched), name=f"metadata-watch {path}")
+        flag = Flag(lambda flag: self._forget(watched, flag))
+        watched.flags.append(flag)
+        return flag
+
+    def reconnected(self) -> None:
+        for watched in self._watched.values():
+            watched.unset.set()
+
+    def end(self, over: Callable[[], SessionLost]) -> None:
+        for watched in list(self._watched.values()):
+            for flag in list(watched.flags):
+                flag.end(over)
+
+    def _forget(self, watched: _Watched, flag: Flag) -> None:
+        watched.flags.remove(flag)
+        if not watched.flags:
+            del self._watched[watched.path]
+            if watched.task is not None:
+                watched.task.cancel()
+
+    def _fired(self, event: Any) -> None:
+        """In kazoo's thread. Without a path it only says that the connection broke, which comes as a state too."""
+        if event.path is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._unset, event.path)
+            except RuntimeError:
+                return
+
+    def _unset(self, path: str) -> None:
+        watched = self._watched.get(path)
+        if watched is not None:
+            watched.unset.set()
+
+    async def _keep_set(self, watched: _Watched) -> None:
+        while True:
+            await watched.unset.wait()
+            watched.unset.clear()
+            try:
+                await self._set(watched)
+            except SessionLost:
+                # The flags are ended by the store.
+                return
+            except Unavailable:
+                # Without a connection the reconnection asks for a round; with one, this was a single lost answer.
+                if self._kazoo.session.state is SessionState.CONNECTED:
+                    watched.unset.set()
+            except MetadataError:
+                # No right to read: the caller's own read will say so.
+                pass
+            for flag in list(watched.flags):
+                flag.put_up()
+
+    async def _set(self, watched: _Watched) -> None:
+        client, path = self._kazoo.client, watched.path
+        stat = await self._kazoo.request(path, lambda: client.exists_async(path, watch=self._callback))
+        if stat is not None and watched.with_children:
+            try:
+                await self._kazoo.request(path, lambda: client.get_children_async(path, watch=self._callback))
+            except NoNode:
+                # Deleted since: the first watch has fired.
+                return

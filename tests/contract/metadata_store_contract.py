@@ -1,0 +1,722 @@
+"""What every metadata store must do. Each store's test module makes a class of it and says how sessions are made.
+
+A test is a coroutine that takes a `Space`: a tree of its own, empty, with as many sessions as it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, change, read
+from magnetar_metadata.errors import (
+    BadVersion,
+    Closed,
+    ForeignValue,
+    InvalidChange,
+    InvalidPath,
+    MetadataError,
+    NoChildrenAllowed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    OutcomeUnknown,
+    Refused,
+    SessionLost,
+    Unavailable,
+    ValueTooLarge,
+)
+from magnetar_metadata.store import (
+    ABSENT,
+    ANY,
+    MAX_CHANGES,
+    MAX_PATH_BYTES,
+    MAX_VALUE_BYTES,
+    Change,
+    Check,
+    Delete,
+    Made,
+    MetadataStore,
+    Node,
+    Put,
+    SessionState,
+    Stat,
+    Watch,
+)
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.randomness import SeededRandomness
+
+from tests.running import run, until, within
+
+ROOTS = ("/policies", "/bundles/of")
+
+
+class Space(ABC):
+    """A tree of its own."""
+
+    def __init__(self) -> None:
+        self._opened: list[MetadataStore] = []
+
+    async def connect(self) -> MetadataStore:
+        """Another session; closed with the space."""
+        store = await self._connect()
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+    @abstractmethod
+    async def _connect(self) -> MetadataStore: ...
+
+    @abstractmethod
+    async def lose_session(self, store: MetadataStore) -> None:
+        """Has the session lost for real, not closed by its owner."""
+
+    async def break_connection(self, store: MetadataStore) -> None:
+        """Breaks the connection and has it made again; the session lives on."""
+        pytest.skip("this store has no connection that could break")
+
+
+Backend = Callable[[], AbstractAsyncContextManager[Space]]
+Scenario = Callable[[Any, Space], Awaitable[None]]
+
+
+def scenario(test: Scenario) -> Callable[[Any, Backend], None]:
+    """Makes a test of a coroutine: pytest gives the backend, the coroutine gets a space on it."""
+
+    def running(self: Any, backend: Backend) -> None:
+        async def bounded() -> None:
+            async with backend() as space:
+                await test(self, space)
+
+        run(bounded())
+
+    functools.update_wrapper(running, test)
+    # pytest would read the coroutine's arguments through it.
+    del running.__dict__["__wrapped__"]
+    return running
+
+
+def backend_of(make: Callable[[], Awaitable[Space]]) -> Backend:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Space]:
+        space = await make()
+        try:
+            yield space
+        finally:
+            await space.close()
+
+    return opened
+
+
+class MetadataStoreContract:
+    """The tests. Subclasses give the fixture `backend`."""
+
+    # Nodes and versions
+
+    @scenario
+    async def test_a_node_is_made_changed_and_deleted_by_version(self, space: Space) -> None:
+        store = await space.connect()
+        assert await store.get("/a") is None
+        assert await store.exists("/a") is None
+        assert await store.put("/a", b"one", ABSENT) == Made("/a", 0)
+        assert await store.get("/a") == Node(b"one", Stat(0))
+        assert await store.put("/a", b"two", 0) == Made("/a", 1)
+        assert await store.put("/a", b"", 1) == Made("/a", 2)
+        assert await store.get("/a") == Node(b"", Stat(2))
+        assert await store.exists("/a") == Stat(2)
+        await store.delete("/a", 2)
+        assert await store.get("/a") is None
+        assert await store.put("/a", b"again", ABSENT) == Made("/a", 0)
+
+    @scenario
+    async def test_a_change_is_refused_unless_the_node_is_as_expected(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/a", b"one", ABSENT)
+        for wrong in (store.put("/a", b"x", 1), store.delete("/a", 3), store.transaction([Check("/a", 7)])):
+            with pytest.raises(BadVersion):
+                await wrong
+        with pytest.raises(NodeExists):
+            await store.put("/a", b"x", ABSENT)
+        for missing in (store.put("/b", b"", 0), store.delete("/b", 0), store.delete("/b", ANY)):
+            with pytest.raises(NoNode):
+                await missing
+        with pytest.raises(NoNode):
+            await store.transaction([Check("/b", 0)])
+        assert await store.get("/a") == Node(b"one", Stat(0))
+        assert await store.exists("/b") is None
+
+    @scenario
+    async def test_any_makes_or_overwrites(self, space: Space) -> None:
+        store = await space.connect()
+        assert await store.put("/deep/er/any", b"1", ANY) == Made("/deep/er/any", 0)
+        assert await store.put("/deep/er/any", b"2", ANY) == Made("/deep/er/any", 1)
+        await store.delete("/deep/er/any", ANY)
+        assert await store.put("/deep/er/any", b"3", ANY) == Made("/deep/er/any", 0)
+
+    @scenario
+    async def test_any_put_by_many_at_once_happens_each_time(self, space: Space) -> None:
+        stores = [await space.connect() for _ in range(3)]
+        made = await asyncio.gather(*(store.put("/any/node", b"", ANY) for store in stores * 4))
+        assert sorted(each.version for each in made) == list(range(12))
+
+    @scenario
+    async def test_parents_come_by_themselves_and_stay(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/p/q/r", b"deep", ABSENT)
+        assert await store.get("/p") == Node(b"", Stat(0))
+        assert await store.get("/p/q") == Node(b"", Stat(0))
+        await store.delete("/p/q/r", 0)
+        assert await store.children("/p") == ["q"]
+        assert await store.children("/p/q") == []
+
+    @scenario
+    async def test_children_are_the_direct_ones_sorted(self, space: Space) -> None:
+        store = await space.connect()
+        for name in ("b", "a", "a.b", "a-b", "c/below", "é", "Z"):
+            await store.put(f"/f/{name}", b"", ABSENT)
+        assert await store.children("/f") == ["Z", "a", "a-b", "a.b", "b", "c", "é"]
+        assert await store.children("/f/c") == ["below"]
+        assert await store.children("/f/a") == []
+        assert await store.children("/nowhere") == []
+        assert await store.children("/") == ["f"]
+
+    @scenario
+    async def test_the_root_is_there_and_can_not_be_changed(self, space: Space) -> None:
+        store = await space.connect()
+        assert await store.get("/") == Node(b"", Stat(0))
+        assert await store.transaction([Check("/", 0)]) == [Made("/", 0)]
+        for change_ in (Put("/", b"", 0), Put("/", b"", ABSENT), Put("/", b"", ANY), Delete("/", ANY)):
+            with pytest.raises(InvalidChange):
+                await store.transaction([change_])
+
+    @scenario
+    async def test_a_node_with_children_is_not_deleted(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/a/b", b"", ABSENT)
+        with pytest.raises(NotEmpty):
+            await store.delete("/a", 0)
+        with pytest.raises(BadVersion):
+            await store.delete("/a", 4)
+        await store.delete("/a/b", 0)
+        await store.delete("/a", 0)
+
+    # Transactions
+
+    @scenario
+    async def test_a_transaction_happens_whole_and_in_order(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/old", b"", ABSENT)
+        await store.put("/x/gone", b"", ABSENT)
+        made = await store.transaction(
+            [
+                Put("/x/new", b"1", ABSENT),
+                Put("/old", b"2", 0),
+                Delete("/x/gone", 0),
+                Check("/x", 0),
+                Put("/y/any", b"3", ANY),
+                Put("/y/any/below", b"4", ABSENT),
+                Put("/s/n-", b"", ABSENT, sequential=True),
+                Put("/s/n-", b"", ABSENT, sequential=True),
+            ]
+        )
+        assert [each.version for each in made] == [0, 1, ABSENT, 0, 0, 0, 0, 0]
+        assert [each.path for each in made[:6]] == ["/x/new", "/old", "/x/gone", "/x", "/y/any", "/y/any/below"]
+        assert made[6].path < made[7].path
+        assert await store.children("/x") == ["new"]
+        assert await store.children("/y/any") == ["below"]
+
+    @scenario
+    async def test_a_refused_transaction_does_nothing_and_names_the_change(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/there", b"", ABSENT)
+        refused: list[tuple[list[Change], int, type[Refused]]] = [
+            ([Put("/n/1", b"", ABSENT), Put("/there", b"", 5), Delete("/nope", 0)], 1, BadVersion),
+            ([Put("/n/1", b"", ABSENT), Delete("/nope", 0), Put("/there", b"", 5)], 1, NoNode),
+            ([Put("/n/1", b"", ABSENT), Put("/n/2", b"", ANY), Put("/there", b"", ABSENT)], 2, NodeExists),
+            ([Put("/there", b"x", 0), Put("/n/1", b"", ABSENT), Check("/there/not", 0)], 2, NoNode),
+            ([Put("/there/child", b"", ABSENT), Delete("/other", ANY)], 1, NoNode),
+        ]
+        for changes, index, kind in refused:
+            with pytest.raises(kind) as raised:
+                await store.transaction(changes)
+            assert raised.value.index == index
+            assert raised.value.path == changes[index].path
+        assert await store.children("/") == ["there"]
+        assert await store.children("/there") == []
+        assert await store.get("/there") == Node(b"", Stat(0))
+
+    @scenario
+    async def test_deletes_and_their_parents_go_together(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/a/b/c", b"", ABSENT)
+        await store.transaction([Delete("/a/b/c", 0), Delete("/a/b", 0), Delete("/a", 0)])
+        assert await store.exists("/a") is None
+
+    @scenario
+    async def test_what_no_store_can_do_is_refused_before_it_is_asked(self, space: Space) -> None:
+        store = await space.connect()
+        invalid: list[list[Change]] = [
+            [],
+            [Put("/a", b"", ABSENT), Delete("/a", 0)],
+            [Put("/a", b"", 0), Check("/a", 0)],
+            [Delete("/a/b", 0), Put("/a/b/c", b"", ABSENT)],
+            [Put("/a", b"", -3)],
+            [Put("/a", b"", 0, ephemeral=True)],
+            [Put("/a", b"", ANY, sequential=True)],
+            [Delete("/a", ABSENT)],
+            [Check("/a", ANY)],
+            [Put(f"/many/{n}", b"", ABSENT) for n in range(MAX_CHANGES + 1)],
+        ]
+        for changes in invalid:
+            with pytest.raises(InvalidChange):
+                await store.transaction(changes)
+        assert await store.children("/") == []
+
+    @scenario
+    async def test_the_largest_value_and_the_most_changes_fit(self, space: Space) -> None:
+        store = await space.connect()
+        largest = bytes(range(256)) * (MAX_VALUE_BYTES // 256) + b"\0" * (MAX_VALUE_BYTES % 256)
+        long_path = "/" + "p" * (MAX_PATH_BYTES - 1)
+        await store.put(long_path, largest, ABSENT)
+        found = await store.get(long_path)
+        assert found is not None
+        assert found.value == largest
+        with pytest.raises(ValueTooLarge):
+            await store.put("/b", largest + b"x", ABSENT)
+        with pytest.raises(ValueTooLarge):
+            await store.transaction([Put("/b", largest, ABSENT), Put("/c", largest, ABSENT)])
+        made = await store.transaction([Put(f"/many/{n}", b"", ABSENT) for n in range(MAX_CHANGES)])
+        assert len(made) == MAX_CHANGES
+        assert len(await store.children("/many")) == MAX_CHANGES
+
+    @scenario
+    async def test_paths_that_no_node_can_have(self, space: Space) -> None:
+        store = await space.connect()
+        bad = ["", "a", "a/b", "//", "/a/", "/a//b", "/.", "/a/../b", "/a/./b", "/a\0b", "/a\nb", "/a\x7f", "/\ud800"]
+        bad += ["/\ue000", "/\uffff", "/😀", "/" + "x" * MAX_PATH_BYTES, "/" + "é" * (MAX_PATH_BYTES // 2)]
+        bad += ["/change-counters", "/change-counters/x", "/zookeeper", "/zookeeper/quota"]
+        for path in bad:
+            for asked in (store.get(path), store.exists(path), store.children(path), store.put(path, b"", ANY)):
+                with pytest.raises(InvalidPath):
+                    await asked
+            with pytest.raises(InvalidPath):
+                store.watch(path)
+        for path in ("/a b", "/…", "/..a", "/a.", "/%2F", "/日本", "/change-counters-2", "/a/zookeeper"):
+            await store.put(path, path.encode(), ABSENT)
+            found = await store.get(path)
+            assert found is not None
+            assert found.value == path.encode()
+
+    # Sequential and ephemeral nodes
+
+    @scenario
+    async def test_sequence_numbers_are_never_used_again(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        made = [(await store.put("/q/n-", b"", ABSENT, sequential=True)).path for _ in range(3)]
+        assert all(len(path) == len("/q/n-") + 10 and path[5:].isdigit() for path in made)
+        await store.delete(made[-1], 0)
+        made.append((await other.put("/q/n-", b"", ABSENT, sequential=True)).path)
+        puts = (writer.put("/q/n-", b"", ABSENT, sequential=True) for writer in (store, other) * 5)
+        made += [each.path for each in await asyncio.gather(*puts)]
+        assert len(set(made)) == len(made)
+        assert made[:4] == sorted(made[:4])
+        assert max(made[:4]) < min(made[4:])
+
+    @scenario
+    async def test_ephemeral_nodes_go_with_the_session_that_made_them(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        await store.put("/e/mine", b"1", ABSENT, ephemeral=True)
+        numbered = await store.put("/e/mine-", b"1", ABSENT, ephemeral=True, sequential=True)
+        await other.put("/e/theirs", b"2", ABSENT, ephemeral=True)
+        assert await store.exists("/e/mine") == Stat(0, store.session.id)
+        await other.sync()
+        assert await other.exists("/e/mine") == Stat(0, store.session.id)
+        assert store.session.id not in (0, other.session.id)
+        await other.put("/e/mine", b"changed by another", 0)
+        await store.sync()
+        assert await store.get("/e/mine") == Node(b"changed by another", Stat(1, store.session.id))
+        await store.close()
+        await other.sync()
+        assert await other.children("/e") == ["theirs"]
+        assert await other.exists(numbered.path) is None
+
+    @scenario
+    async def test_ephemeral_nodes_go_when_the_session_is_lost(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        await store.put("/e/mine", b"", ABSENT, ephemeral=True)
+        await space.lose_session(store)
+        await within(store.session.wait_lost(), "the loss of the session")
+        if other.session.state is SessionState.LOST:
+            other = await space.connect()
+
+        async def gone() -> bool:
+            await other.sync()
+            return await other.exists("/e/mine") is None
+
+        await until(gone, "the ephemeral node is gone")
+
+    @scenario
+    async def test_ephemeral_nodes_have_no_children(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/e/mine", b"", ABSENT, ephemeral=True)
+        for path in ("/e/mine/child", "/e/mine/deep/child"):
+            with pytest.raises(NoChildrenAllowed):
+                await store.put(path, b"", ABSENT)
+
+    @scenario
+    async def test_ephemeral_nodes_are_refused_at_and_below_declared_roots(self, space: Space) -> None:
+        store = await space.connect()
+        for path in ("/policies", "/policies/deep/er", "/bundles/of/one"):
+            with pytest.raises(InvalidChange):
+                await store.put(path, b"", ABSENT, ephemeral=True)
+        await store.put("/bundles/owner", b"", ABSENT, ephemeral=True)
+        await store.put("/policies2", b"", ABSENT, ephemeral=True)
+
+    # Reading
+
+    @scenario
+    async def test_reads_after_sync_see_what_others_did_before(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        for version in range(20):
+            await store.put("/a", b"%d" % version, version - 1)
+            await other.sync()
+            assert await other.get("/a") == Node(b"%d" % version, Stat(version))
+
+    @scenario
+    async def test_a_store_sees_its_own_changes(self, space: Space) -> None:
+        store = await space.connect()
+        for version in range(20):
+            await store.put("/a", b"%d" % version, version - 1)
+            assert await store.get("/a") == Node(b"%d" % version, Stat(version))
+
+    # Watches
+
+    @scenario
+    async def test_a_watch_is_up_at_the_start_and_after_each_kind_of_change(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        watch = store.watch("/w/node")
+
+        async def sees(expected: bytes | None, names: list[str]) -> None:
+            """Takes the flag down and reads, until what is read is what is expected."""
+            while True:
+                await within(watch.wait(), f"a sign of {expected!r} with {names}")
+                node = await store.get("/w/node")
+                if (node.value if node else None) == expected and await store.children("/w/node") == names:
+                    return
+
+        await sees(None, [])
+        await other.put("/w/node", b"1", ABSENT)
+        await sees(b"1", [])
+        await other.put("/w/node", b"2", 0)
+        await sees(b"2", [])
+        await other.put("/w/node/child", b"", ABSENT)
+        await sees(b"2", ["child"])
+        await other.delete("/w/node/child", 0)
+        await sees(b"2", [])
+        await other.delete("/w/node", 1)
+        await sees(None, [])
+        await other.put("/w/node/child", b"", ABSENT)
+        await sees(b"", ["child"])
+        watch.close()
+
+    @scenario
+    async def test_a_watch_sees_ephemeral_children_go(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        await other.put("/brokers/one", b"", ABSENT, ephemeral=True)
+        watch = store.watch("/brokers")
+        await until(lambda: _reads(store.children("/brokers"), ["one"]), "the child is seen")
+        await other.close()
+        while True:
+            await within(watch.wait(), "a sign that the child is gone")
+            if await store.children("/brokers") == []:
+                break
+
+    @scenario
+    async def test_a_watch_folds_changes_and_never_misses_the_last(self, space: Space) -> None:
+        store, writers = await space.connect(), [await space.connect() for _ in range(3)]
+        await self._last_change_is_seen(store, store.watch("/w/node"), "/w/node", writers)
+
+    @scenario
+    async def test_a_subtree_watch_never_misses_the_last_of_concurrent_changes(self, space: Space) -> None:
+        store, writers = await space.connect(), [await space.connect() for _ in range(3)]
+        await self._last_change_is_seen(store, store.watch_subtree("/policies"), "/policies/a/b", writers)
+
+    async def _last_change_is_seen(
+        self, store: MetadataStore, watch: Watch, path: str, writers: list[MetadataStore]
+    ) -> None:
+        async def write(writer: MetadataStore) -> None:
+            for _ in range(15):
+                await writer.put(path, b"", ANY)
+
+        writing = asyncio.gather(*(write(writer) for writer in writers))
+        last, waits = -1, 0
+        while last < 15 * len(writers) - 1:
+            await within(watch.wait(), f"a sign of a version above {last}")
+            waits += 1
+            stat = await store.exists(path)
+            last = stat.version if stat else -1
+        await writing
+        assert waits <= 15 * len(writers) + 5
+
+    @scenario
+    async def test_a_subtree_watch_sees_all_below_its_root_and_the_root(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        watch = store.watch_subtree("/bundles/of")
+        changes: list[list[Change]] = [
+            [Put("/bundles/of", b"", ABSENT)],
+            [Put("/bundles/of/a/b/c", b"", ABSENT)],
+            [Put("/elsewhere", b"", ABSENT), Put("/bundles/of/a", b"2", 0), Put("/policies/x", b"", ABSENT)],
+            [Delete("/bundles/of/a/b/c", 0)],
+            [Put("/bundles/of/s-", b"", ABSENT, sequential=True)],
+        ]
+        await self._settle(watch)
+        for each in changes:
+            await other.transaction(each)
+            await within(watch.wait(), f"a sign of {each}")
+        watch.close()
+
+    async def _settle(self, watch: Watch) -> None:
+        """Takes down what the watch's own start puts up: it may go up a second time when it is set.
+
+        Should that come later still, the test that goes on proves less than it could, and does not fail.
+        """
+        await within(watch.wait(), "the first sign")
+        await self._take_down(watch)
+
+    @scenario
+    async def test_only_declared_roots_can_be_watched_as_subtrees(self, space: Space) -> None:
+        store = await space.connect()
+        for path in ("/", "/policies/below", "/bundles", "/undeclared"):
+            with pytest.raises(InvalidPath):
+                store.watch_subtree(path)
+
+    @scenario
+    async def test_change_counters_are_nobodys_business(self, space: Space) -> None:
+        store = await space.connect()
+        await store.put("/policies/a", b"", ABSENT)
+        assert await store.children("/") == ["policies"]
+
+    @scenario
+    async def test_a_closed_watch_ends_its_wait(self, space: Space) -> None:
+        store = await space.connect()
+        watch, again = store.watch("/w"), store.watch("/w")
+        await self._settle(watch)
+        waiting = asyncio.create_task(_for_ever(watch))
+        await asyncio.sleep(0)
+        watch.close()
+        watch.close()
+        with pytest.raises(Closed):
+            await within(waiting, "the end of the wait")
+        with pytest.raises(Closed):
+            await watch.wait()
+        await store.put("/w", b"", ABSENT)
+        await within(again.wait(), "the other watch")
+
+    @scenario
+    async def test_a_cancelled_wait_leaves_the_watch_as_it_was(self, space: Space) -> None:
+        store = await space.connect()
+        watch = store.watch("/w")
+        await self._settle(watch)
+        waiting = asyncio.create_task(_for_ever(watch))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await store.put("/w", b"", ABSENT)
+        await within(watch.wait(), "the sign after a cancelled wait")
+
+    @scenario
+    async def test_watches_go_up_after_a_reconnection(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        watches = [store.watch("/w"), store.watch_subtree("/policies")]
+        for watch in watches:
+            await self._settle(watch)
+        await space.break_connection(store)
+        for watch in watches:
+            await within(watch.wait(), "the sign after a reconnection")
+        for watch in watches:
+            await self._take_down(watch)
+        await other.transaction([Put("/w", b"", ABSENT), Put("/policies/x", b"", ABSENT)])
+        for watch in watches:
+            await within(watch.wait(), "the sign of a change after a reconnection")
+
+    async def _take_down(self, watch: Watch) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await _for_ever(watch)
+
+    # Sessions
+
+    @scenario
+    async def test_a_closed_store_is_closed_for_all(self, space: Space) -> None:
+        store = await space.connect()
+        heard: list[SessionState] = []
+        store.session.listen(heard.append)
+        watch, subtree = store.watch("/w"), store.watch_subtree("/policies")
+        await self._settle(watch)
+        waiting = asyncio.create_task(_for_ever(watch))
+        await asyncio.sleep(0)
+        await store.close()
+        await store.close()
+        for over in (waiting, subtree.wait(), store.watch("/v").wait(), store.watch_subtree("/policies").wait()):
+            with pytest.raises(Closed):
+                await over
+        await self._everything_raises(store, Closed)
+        await within(store.session.wait_lost(), "the end of wait_lost")
+        assert heard == [SessionState.LOST]
+        assert store.session.state is SessionState.LOST
+
+    @scenario
+    async def test_a_lost_session_can_not_be_missed(self, space: Space) -> None:
+        """CHK-40: from the loss on every request and every watch raises, and listeners are told once."""
+        store = await space.connect()
+        heard: list[SessionState] = []
+        store.session.listen(heard.append)
+        ended = store.session.listen(lambda state: heard.append(state))
+        ended()
+        watch, subtree = store.watch("/w"), store.watch_subtree("/policies")
+        waits = [asyncio.create_task(each.wait()) for each in (watch, subtree)]
+        for each in waits:
+            await each
+        waits = [asyncio.create_task(_for_ever(each)) for each in (watch, subtree)]
+        await space.lose_session(store)
+        await within(store.session.wait_lost(), "the loss of the session")
+        assert store.session.state is SessionState.LOST
+        assert heard[-1] is SessionState.LOST
+        assert heard.count(SessionState.LOST) == 1
+        for waiting in waits:
+            with pytest.raises(SessionLost):
+                await within(waiting, "the end of a watch")
+        await self._everything_raises(store, SessionLost)
+        late: list[SessionState] = []
+        store.session.listen(late.append)
+        assert late == [SessionState.LOST]
+        with pytest.raises(SessionLost):
+            await store.watch("/late").wait()
+
+    async def _everything_raises(self, store: MetadataStore, kind: type[MetadataError]) -> None:
+        asked: list[Awaitable[object]] = [
+            store.get("/a"),
+            store.exists("/a"),
+            store.children("/a"),
+            store.put("/a", b"", ANY),
+            store.delete("/a", ANY),
+            store.sync(),
+            store.ping(),
+        ]
+        for each in asked:
+            with pytest.raises(kind):
+                await each
+
+    @scenario
+    async def test_requests_under_way_end_when_the_session_does(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        asked = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        made = 0
+        for n, each in enumerate(asked):
+            try:
+                await within(each, "the end of a request")
+                made += 1
+                await other.sync()
+                assert await other.exists(f"/u/{n}") is not None
+            except (Unavailable, SessionLost):
+                pass
+
+    @scenario
+    async def test_how_long_the_session_is_safe_goes_by_the_sending_of_answered_requests(self, space: Space) -> None:
+        """CHK-40, OWN-2: the time counts from when an answered request was sent, not from its answer."""
+        clock = SystemClock()
+        store = await space.connect()
+        session = store.session
+        assert session.timeout_s > 1
+        for _ in range(3):
+            before = clock.monotonic()
+            await store.ping()
+            assert before <= session.answered_sent_at <= clock.monotonic()
+            assert session.safe_until() == session.answered_sent_at + session.timeout_s - 1.0
+            assert session.safe_until(0.5) == session.answered_sent_at + session.timeout_s - 0.5
+        before = clock.monotonic()
+        await asyncio.gather(*(store.put(f"/t/{n}", b"", ANY) for n in range(10)))
+        assert before <= session.answered_sent_at <= clock.monotonic()
+
+    @scenario
+    async def test_a_cancelled_request_harms_nobody(self, space: Space) -> None:
+        store = await space.connect()
+        asked = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
+        await asyncio.sleep(0)
+        for each in asked[::2]:
+            each.cancel()
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended[::2])
+        assert all(isinstance(each, Made) for each in ended[1::2])
+        await store.sync()
+        assert len(await store.children("/c")) >= 5
+
+    # Compare and set
+
+    @scenario
+    async def test_compare_and_set_by_many_loses_nothing(self, space: Space) -> None:
+        stores = [await space.connect() for _ in range(3)]
+        clock = SystemClock()
+
+        await asyncio.gather(*(count_with(store, n, clock) for n, store in enumerate(stores)))
+        await stores[0].sync()
+        stored = await read(stores[0], "/cas/count")
+        assert stored is not None
+        assert (stored.payload, stored.version) == (b"24", 23)
+
+    @scenario
+    async def test_compare_and_set_leaves_deletes_and_refuses_foreign_values(self, space: Space) -> None:
+        store = await space.connect()
+        clock, randomness = SystemClock(), SeededRandomness(1)
+        assert await change(store, "/cas/a", lambda _: LEAVE, clock=clock, randomness=randomness) is None
+        assert await change(store, "/cas/a", lambda _: DELETE, clock=clock, randomness=randomness) is None
+        made = await change(store, "/cas/a", lambda _: b"x", clock=clock, randomness=randomness)
+        assert made is not None
+        left = await change(store, "/cas/a", lambda _: LEAVE, clock=clock, randomness=randomness)
+        assert left == made == await read(store, "/cas/a")
+        assert await change(store, "/cas/a", lambda _: DELETE, clock=clock, randomness=randomness) is None
+        assert await store.exists("/cas/a") is None
+        again = await change(store, "/cas/a", lambda _: b"x", clock=clock, randomness=randomness)
+        assert again is not None
+        assert again.incarnation != made.incarnation
+        await store.put("/cas/foreign", b"not ours", ABSENT)
+        with pytest.raises(ForeignValue):
+            await change(store, "/cas/foreign", lambda _: b"x", clock=clock, randomness=randomness)
+
+
+def _plus_one(old: bytes | None) -> bytes:
+    return b"%d" % (int(old or b"0") + 1)
+
+
+async def count_with(store: MetadataStore, seed: int | str, clock: SystemClock, times: int = 8) -> tuple[int, int]:
+    """Counts a node up; returns how often it was made and how often nobody knows."""
+    randomness = SeededRandomness(seed)
+    made = unknown = 0
+    for _ in range(times):
+        try:
+            await change(store, "/cas/count", _plus_one, clock=clock, randomness=randomness, timeout_s=30)
+            made += 1
+        except OutcomeUnknown:
+            unknown += 1
+    return made, unknown
+
+
+async def _reads(reading: Awaitable[list[str]], expected: list[str]) -> bool:
+    return await reading == expected
+
+
+async def _for_ever(watch: Watch) -> None:
+    while True:
+        await watch.wait()

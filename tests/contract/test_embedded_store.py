@@ -1,0 +1,52 @@
+"""The embedded store keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from magnetar_metadata.embedded import EmbeddedDatabase
+from magnetar_metadata.errors import OutcomeUnknown
+from magnetar_metadata.store import ANY, MetadataStore
+from magnetar_wire.clock import SystemClock
+
+from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
+
+
+class EmbeddedSpace(Space):
+    def __init__(self, folder: Path, database: EmbeddedDatabase) -> None:
+        super().__init__()
+        self._folder = folder
+        self._database: EmbeddedDatabase | None = database
+
+    async def _connect(self) -> MetadataStore:
+        if self._database is None:
+            self._database = await EmbeddedDatabase.open(self._folder, SystemClock(), ROOTS)
+        return self._database.connect()
+
+    async def lose_session(self, store: MetadataStore) -> None:
+        """All sessions of a folder are lost when a write fails."""
+        assert self._database is not None
+        self._database.commit._make_durable = _fail  # type: ignore[method-assign]
+        with pytest.raises(OutcomeUnknown):
+            await store.put("/unlucky", b"", ANY)
+        await self._database.close()
+        self._database = None
+
+    async def close(self) -> None:
+        await super().close()
+        if self._database is not None:
+            await self._database.close()
+
+
+def _fail(sequence: int) -> None:
+    raise OSError("the disk is gone")
+
+
+class TestEmbeddedStore(MetadataStoreContract):
+    @pytest.fixture
+    def backend(self, tmp_path: Path) -> Backend:
+        async def make() -> Space:
+            return EmbeddedSpace(tmp_path, await EmbeddedDatabase.open(tmp_path, SystemClock(), ROOTS))
+
+        return backend_of(make)

@@ -1,0 +1,38 @@
+"""The in-memory store keeps the contract."""
+
+from __future__ import annotations
+
+import pytest
+from magnetar_metadata.memory import MemoryServer
+from magnetar_metadata.memory_store import MemoryStore
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import SystemClock
+
+from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
+
+
+class MemorySpace(Space):
+    def __init__(self) -> None:
+        super().__init__()
+        self._server = MemoryServer(SystemClock(), ROOTS)
+
+    async def _connect(self) -> MetadataStore:
+        return self._server.connect()
+
+    async def lose_session(self, store: MetadataStore) -> None:
+        assert isinstance(store, MemoryStore)
+        self._server.expire(store)
+
+    async def break_connection(self, store: MetadataStore) -> None:
+        assert isinstance(store, MemoryStore)
+        self._server.suspend(store)
+        self._server.resume(store)
+
+
+class TestMemoryStore(MetadataStoreContract):
+    @pytest.fixture
+    def backend(self) -> Backend:
+        async def make() -> Space:
+            return MemorySpace()
+
+        return backend_of(make)

@@ -1,0 +1,123 @@
+"""The store on a real ZooKeeper keeps the contract: on one server, and on three while their leader is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+from magnetar_cli.local_zookeeper import LocalZooKeeper
+from magnetar_metadata.compare_and_set import read
+from magnetar_metadata.errors import Unavailable
+from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
+from magnetar_wire.clock import SystemClock
+
+from tests.contract.metadata_store_contract import Backend, MetadataStoreContract, Space, backend_of, count_with
+from tests.contract.zookeeper_space import ZooKeeperSpace
+from tests.running import run, until
+
+pytestmark = pytest.mark.slow
+
+
+class TestZooKeeperStore(MetadataStoreContract):
+    @pytest.fixture
+    def backend(self, zookeeper: LocalZooKeeper) -> Backend:
+        async def make() -> Space:
+            return ZooKeeperSpace(zookeeper.hosts)
+
+        return backend_of(make)
+
+
+class TestQuorum(MetadataStoreContract):
+    """Half way through, the leader is killed while sessions are open; the rest runs on the two servers left."""
+
+    _half: ClassVar[int] = sum(name.startswith("test_") for name in dir(MetadataStoreContract)) // 2
+    _begun: ClassVar[int] = 0
+
+    @pytest.fixture
+    def backend(self, quorum: LocalZooKeeper) -> Backend:
+        type(self)._begun += 1
+
+        async def make() -> Space:
+            space = ZooKeeperSpace(quorum.hosts)
+            if self._begun == self._half:
+                await _leader_killed_under(space, quorum)
+            return space
+
+        return backend_of(make)
+
+    def test_zz_compare_and_set_counts_right_while_the_leader_is_killed(self, quorum: LocalZooKeeper) -> None:
+        """Every success is in the count; with lost answers resolved, nothing else is."""
+        run(_count_while_the_leader_is_killed(quorum), timeout_s=100)
+
+
+async def _leader_killed_under(space: ZooKeeperSpace, quorum: LocalZooKeeper) -> None:
+    """Kills the leader under three sessions, each with an ephemeral node; all of them go on."""
+    stores = [await space.connect() for _ in range(3)]
+    for store in stores:
+        await store.put(f"/witness/{store.session.id}", b"", ABSENT, ephemeral=True)
+    await _kill_leader(quorum)
+    await asyncio.gather(*(_answered(store) for store in stores))
+    for store in stores:
+        assert store.session.state is SessionState.CONNECTED
+        await store.sync()
+        assert await store.exists(f"/witness/{store.session.id}") == Stat(0, store.session.id)
+        await store.delete(f"/witness/{store.session.id}", 0)
+    await stores[0].delete("/witness", 0)
+
+
+async def _count_while_the_leader_is_killed(quorum: LocalZooKeeper) -> None:
+    for server in quorum.servers:
+        if not server.running:
+            server.start()
+    await asyncio.to_thread(quorum.wait_ready)
+    space = ZooKeeperSpace(quorum.hosts)
+    try:
+        stores = [await space.connect() for _ in range(4)]
+        reader = await space.connect()
+        counting = asyncio.create_task(_count_in_rounds(stores, rounds=60))
+
+        async def counted_some() -> bool:
+            stored = await read(reader, "/cas/count")
+            return stored is not None and int(stored.payload) >= 20
+
+        await until(counted_some, "some were counted")
+        await _kill_leader(quorum)
+        made, unknown = await counting
+        await _answered(reader)
+        await reader.sync()
+        stored = await read(reader, "/cas/count")
+        assert stored is not None
+        assert (made, unknown) == (240, 0)
+        assert stored.version == 239
+    finally:
+        await space.close()
+
+
+async def _count_in_rounds(stores: list[MetadataStore], rounds: int) -> tuple[int, int]:
+    """Each store counts once in each round: none gets so far ahead that another's token is dropped."""
+    made = unknown = 0
+    for each in range(rounds):
+        seeds = (f"{each} of {n}" for n in range(len(stores)))
+        counts = (count_with(store, seed, SystemClock(), 1) for store, seed in zip(stores, seeds, strict=True))
+        for made_one, unknown_one in await asyncio.gather(*counts):
+            made += made_one
+            unknown += unknown_one
+    return made, unknown
+
+
+async def _kill_leader(quorum: LocalZooKeeper) -> None:
+    leader = await asyncio.to_thread(quorum.leader)
+    assert leader is not None
+    await asyncio.to_thread(leader.kill)
+
+
+async def _answered(store: MetadataStore) -> None:
+    async def answered() -> bool:
+        try:
+            await store.ping()
+        except Unavailable:
+            return False
+        return True
+
+    await until(answered, "the store is answered again")

@@ -1,0 +1,122 @@
+"""Many writers count one node up through faults of all kinds: the count is what they were told, no more and no less."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from magnetar_metadata.compare_and_set import change, read
+from magnetar_metadata.core.envelope import KEPT_TOKENS
+from magnetar_metadata.errors import OutcomeUnknown, SessionLost
+from magnetar_metadata.memory import Fault, MemoryServer
+from magnetar_metadata.memory_store import MemoryStore
+from magnetar_metadata.store import SessionState
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+
+from tests.running import run
+
+_WRITERS = 3
+_CHANGES = 4
+assert _WRITERS * _CHANGES < KEPT_TOKENS
+
+_faults = st.lists(st.one_of(st.none(), st.sampled_from(Fault)), max_size=12)
+_kinds = ["resume", "resume", "release", "lag", "suspend"]
+
+
+@dataclass
+class Told:
+    """What one writer was told of its changes."""
+
+    made: int = 0
+    unknown: int = 0
+    ended: bool = field(default=False)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
+    st.lists(st.tuples(st.sampled_from(_kinds), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60),
+)
+def test_every_outcome_is_found_out_while_sessions_live(
+    faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
+) -> None:
+    count, told = run(_count(faults, actions))
+    assert count == sum(each.made for each in told) == _WRITERS * _CHANGES
+    assert sum(each.unknown for each in told) == 0
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
+    st.lists(
+        st.tuples(st.sampled_from([*_kinds, "expire"]), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60
+    ),
+)
+def test_the_count_is_what_was_made_and_some_of_the_unknown(
+    faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
+) -> None:
+    count, told = run(_count(faults, actions))
+    made = sum(each.made for each in told)
+    assert made <= count <= made + sum(each.unknown for each in told)
+
+
+async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]) -> tuple[int, list[Told]]:
+    clock = ManualClock()
+    server = MemoryServer(clock)
+    stores = [server.connect() for _ in range(_WRITERS)]
+    told = [Told() for _ in stores]
+    for store, planned in zip(stores, faults, strict=True):
+        server.next_request(store, *planned)
+    writers = [
+        asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)
+    ]
+    for kind, which, turns in actions:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        _act(server, kind, stores[which])
+    while not all(writer.done() for writer in writers):
+        await asyncio.sleep(0)
+        for store in stores:
+            if store.session.state is SessionState.SUSPENDED:
+                server.resume(store)
+    await asyncio.gather(*writers)
+    # What is on its way still must not change the count any more, whoever is told what.
+    for store in stores:
+        server.release(store)
+    stored = await read(server.connect(), "/count")
+    return int(stored.payload) if stored else 0, told
+
+
+def _act(server: MemoryServer, kind: str, store: MemoryStore) -> None:
+    if store.session.state is SessionState.LOST:
+        return
+    match kind:
+        case "resume":
+            server.resume(store)
+        case "release":
+            server.release(store)
+        case "lag":
+            server.lag(store)
+        case "suspend":
+            server.suspend(store)
+        case "expire":
+            server.expire(store)
+
+
+async def _write(store: MemoryStore, clock: ManualClock, seed: int, told: Told) -> None:
+    randomness = SeededRandomness(seed)
+    for _ in range(_CHANGES):
+        try:
+            await change(store, "/count", _plus_one, clock=clock, randomness=randomness)
+            told.made += 1
+        except OutcomeUnknown:
+            told.unknown += 1
+        except SessionLost:
+            told.ended = True
+
+
+def _plus_one(old: bytes | None) -> bytes:
+    return b"%d" % (int(old or b"0") + 1)

@@ -1,0 +1,193 @@
+"""The in-memory server's faults do what they say: other tests and the simulation rely on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from magnetar_metadata.compare_and_set import change
+from magnetar_metadata.errors import BadVersion, NotSent, OutcomeUnknown, SessionLost
+from magnetar_metadata.memory import Fault, MemoryServer
+from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+
+from tests.running import run
+
+Scenario = Callable[[ManualClock, MemoryServer], Awaitable[None]]
+
+
+def scenario(test: Scenario) -> Callable[[], None]:
+    def running() -> None:
+        async def inside() -> None:
+            clock = ManualClock()
+            await test(clock, MemoryServer(clock, ["/r"], session_timeout_s=10))
+
+        run(inside())
+
+    running.__doc__ = test.__doc__
+    return running
+
+
+async def _turns(turns: int = 20) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+@scenario
+async def test_a_lost_request_is_never_applied(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    server.next_request(store, Fault.LOSE_REQUEST)
+    with pytest.raises(OutcomeUnknown):
+        await store.put("/a", b"", ABSENT)
+    assert store.session.state is SessionState.SUSPENDED
+    with pytest.raises(NotSent):
+        await store.put("/a", b"", ABSENT)
+    server.resume(store)
+    assert server.release(store) == 0
+    assert await other.get("/a") is None
+
+
+@scenario
+async def test_a_lost_answer_belongs_to_an_applied_request(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    sent_at = store.session.answered_sent_at
+    clock.advance(1)
+    server.next_request(store, None, Fault.LOSE_ANSWER)
+    await store.ping()
+    assert store.session.answered_sent_at == sent_at + 1
+    clock.advance(1)
+    with pytest.raises(OutcomeUnknown):
+        await store.put("/a", b"x", ABSENT)
+    assert store.session.answered_sent_at == sent_at + 1
+    assert await other.get("/a") == Node(b"x", Stat(0))
+
+
+@scenario
+async def test_a_held_request_lands_after_others_unless_a_later_one_was_taken(
+    clock: ManualClock, server: MemoryServer
+) -> None:
+    store, other = server.connect(), server.connect()
+    for path in ("/a", "/b"):
+        server.next_request(store, Fault.HOLD_REQUEST)
+        with pytest.raises(OutcomeUnknown):
+            await store.put(path, b"held", ABSENT)
+        server.resume(store)
+        await other.put("/other", path.encode(), -2)
+        assert await store.get(path) is None
+        if path == "/b":
+            await store.sync()
+        assert server.release(store) == (path == "/a")
+        assert (await store.get(path) is not None) == (path == "/a")
+
+
+@scenario
+async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
+    clock: ManualClock, server: MemoryServer
+) -> None:
+    """OWN-2: nobody else is told before `safe_until`."""
+    store, other = server.connect(), server.connect()
+    await store.put("/e", b"", ABSENT, ephemeral=True)
+    safe_until = store.session.safe_until()
+    server.suspend(store)
+    clock.advance(safe_until - clock.monotonic())
+    assert await other.exists("/e") is not None
+    clock.advance(1.0)
+    assert await other.exists("/e") is None
+    heard: list[SessionState] = [store.session.state]
+    store.session.listen(heard.append)
+    server.resume(store)
+    assert heard == [SessionState.SUSPENDED, SessionState.LOST]
+    with pytest.raises(SessionLost):
+        await store.get("/e")
+
+
+@scenario
+async def test_a_suspended_session_that_comes_back_in_time_lives_on(clock: ManualClock, server: MemoryServer) -> None:
+    store = server.connect()
+    await store.put("/e", b"", ABSENT, ephemeral=True)
+    server.suspend(store)
+    clock.advance(9.9)
+    server.resume(store)
+    clock.advance(100)
+    assert await store.exists("/e") == Stat(0, store.session.id)
+
+
+@scenario
+async def test_answers_wait_for_the_clock(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    server.delay_answers(store, 3)
+    sent_at = clock.monotonic()
+    putting = asyncio.create_task(store.put("/a", b"", ABSENT))
+    await _turns()
+    assert await other.exists("/a") == Stat(0)
+    clock.advance(2.9)
+    await _turns()
+    assert not putting.done()
+    clock.advance(0.1)
+    await putting
+    # Not when it was answered: when it was sent.
+    assert store.session.answered_sent_at == sent_at
+
+
+@scenario
+async def test_a_lagging_reader_sees_the_past_until_it_syncs_and_then_its_watches(
+    clock: ManualClock, server: MemoryServer
+) -> None:
+    store, other = server.connect(), server.connect()
+    await other.put("/r/a", b"old", ABSENT)
+    watches = [store.watch("/r/a"), store.watch_subtree("/r")]
+    for watch in watches:
+        await watch.wait()
+    server.lag(store)
+    await other.put("/r/a", b"new", 0)
+    waits = [asyncio.create_task(watch.wait()) for watch in watches]
+    await _turns()
+    assert not any(wait.done() for wait in waits)
+    assert await store.get("/r/a") == Node(b"old", Stat(0))
+    with pytest.raises(BadVersion):
+        await store.put("/r/a", b"", 0)
+    await store.sync()
+    assert await store.get("/r/a") == Node(b"new", Stat(1))
+    await asyncio.gather(*waits)
+
+
+@scenario
+async def test_compare_and_set_gives_up_at_its_deadline_and_says_what_is_true(
+    clock: ManualClock, server: MemoryServer
+) -> None:
+    store = server.connect()
+    for fault, kind in ((Fault.LOSE_ANSWER, OutcomeUnknown), (None, NotSent)):
+        server.next_request(store, None, fault)
+        if fault is None:
+            server.suspend(store)
+        changing = asyncio.create_task(
+            change(store, "/c", lambda _: b"x", clock=clock, randomness=SeededRandomness(1), timeout_s=5)
+        )
+        await _turns()
+        assert not changing.done()
+        clock.advance(5)
+        with pytest.raises(kind):
+            await changing
+        server.resume(store)
+
+
+@scenario
+async def test_compare_and_set_says_unknown_when_too_much_happened(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    ours, theirs = SeededRandomness(1), SeededRandomness(2)
+    await change(other, "/c", lambda _: b"", clock=clock, randomness=theirs)
+    for times, deleted in ((20, False), (1, True)):
+        server.next_request(store, None, Fault.LOSE_ANSWER)
+        changing = asyncio.create_task(change(store, "/c", lambda _: b"mine", clock=clock, randomness=ours))
+        await _turns()
+        if deleted:
+            found = await other.exists("/c")
+            assert found is not None
+            await other.delete("/c", found.version)
+        for _ in range(times):
+            await change(other, "/c", lambda _: b"theirs", clock=clock, randomness=theirs)
+        server.resume(store)
+        with pytest.raises(OutcomeUnknown):
+            await changing
