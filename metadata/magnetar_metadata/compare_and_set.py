@@ -44,9 +44,6 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from magnetar_wire.clock import Clock
-from magnetar_wire.randomness import Randomness
-
 from magnetar_metadata.core.envelope import (
     MAX_PAYLOAD_BYTES,
     TOKEN_BYTES,
@@ -68,6 +65,8 @@ from magnetar_metadata.errors import (
     ValueTooLarge,
 )
 from magnetar_metadata.store import ABSENT, Delete, MetadataStore, Node, Put, SessionState
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
 
 
 class Instead(enum.Enum):

@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from magnetar_wire.clock import Clock
-
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_path, check_roots, visible
 from magnetar_metadata.core.tree import Applied
@@ -32,6 +30,7 @@ from magnetar_metadata.group_commit import GroupCommit
 from magnetar_metadata.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
 

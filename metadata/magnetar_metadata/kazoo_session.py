@@ -45,12 +45,12 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
-from magnetar_wire.clock import Clock
 
 from magnetar_metadata.errors import NotSent, OutcomeUnknown, SessionLost
 from magnetar_metadata.kazoo_errors import to_metadata_error
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
+from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
 

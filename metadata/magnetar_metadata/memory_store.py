@@ -11,14 +11,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar_wire.clock import Clock
-
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_path, visible
 from magnetar_metadata.errors import InvalidPath, MetadataError, OutcomeUnknown
 from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
+from magnetar_wire.clock import Clock
 
 if TYPE_CHECKING:
     from magnetar_metadata.memory import MemoryServer

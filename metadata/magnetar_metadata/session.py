@@ -10,10 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from magnetar_wire.clock import Clock
-
 from magnetar_metadata.errors import Closed, NotSent, SessionLost
 from magnetar_metadata.store import SessionState
+from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
 

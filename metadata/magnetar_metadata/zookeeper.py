@@ -14,8 +14,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_wire.clock import Clock
-
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
 from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
@@ -26,6 +24,7 @@ from magnetar_metadata.kazoo_session import KazooSession
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import ABSENT, ANY, Change, Made, MetadataStore, Node, SessionState, Stat
 from magnetar_metadata.zookeeper_watches import ZooKeeperWatches
+from magnetar_wire.clock import Clock
 
 # How often a plan is corrected. Each round needs another writer who makes or deletes a node of it at the wrong moment.
 _ROUNDS: Final = 50

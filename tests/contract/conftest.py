@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 

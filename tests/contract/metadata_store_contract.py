@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, change, read
 from magnetar_metadata.errors import (
     BadVersion,
@@ -51,7 +52,6 @@ from magnetar_metadata.store import (
 )
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SeededRandomness
-
 from tests.running import run, until, within
 
 ROOTS = ("/policies", "/bundles/of")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from magnetar_metadata.embedded import EmbeddedDatabase
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.store import ANY, MetadataStore
 from magnetar_wire.clock import SystemClock
-
 from tests.contract.metadata_store_contract import ROOTS, Backend, MetadataStoreContract, Space, backend_of
 
 

@@ -6,12 +6,12 @@ import asyncio
 from typing import ClassVar
 
 import pytest
+
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import read
 from magnetar_metadata.errors import Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
 from magnetar_wire.clock import SystemClock
-
 from tests.contract.metadata_store_contract import Backend, MetadataStoreContract, Space, backend_of, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace
 from tests.running import run, until

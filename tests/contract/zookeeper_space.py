@@ -6,10 +6,10 @@ import asyncio
 import itertools
 
 from kazoo.client import KazooClient
+
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_metadata.zookeeper import ZooKeeperStore, open_zookeeper
 from magnetar_wire.clock import SystemClock
-
 from tests.contract.metadata_store_contract import ROOTS, Space
 from tests.running import until
 

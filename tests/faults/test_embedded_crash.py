@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from magnetar_metadata import group_commit
 from magnetar_metadata.embedded import open_embedded
 from magnetar_metadata.errors import NodeExists, StoreDamaged, StoreFull, StoreInUse
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, Stat
 from magnetar_wire.clock import SystemClock
-
 from tests.running import run, until
 
 _CHILD = [sys.executable, str(Path(__file__).with_name("embedded_child.py"))]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import change, read
@@ -14,7 +15,6 @@ from magnetar_metadata.store import ABSENT, MetadataStore, Node, SessionState, S
 from magnetar_metadata.zookeeper import open_zookeeper
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
-
 from tests.contract.zookeeper_space import ZooKeeperSpace
 from tests.faults.proxy import Proxy
 from tests.running import run, until, within

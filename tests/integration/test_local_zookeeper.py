@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.errors import Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_metadata.zookeeper import open_zookeeper
 from magnetar_wire.clock import SystemClock
-
 from tests.running import run, until
 
 pytestmark = pytest.mark.slow

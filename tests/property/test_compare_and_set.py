@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from magnetar_metadata.compare_and_set import change, read
 from magnetar_metadata.core.envelope import KEPT_TOKENS
 from magnetar_metadata.errors import OutcomeUnknown, SessionLost
@@ -15,7 +16,6 @@ from magnetar_metadata.memory_store import MemoryStore
 from magnetar_metadata.store import SessionState
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
-
 from tests.running import run
 
 _WRITERS = 3

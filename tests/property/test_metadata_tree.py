@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.records import MemoryTable, NodeTable, Overlay
 from magnetar_metadata.core.tree import apply, delete_all

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
+
 from magnetar_metadata.errors import (
     BadVersion,
     MetadataError,

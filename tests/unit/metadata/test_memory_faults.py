@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+
 from magnetar_metadata.compare_and_set import change
 from magnetar_metadata.errors import BadVersion, NotSent, OutcomeUnknown, SessionLost
 from magnetar_metadata.memory import Fault, MemoryServer
 from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
-
 from tests.running import run
 
 Scenario = Callable[[ManualClock, MemoryServer], Awaitable[None]]
