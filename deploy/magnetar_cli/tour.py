@@ -20,12 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from magnetar_metadata.embedded import open_embedded
-from magnetar_metadata.zookeeper import open_zookeeper
-
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
+from magnetar_metadata.embedded import open_embedded
 from magnetar_metadata.store import ABSENT
+from magnetar_metadata.zookeeper import open_zookeeper
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
 from magnetar_wire import compression
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
