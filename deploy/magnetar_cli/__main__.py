@@ -8,7 +8,7 @@ import sys
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="magnetar", description="Messaging and streaming with Pulsar's semantics.")
-    acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+    acts = parser.add_subparsers(dest="act", required=True)
     acts.add_parser("tour", help="show the codec and the metadata store at work")
     parser.parse_args(arguments)
     from magnetar_cli.tour import tour

@@ -132,14 +132,13 @@ asyncio.run(main())
 
 def _killed_writer() -> None:
     with tempfile.TemporaryDirectory(prefix="magnetar-tour-") as folder:
-        writer = subprocess.Popen([sys.executable, "-c", _WRITER, folder], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
         acknowledged = -1
-        for line in writer.stdout:
-            acknowledged = int(line)
-            if acknowledged == 499:
-                writer.send_signal(signal.SIGKILL)
-        writer.wait()
+        with subprocess.Popen([sys.executable, "-c", _WRITER, folder], stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            for line in writer.stdout:
+                acknowledged = int(line)
+                if acknowledged == 499:
+                    writer.send_signal(signal.SIGKILL)
         _must(acknowledged >= 499, "the writer ended too early")
         found = asyncio.run(_ledgers(folder))
     _must(found >= acknowledged + 1, f"{acknowledged + 1} changes were acknowledged, and {found} are there")

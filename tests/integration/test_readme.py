@@ -1,0 +1,46 @@
+"""What README.md shows can be done as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+
+
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110, check=False)
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_runs(example: str, tmp_path: Path) -> None:
+    ended = ran(tmp_path, "-c", example)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
+    ended = ran(tmp_path, "-m", "magnetar_cli", "tour")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "come out as they went in" in ended.stdout
+    found = re.search(r"(\d+) changes were acknowledged before kill -9; (\d+) are there", ended.stdout)
+    assert found is not None
+    assert int(found[2]) >= int(found[1]) >= 500
+    assert "broker-b owns bundle-1 now" in ended.stdout or "left out: no Java" in ended.stdout
+
+
+def test_the_command_without_an_act_says_what_there_is(tmp_path: Path) -> None:
+    ended = ran(tmp_path, "-m", "magnetar_cli")
+    assert ended.returncode == 2
+    assert "tour" in ended.stderr
+    assert "tour" in ran(tmp_path, "-m", "magnetar_cli", "--help").stdout
