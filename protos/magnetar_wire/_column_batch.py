@@ -14,9 +14,15 @@ guessed from where it stood in the first record, and every guess is held against
 `[a, S, S, c, S]` is a for the first message, nothing for the second, c for the third. A message that happens to have a
 separator's value itself makes the counts disagree; two values in one record are left to the slow path.
 
+*Metadata that does not end where its record does*, so that what follows is taken for a part of it: a record `5a 02`, an
+unknown field of two bytes, would swallow the first two of the separator behind it. Whatever swallows a part of it
+swallows its first field, the sequence id, and that one nobody can put back elsewhere to make the count come out right:
+its value is drawn when the process starts.
+
 *Packed numbers*: a parser takes a repeated number in packed form too, where SingleMessageMetadata's knows only the
 plain one. So the columns must come to exactly as many bytes as were parsed. A packed number by itself takes a byte more
-than a plain one, none at all takes two more, and several are several values in one record.
+than a plain one, none at all takes two more, and several are several values in one record. (Columns can come to more
+bytes than were parsed, and make up for that, only by a negative payload size, which no payload bears out.)
 
 Whatever does not fit makes `decode_columns` answer None: the batch is read message by message then (`_object_batch`),
 which also says what is wrong with it.
@@ -31,19 +37,20 @@ from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
+from secrets import randbits
+from types import NoneType
 from typing import Any, Final, TypeVar, overload
 
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.columns_pb2 import Columns
-from magnetar_protos.entry_pb2 import KeyValue, SingleMessageMetadata
-from magnetar_wire._varints import MAX_UINT64, encode_column, has_gaps, uint64_array, varint
+from magnetar_protos.entry_pb2 import SingleMessageMetadata
+from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint
 from magnetar_wire.errors import MalformedEntry
 from magnetar_wire.messages import Messages
 
 T = TypeVar("T")
 
-MAX_INT32: Final = 2**31 - 1
 _SIZE: Final = struct.Struct(">I")
 _PROPERTY, _KEY, _PAYLOAD_SIZE, _COMPACTED_OUT, _EVENT_TIME = b"\x0a", b"\x12", b"\x18", b"\x20", b"\x28"
 _PAIR_NAME, _PAIR_VALUE = b"\x0a", b"\x12"
@@ -55,35 +62,38 @@ _KEY_IS_BASE64, _ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = b"\x30", b
 
 def encode_columns(messages: Messages) -> bytes:
     """The batch's payload. The columns have the right lengths: `batch` has seen to it."""
-    fields = list(_fields(messages))
+    payloads = messages.payloads
+    kinds = _kinds(payloads, bytes, bytearray, NoneType)  # another buffer's length may not be its bytes'
+    fields = list(_fields(messages, NoneType in kinds))
     metadata = list(map(b"".join, zip(*fields, strict=True)))
     sizes = map(_SIZE.pack, map(len, metadata))
-    payloads = messages.payloads
     present: Iterable[bytes]
-    present = [payload or b"" for payload in payloads] if None in payloads else payloads  # type: ignore[assignment]
+    present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads  # type: ignore[assignment]
     return b"".join(chain.from_iterable(zip(sizes, metadata, present, strict=True)))
 
 
-def _fields(messages: Messages) -> Iterator[Sequence[bytes]]:
+def _fields(messages: Messages, some_null: bool) -> Iterator[Sequence[bytes]]:
     """What the messages' metadata is made of, piece by piece: of each piece a list with one element a message."""
     if messages.properties is not None:
         yield from _property_fields(messages.properties)
-    keys = messages.keys
-    if keys is not None:
-        yield from _bytes_fields(_Prefixes(_KEY), [_key_text(key) for key in keys])
+    are_bytes = None
+    if messages.keys is not None:
+        texts, are_bytes = _key_texts(messages.keys)
+        yield from _bytes_fields(_Prefixes(_KEY), texts)
     size_fields = _SizeFields()
     yield [size_fields[0 if payload is None else len(payload)] for payload in messages.payloads]
     if messages.compacted_out is not None:
         yield _flag_fields(_COMPACTED_OUT, messages.compacted_out)
     if messages.event_times is not None:
         yield [_EVENT_TIME + varint(_uint64(time)) if time else b"" for time in messages.event_times]
-    if keys is not None and bytes in set(map(type, keys)):
-        yield _flag_fields(_KEY_IS_BASE64, [isinstance(key, bytes) for key in keys])
+    if are_bytes is not None:
+        yield _flag_fields(_KEY_IS_BASE64, are_bytes)
     if messages.ordering_keys is not None:
+        _kinds(messages.ordering_keys, bytes, NoneType)
         yield from _bytes_fields(_Prefixes(_ORDERING_KEY), messages.ordering_keys)
     if messages.sequence_ids is not None:
         yield _id_fields(messages.sequence_ids)
-    if None in messages.payloads:
+    if some_null:
         yield _flag_fields(_NULL_VALUE, [payload is None for payload in messages.payloads])
     if messages.null_keys is not None:
         yield _flag_fields(_NULL_KEY, messages.null_keys)
@@ -143,8 +153,21 @@ def _utf8(values: Sequence[str | bytes]) -> list[bytes]:
     return encoded if len(encoded) == len(values) else [value.encode() for value in values]  # type: ignore[union-attr]
 
 
-def _key_text(key: str | bytes | None) -> str | None:
-    return b64encode(key).decode("ascii") if isinstance(key, bytes) else key
+def _kinds(values: Sequence[object], *allowed: type) -> set[type]:
+    """The types of all values; raises TypeError where one is not allowed."""
+    kinds = set(map(type, values))
+    for kind in kinds:
+        if not issubclass(kind, allowed):
+            raise TypeError(f"{kind.__name__} is none of {', '.join(each.__name__ for each in allowed)}")
+    return kinds
+
+
+def _key_texts(keys: Sequence[str | bytes | None]) -> tuple[Sequence[str | None], list[bool] | None]:
+    """The keys as text, and which of them are bytes; None where none is."""
+    if _kinds(keys, str, bytes, NoneType) <= {str, NoneType}:
+        return keys, None  # type: ignore[return-value]
+    texts = [b64encode(key).decode("ascii") if isinstance(key, bytes) else key for key in keys]
+    return texts, [isinstance(key, bytes) for key in keys]
 
 
 def _flag_fields(tag: bytes, flags: Sequence[bool]) -> list[bytes]:
@@ -176,7 +199,9 @@ def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[b
     names = tuple(column[0])
     if all(tuple(properties) == names for properties in column):  # one application's messages: mostly so
         for name in names:
-            yield from _bytes_fields(_Prefixes(_PROPERTY, name), [_text(properties[name]) for properties in column])
+            yield from _bytes_fields(
+                _Prefixes(_PROPERTY, _text(name)), [_text(properties[name]) for properties in column]
+            )
         return
     prefixes: dict[str, _Prefixes] = {}
     fields = []
@@ -184,7 +209,7 @@ def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[b
         pieces: list[bytes] = []
         for name, text in properties.items():
             value = _text(text).encode()
-            known = prefixes.get(name) or prefixes.setdefault(name, _Prefixes(_PROPERTY, name))
+            known = prefixes.get(name) or prefixes.setdefault(name, _Prefixes(_PROPERTY, _text(name)))
             pieces += (known[len(value)], value)
         fields.append(b"".join(pieces))
     yield fields
@@ -192,51 +217,43 @@ def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[b
 
 def _text(value: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a property's value is text, not {value!r}")
+        raise TypeError(f"a property's name and value are text, not {value!r}")
     return value
 
 
 # -- decoding ----------------------------------------------------------------------------------------------------------
 
-# What closes a record in each column. Any value would do; these are ones of which CPython has a single object each, so
-# that a thousand of them are neither made nor compared byte by byte: a fifth less time in all than with values that no
-# message ever has. A message that has one (a producer's message number 200, the key "\0") costs its batch this path.
-_NO_PROPERTY: Final = b""
-_NO_KEY: Final = "\0"
-_NO_ORDERING_KEY: Final = b"\0"
-_NO_ID: Final = 200
+# What closes a record in each column. The sequence id is drawn when the process starts: nine bytes that no peer can
+# know. For the others any value would do; these are ones of which CPython has a single object each, so that a thousand
+# of them are neither made nor compared byte by byte: a tenth less time in all. A message that has such a value itself
+# (the key "\1") costs its batch the fast path. None has a byte that `_PACKED` looks for. The property is one that has
+# neither name nor value.
+_NO_ID: Final = 0x7F << 56 | randbits(56)
+_NO_PROPERTY: Final = b"\x18\1"
+_NO_KEY: Final = "\1"
+_NO_SIZE: Final = (250, 251)  # the first that no message of the batch has
+_NO_ORDERING_KEY: Final = b"\1"
 _NO_TIME: Final = 200
 _NO_FLAG: Final = 2
-_NO_SIZE: Final = (250, 251)  # the first that no message of the batch has
-_RARE: Final = (
-    "compacted_out",
-    "event_time",
-    "partition_key_b64_encoded",
-    "ordering_key",
-    "null_value",
-    "null_partition_key",
-)
-# The wire's tags of `payload_size` and `sequence_id` as packed numbers.
-_PACKED_TAGS: Final = (b"\x1a", b"\x42")
+_RARE: Final = {
+    "compacted_out": _NO_FLAG,
+    "event_time": _NO_TIME,
+    "partition_key_b64_encoded": _NO_FLAG,
+    "ordering_key": _NO_ORDERING_KEY,
+    "null_value": _NO_FLAG,
+    "null_partition_key": _NO_FLAG,
+}
+# What packed numbers of the common columns can't do without: the tag of `payload_size` or of `sequence_id` as such, or,
+# where that is written longer than it need be (9a 00, 9a 80 00 …), a byte of zero.
+_PACKED: Final = (b"\x1a", b"\x42", b"\0")
 
 
 @cache
 def _separator(no_size: int, rare: bool) -> bytes:
-    """What closes a record in the columns that nearly every batch has, or in all."""
-    columns = Columns(
-        properties=[_NO_PROPERTY], partition_key=[_NO_KEY], payload_size=[no_size], sequence_id=[_NO_ID]
-    )
-    if rare:
-        columns.event_time.append(_NO_TIME)
-        columns.ordering_key.append(_NO_ORDERING_KEY)
-        for flags in (
-            columns.compacted_out,
-            columns.partition_key_b64_encoded,
-            columns.null_value,
-            columns.null_partition_key,
-        ):
-            flags.append(_NO_FLAG)
-    return columns.SerializeToString()
+    """What closes a record, in the columns that nearly every batch has or in all. The sequence id comes first."""
+    common = {"sequence_id": _NO_ID, "properties": _NO_PROPERTY, "partition_key": _NO_KEY, "payload_size": no_size}
+    fields: dict[str, Any] = common | _RARE if rare else common
+    return b"".join(Columns(**{name: [value]}).SerializeToString() for name, value in fields.items())
 
 
 class _Unfit(Exception):
@@ -305,8 +322,8 @@ def _parse(metadata: list[bytes], no_size: int) -> tuple[Columns, bool]:
     if rare:
         joined = _separator(no_size, True).join([*metadata, b""])
         columns = Columns.FromString(joined)
-    # Looking for the two bytes that any packed number of the common columns starts with takes 5 µs, counting 50.
-    if (rare or any(tag in joined for tag in _PACKED_TAGS)) and columns.ByteSize() != len(joined):
+    # Looking for three bytes that few batches have takes 5 µs, counting 50.
+    if (rare or any(byte in joined for byte in _PACKED)) and columns.ByteSize() != len(joined):
         raise _Unfit
     return columns, rare
 
@@ -362,34 +379,34 @@ class _LazyProperties(Sequence[Mapping[str, str]]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Mapping[str, str]]: ...
     def __getitem__(self, index: int | slice) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+        pairs = self._pairs  # taken first: another thread may be about to parse them and let them go
         if self._parsed is None:
-            self._parsed = self._parse()
+            self._parsed = _parse_properties(pairs, self._count)
             self._pairs = ()
         return self._parsed[index]
 
-    def _parse(self) -> list[Mapping[str, str]]:
-        parsed: list[Mapping[str, str]] = []
-        properties: dict[str, str] = {}
-        for pair in self._pairs:
-            if pair == _NO_PROPERTY:
-                parsed.append(properties)
-                properties = {}
-            else:
-                name, value = parse_property(pair)
-                properties[name] = value
-        if len(parsed) != self._count:  # a pair was empty itself
-            raise MalformedEntry("a property lacks its name or its value")
-        return parsed
 
-
-def parse_property(pair: bytes) -> tuple[str, str]:
+def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, str]]:
+    """Each message's properties. All are parsed in one call, as if they were one message's."""
+    pairs = list(pairs)
+    prefixes = _Prefixes(_PROPERTY)
     try:
-        parsed = KeyValue.FromString(pair)
+        head = SingleMessageMetadata.FromString(b"".join(chain.from_iterable((prefixes[len(p)], p) for p in pairs)))
     except DecodeError as error:
         raise MalformedEntry(f"a property can't be read: {error}") from None
-    if not (parsed.HasField("key") and parsed.HasField("value")):
+    parsed: list[Mapping[str, str]] = []
+    properties: dict[str, str] = {}
+    for pair, fields in zip(pairs, head.properties, strict=True):
+        if pair == _NO_PROPERTY:
+            parsed.append(properties)
+            properties = {}
+        elif fields.IsInitialized():
+            properties[fields.key] = fields.value
+        else:
+            raise MalformedEntry("a property lacks its name or its value")
+    if len(parsed) != count:  # a pair was the separator itself
         raise MalformedEntry("a property lacks its name or its value")
-    return parsed.key, parsed.value
+    return parsed
 
 
 def _lazy_properties(columns: Columns, count: int) -> Sequence[Mapping[str, str]] | None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from magnetar_wire._varints import decode_column, encode_column, has_gaps, uint64_array, varint
+from magnetar_wire._varints import MAX_INT32, decode_column, encode_column, has_gaps, uint64_array, varint
 from magnetar_wire.messages import Messages
 
 _SIZE: Final = struct.Struct(">I")
@@ -37,7 +37,10 @@ def encode_uniform(messages: Messages) -> bytearray | None:
         return None
     if len(sizes) != 1:
         return None
-    metadata = _PAYLOAD_SIZE_TAG + varint(sizes.pop())
+    size = sizes.pop()
+    if size > MAX_INT32:
+        raise OverflowError(f"its payload has {size} bytes")
+    metadata = _PAYLOAD_SIZE_TAG + varint(size)
     columns: list[bytes] = []
     ids: Sequence[Any] | None = messages.sequence_ids
     if ids is not None:
@@ -48,7 +51,9 @@ def encode_uniform(messages: Messages) -> bytearray | None:
         metadata += _SEQUENCE_ID_TAG + bytes(len(columns))
     head = _SIZE.pack(len(metadata)) + metadata
     batch = bytearray(head).join([b"", *payloads])
-    record = len(batch) // len(payloads)
+    record = len(head) + size
+    if len(batch) != record * len(payloads):
+        raise TypeError("a payload is bytes, and not another buffer, whose length may not be its bytes'")
     for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
         batch[place::record] = column
     return batch

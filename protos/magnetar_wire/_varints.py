@@ -15,6 +15,7 @@ from typing import Final
 LANE: Final = 8
 # An id in a lane has seven bits a byte once it is a varint: eight bytes hold ids below 2 ** 56.
 MAX_COLUMN_BYTES: Final = 8
+MAX_INT32: Final = 2**31 - 1
 MAX_UINT64: Final = 2**64 - 1
 
 _CONTINUED: Final = bytes(byte | 0x80 for byte in range(256))

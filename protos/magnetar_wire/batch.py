@@ -5,7 +5,7 @@
     messages = decode_messages(decode_entry(stored))  either
 
 `shared` is the metadata that all entries of a producer have in common: producer name, publish time, schema version and
-whatever else; what follows from the messages is put into a copy of it.
+whatever else. What follows from the messages is put into a copy of it, in place of anything that `shared` had there.
 
 There are several ways to encode and to decode a batch, for every batch the same bytes and the same messages: batches
 that are a table (`_uniform_batch`), batches column by column (`_column_batch`), and message by message
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Final
@@ -26,43 +27,70 @@ from magnetar_wire._object_batch import decode_objects, read_key, read_propertie
 from magnetar_wire._uniform_batch import decode_uniform, encode_uniform
 from magnetar_wire.compression import NONE, compress, decompress
 from magnetar_wire.entry import Entry, encode_entry
-from magnetar_wire.errors import EncryptedEntry, InvalidMessage, MalformedEntry, PartOfMessage
-from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.errors import EncryptedEntry, InvalidMessage, MalformedEntry, PartOfMessage, TooLarge
+from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.messages import Messages
 
 __all__ = ["Messages", "decode_messages", "encode_batch", "encode_message"]
 
 _COLUMNS: Final = tuple(field.name for field in fields(Messages))
 
+# What follows from a batch's messages, and of a single message besides: `shared`'s are not theirs.
+_OF_BATCH: Final = frozenset(
+    {
+        MessageMetadata.NUM_MESSAGES_IN_BATCH_FIELD_NUMBER,
+        MessageMetadata.COMPACTED_BATCH_INDEXES_FIELD_NUMBER,
+        MessageMetadata.COMPRESSION_FIELD_NUMBER,
+        MessageMetadata.UNCOMPRESSED_SIZE_FIELD_NUMBER,
+        MessageMetadata.NULL_VALUE_FIELD_NUMBER,
+    }
+)
+_OF_MESSAGE: Final = _OF_BATCH | {
+    MessageMetadata.HIGHEST_SEQUENCE_ID_FIELD_NUMBER,
+    MessageMetadata.PARTITION_KEY_FIELD_NUMBER,
+    MessageMetadata.PARTITION_KEY_B64_ENCODED_FIELD_NUMBER,
+    MessageMetadata.NULL_PARTITION_KEY_FIELD_NUMBER,
+    MessageMetadata.ORDERING_KEY_FIELD_NUMBER,
+    MessageMetadata.PROPERTIES_FIELD_NUMBER,
+    MessageMetadata.EVENT_TIME_FIELD_NUMBER,
+}
+
 
 def encode_batch(messages: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
     """One entry that holds all the messages. A single message makes a batch of one."""
     _check_columns(messages)
-    metadata = MessageMetadata()
-    metadata.CopyFrom(shared)
+    if len(messages) > MAX_BATCH_MESSAGES:
+        raise TooLarge(f"the batch has {len(messages)} messages, and the largest allowed has {MAX_BATCH_MESSAGES}")
+    metadata = _without(shared, _OF_BATCH)
     metadata.num_messages_in_batch = len(messages)
+    if messages.batch_indexes is not None:
+        raise InvalidMessage("a batch's messages are encoded in their places 0, 1, 2 …: batch_indexes must be None")
     ids = messages.sequence_ids
-    if ids is not None:
-        first, last = ids[0], ids[-1]
-        if first is None or last is None:
+    if ids is not None and not _all_none(ids):
+        if ids[0] is None or ids[-1] is None:
             raise InvalidMessage("a batch's first and last messages have sequence ids, or none of its messages has")
-        _set(metadata, sequence_id=first, highest_sequence_id=last)
+        _set(metadata, sequence_id=ids[0], highest_sequence_id=ids[-1])
     try:
         payload = encode_uniform(messages) or encode_columns(messages)
-    except (AttributeError, TypeError, UnicodeEncodeError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise InvalidMessage(f"a message can't be encoded: {error}") from None
     return _compressed(metadata, payload, compression)
 
 
 def encode_message(message: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
-    """One entry that is the one message of `message`, not in a batch."""
+    """One entry that is the one message of `message`, not in a batch. Without a sequence id it has `shared`'s."""
     _check_columns(message)
     if len(message) != 1:
         raise InvalidMessage(f"an entry without a batch holds one message, not {len(message)}")
-    metadata = MessageMetadata()
-    metadata.CopyFrom(shared)
+    if message.batch_indexes is not None or (message.compacted_out is not None and message.compacted_out[0]):
+        raise InvalidMessage("a message not in a batch has no place in one, and is not compacted out of one")
+    metadata = _without(shared, _OF_MESSAGE)
     (payload,) = message.payloads
-    if message.sequence_ids is not None:
+    if payload is None:
+        metadata.null_value = True
+    elif not isinstance(payload, (bytes, bytearray)):
+        raise InvalidMessage(f"a payload is bytes or None, not {payload!r}")
+    if message.sequence_ids is not None and message.sequence_ids[0] is not None:
         _set(metadata, sequence_id=message.sequence_ids[0])
     if message.keys is not None and (key := message.keys[0]) is not None:
         if isinstance(key, bytes):
@@ -75,13 +103,8 @@ def encode_message(message: Messages, shared: MessageMetadata, compression: Comp
         _set(metadata, event_time=message.event_times[0])
     if message.null_keys is not None and message.null_keys[0]:
         metadata.null_partition_key = True
-    if payload is None:
-        metadata.null_value = True
-    try:
-        for name, value in message.properties[0].items() if message.properties is not None else ():
-            metadata.properties.add(key=name, value=value)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidMessage(f"a property can't be encoded: {error}") from None
+    if message.properties is not None:
+        _set_properties(metadata, message.properties[0])
     return _compressed(metadata, payload or b"", compression)
 
 
@@ -94,11 +117,13 @@ def decode_messages(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRES
         raise PartOfMessage(
             f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message {metadata.uuid!r}"
         )
+    kept = metadata.compacted_batch_indexes
+    count = len(kept) if kept else metadata.num_messages_in_batch
+    if entry.is_batch and count > MAX_BATCH_MESSAGES:
+        raise TooLarge(f"the batch is said to have {count} messages, and at most {MAX_BATCH_MESSAGES} are taken")
     payload = decompress(entry.payload, metadata.compression, metadata.uncompressed_size, max_uncompressed_bytes)
     if not entry.is_batch:
         return _single(metadata, payload)
-    kept = metadata.compacted_batch_indexes
-    count = len(kept) if kept else metadata.num_messages_in_batch
     messages = decode_uniform(payload, count) or decode_columns(payload, count) or decode_objects(payload, count)
     if kept:
         messages.batch_indexes = _kept_indexes(list(kept), metadata.num_messages_in_batch)
@@ -126,25 +151,54 @@ def _kept_indexes(kept: list[int], batch_size: int) -> list[int]:
 
 def _compressed(metadata: MessageMetadata, payload: bytes | bytearray, compression: CompressionType) -> bytes:
     if compression != NONE:
-        metadata.compression = compression
-        metadata.uncompressed_size = len(payload)
+        size = len(payload)
+        if size > MAX_UNCOMPRESSED_BYTES:  # no reader would take it
+            raise TooLarge(f"the payload has {size} bytes uncompressed, and the limit is {MAX_UNCOMPRESSED_BYTES}")
         payload = compress(payload, compression)
+        metadata.compression = compression
+        metadata.uncompressed_size = size
     return encode_entry(metadata, payload)
 
 
 def _check_columns(messages: Messages) -> None:
-    count = len(messages)
-    if not count:
-        raise InvalidMessage("a batch has at least one message")
-    for name in _COLUMNS:
-        column = getattr(messages, name)
-        if column is not None and len(column) != count:
-            raise InvalidMessage(f"there are {count} payloads, and {len(column)} {name}")
+    try:
+        count = len(messages)
+        if not count:
+            raise InvalidMessage("a batch has at least one message")
+        for name in _COLUMNS:
+            column = getattr(messages, name)
+            if column is not None and len(column) != count:
+                raise InvalidMessage(f"there are {count} payloads, and {len(column)} {name}")
+    except TypeError as error:
+        raise InvalidMessage(f"a column is a sequence: {error}") from None
+
+
+def _all_none(ids: Sequence[int | None]) -> bool:
+    return ids[0] is None and all(value is None for value in ids)
+
+
+def _without(shared: MessageMetadata, fields: frozenset[int]) -> MessageMetadata:
+    metadata = MessageMetadata()
+    metadata.CopyFrom(shared)
+    for field, _ in shared.ListFields():  # few: clearing a dozen that are not there takes twice as long
+        if field.number in fields:
+            metadata.ClearField(field.name)
+    return metadata
+
+
+def _set_properties(metadata: MessageMetadata, properties: Mapping[str, str]) -> None:
+    try:
+        for name, value in properties.items():
+            if not isinstance(name, str) or not isinstance(value, str):  # protobuf would take bytes, too
+                raise TypeError(f"a property's name and value are text, not {name!r} and {value!r}")
+            metadata.properties.add(key=name, value=value)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidMessage(f"a property can't be encoded: {error}") from None
 
 
 def _set(metadata: MessageMetadata, **values: object) -> None:
     try:
         for name, value in values.items():
             setattr(metadata, name, value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidMessage(f"a message can't be encoded: {error}") from None

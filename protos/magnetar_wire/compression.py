@@ -34,6 +34,8 @@ _SNAPPY_AT_MOST: Final = 64
 
 # A window of 8 MiB is the most that the standard asks every reader to support.
 _ZSTD_MAX_WINDOW: Final = 8_388_608
+# A frame's magic, the longest header, the header of an empty block, and the checksum.
+_ZSTD_EMPTY_AT_MOST: Final = 4 + 14 + 3 + 4
 
 
 class _Zstd(threading.local):
@@ -111,7 +113,19 @@ def _decompress_zstd(payload: bytes, size: int) -> bytes:
     stated = zstandard.get_frame_parameters(payload).content_size
     if stated not in (size, zstandard.CONTENTSIZE_UNKNOWN):  # it would be believed, and taken from memory at once
         raise ValueError(f"its own header says {stated}")
-    return _zstd.decompressor.decompress(payload, max_output_size=max(size, 1), allow_extra_data=False)
+    if not size:  # the library would not look for what stands behind the frame
+        return _decompress_empty_zstd(payload)
+    return _zstd.decompressor.decompress(payload, max_output_size=size, allow_extra_data=False)
+
+
+def _decompress_empty_zstd(payload: bytes) -> bytes:
+    if len(payload) > _ZSTD_EMPTY_AT_MOST:
+        raise ValueError("it has more than the frame of nothing can have")
+    stream = _zstd.decompressor.decompressobj()
+    decoded = stream.decompress(payload)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("it ends too early, or goes on")
+    return decoded
 
 
 def _compress_snappy(payload: bytes | bytearray) -> bytes:

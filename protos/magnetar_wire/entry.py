@@ -80,15 +80,18 @@ def decode_entry(stored: bytes, *, verify: bool = True) -> Entry:
         metadata = MessageMetadata.FromString(stored[head_at:payload_at])
     except DecodeError as error:
         raise MalformedEntry(f"the entry's metadata can't be read: {error}") from None
-    for field in ("producer_name", "sequence_id", "publish_time"):  # protobuf checks what is required in writing only
-        if not metadata.HasField(field):
-            raise MalformedEntry(f"the entry's metadata has no {field}")
+    if not metadata.IsInitialized():  # protobuf checks what is required in writing only
+        missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
+        raise MalformedEntry(f"the entry's metadata lacks {', '.join(missing)}")
     return Entry(metadata, stored[payload_at:], broker)
 
 
 def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:
     """The entry with a broker's part in front: when it came, and the index of its last message."""
-    part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
+    try:
+        part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"the broker's part can't be encoded: {error}") from None
     return b"".join((_BROKER_MAGIC, _UINT32.pack(len(part)), part, entry))
 
 

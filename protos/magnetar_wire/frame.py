@@ -14,7 +14,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.frame_pb2 import Frame, Run
-from magnetar_wire.errors import MalformedFrame, TooLarge
+from magnetar_wire.errors import InvalidMessage, MalformedFrame, TooLarge
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 
 __all__ = ["DecodedRun", "FrameBuilder", "decode_frame"]
@@ -32,9 +32,17 @@ class DecodedRun:
 
 
 class FrameBuilder:
-    """Gathers entries for the next frame."""
+    """Gathers entries for the next frame.
+
+    What it makes every receiver takes: the entries come to MAX_ENTRY_BYTES at most, or to `fill_bytes`; what stands
+    around each of them, a run of its own and two tags, to 40 bytes; and 10,000 times that fits below MAX_FRAME_BYTES.
+    """
 
     def __init__(self, fill_bytes: int = FRAME_FILL_BYTES, max_entries: int = MAX_FRAME_ENTRIES) -> None:
+        if not 0 < fill_bytes <= MAX_ENTRY_BYTES:
+            raise ValueError(f"a frame is filled up to 1 … {MAX_ENTRY_BYTES} bytes, not {fill_bytes}")
+        if not 0 < max_entries <= MAX_FRAME_ENTRIES:
+            raise ValueError(f"a frame has at most 1 … {MAX_FRAME_ENTRIES} entries, not {max_entries}")
         self._fill_bytes = fill_bytes
         self._max_entries = max_entries
         self._runs: list[Run] = []
@@ -55,6 +63,8 @@ class FrameBuilder:
         """
         if len(entry) > MAX_ENTRY_BYTES:
             raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        if not (0 <= channel <= _MAX_NUMBER and 0 <= number <= _MAX_NUMBER):
+            raise InvalidMessage(f"a channel and a number are in 0 … 2^64 - 1, and not {channel} and {number}")
         if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, MAX_ENTRY_BYTES)):
             return False
         last = self._runs[-1] if self._runs else None
@@ -76,9 +86,9 @@ class FrameBuilder:
 def decode_frame(data: bytes | Frame, max_entries: int = MAX_FRAME_ENTRIES) -> list[DecodedRun]:
     """The runs of a frame, as it came or as a part of a larger message."""
     frame = _parse(data) if isinstance(data, bytes) else data
+    if len(frame.entries) > max_entries:
+        raise TooLarge(f"the frame has {len(frame.entries)} entries, and at most {max_entries} are taken")
     entries = list(frame.entries)
-    if len(entries) > max_entries:
-        raise TooLarge(f"the frame has {len(entries)} entries, and at most {max_entries} are taken")
     largest = max(map(len, entries), default=0)
     if largest > MAX_ENTRY_BYTES:
         raise TooLarge(f"the frame has an entry of {largest} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
@@ -95,7 +105,7 @@ def _parse(data: bytes) -> Frame:
 
 
 def _cut(frame: Frame, entries: list[bytes]) -> Iterator[DecodedRun]:
-    if sum(run.count for run in frame.runs) != len(entries):
+    if len(frame.runs) > len(entries) or sum(run.count for run in frame.runs) != len(entries):
         raise MalformedFrame(f"the frame's runs add up to another number than its {len(entries)} entries")
     at = 0
     for run in frame.runs:

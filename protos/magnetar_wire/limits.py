@@ -15,6 +15,10 @@ MAX_ENTRY_BYTES: Final = MAX_MESSAGE_BYTES + MAX_METADATA_BYTES
 # far above MAX_MESSAGE_BYTES; a forged size must not take the reader's memory.
 MAX_UNCOMPRESSED_BYTES: Final = 134_217_728
 
+# As many messages as a batch of MAX_MESSAGE_BYTES can hold uncompressed, the smallest having 6 bytes. Decoded, each
+# takes hundreds of bytes: a batch that decompresses to MAX_UNCOMPRESSED_BYTES must not hold all the messages it could.
+MAX_BATCH_MESSAGES: Final = MAX_MESSAGE_BYTES // 6
+
 # A frame carries many entries. Senders fill one up to the first; receivers take up to the second, so that one entry of
 # the largest size always fits with what is around it.
 FRAME_FILL_BYTES: Final = 1_048_576
