@@ -231,7 +231,7 @@ def _text(value: str) -> str:
 _NO_ID: Final = 0x7F << 56 | randbits(56)
 _NO_PROPERTY: Final = b"\x18\1"
 _NO_KEY: Final = "\1"
-_NO_SIZE: Final = (250, 251)  # the first that no message of the batch has
+_NO_SIZE: Final = (250, 251)  # whichever the first message has not
 _NO_ORDERING_KEY: Final = b"\1"
 _NO_TIME: Final = 200
 _NO_FLAG: Final = 2
@@ -270,9 +270,7 @@ def decode_columns(batch: bytes, count: int) -> Messages | None:
 
 def _messages(metadata: list[bytes], payloads: list[bytes], sizes: list[int]) -> Messages:
     count = len(metadata)
-    no_size = next((size for size in _NO_SIZE if size not in sizes), None)
-    if no_size is None:
-        raise _Unfit
+    no_size = _NO_SIZE[sizes[0] == _NO_SIZE[0]]
     columns, rare = _parse(metadata, no_size)
     if _values(columns.payload_size, no_size, count)[0] != sizes:
         raise _Unfit

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire import _column_batch
 from magnetar_wire._column_batch import decode_columns
 from magnetar_wire._object_batch import decode_objects
 from magnetar_wire._uniform_batch import decode_uniform
