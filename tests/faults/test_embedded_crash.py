@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_metadata import group_commit
-from magnetar_metadata.embedded import open_embedded
+from magnetar_metadata.embedded import group_commit, open_embedded
 from magnetar_metadata.errors import NodeExists, StoreDamaged, StoreFull, StoreInUse
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, Stat
 from magnetar_wire.clock import SystemClock

@@ -17,7 +17,7 @@ from magnetar_metadata.errors import (
     OutcomeUnknown,
     Refused,
 )
-from magnetar_metadata.kazoo_errors import culprit, to_metadata_error
+from magnetar_metadata.zookeeper.kazoo_errors import culprit, to_metadata_error
 
 _DEFINITE: dict[type[BaseException], type[MetadataError]] = {
     kazoo.NoNodeError: NoNode,

@@ -23,11 +23,11 @@ from typing import Any
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_path, check_roots, visible
 from magnetar_metadata.core.tree import Applied
-from magnetar_metadata.durable_mark import DurableMark
+from magnetar_metadata.embedded.durable_mark import DurableMark
+from magnetar_metadata.embedded.group_commit import GroupCommit
+from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.errors import InvalidPath, OutcomeUnknown
 from magnetar_metadata.flags import Flag, FlagBoard
-from magnetar_metadata.group_commit import GroupCommit
-from magnetar_metadata.rocks_table import RocksTable, new_batch, open_database
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
 from magnetar_wire.clock import Clock

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.records import NodeTable, Overlay, Record
-from magnetar_metadata.durable_mark import DurableMark
+from magnetar_metadata.embedded.durable_mark import DurableMark
+from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
 from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreFull
-from magnetar_metadata.rocks_table import RocksTable, new_batch
 from magnetar_metadata.store import Change
 
 RESERVE_BYTES: Final = 16 << 20

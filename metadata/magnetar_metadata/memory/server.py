@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import check_roots
 from magnetar_metadata.core.records import MemoryTable
-from magnetar_metadata.memory_store import MemoryStore, Request
+from magnetar_metadata.memory.store import MemoryStore, Request
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_wire.clock import Clock, Timer

@@ -17,8 +17,8 @@ from typing import Any
 
 from magnetar_metadata.errors import MetadataError, NoNode, SessionLost, Unavailable
 from magnetar_metadata.flags import Flag
-from magnetar_metadata.kazoo_session import KazooSession
 from magnetar_metadata.store import SessionState
+from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 
 
 class _Watched:

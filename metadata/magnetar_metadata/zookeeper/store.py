@@ -1,8 +1,8 @@
 """The metadata store of a cluster: ZooKeeper.
 
 The tree is ZooKeeper's own, below a `chroot` if one is given. This module says what each request is there; the session
-with its threads is in `kazoo_session.py`, watches in `zookeeper_watches.py`, how a transaction becomes a multi in
-`core/multi.py`, and what the errors mean in `kazoo_errors.py`.
+with its threads is in `kazoo_session.py`, watches in `watches.py`, how a transaction becomes a multi in
+`../core/multi.py`, and what the errors mean in `kazoo_errors.py`.
 
 All changes, single ones too, go as multis: there is one way to be wrong instead of five. `ping` is a multi as well, one
 that checks nothing: every answer to it was agreed on by a majority.
@@ -19,11 +19,11 @@ from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
 from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.flags import Flag
-from magnetar_metadata.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
-from magnetar_metadata.kazoo_session import KazooSession
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import ABSENT, ANY, Change, Made, MetadataStore, Node, SessionState, Stat
-from magnetar_metadata.zookeeper_watches import ZooKeeperWatches
+from magnetar_metadata.zookeeper.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
+from magnetar_metadata.zookeeper.kazoo_session import KazooSession
+from magnetar_metadata.zookeeper.watches import ZooKeeperWatches
 from magnetar_wire.clock import Clock
 
 # How often a plan is corrected. Each round needs another writer who makes or deletes a node of it at the wrong moment.

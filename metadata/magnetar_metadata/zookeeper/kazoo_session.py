@@ -47,9 +47,9 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from magnetar_metadata.errors import NotSent, OutcomeUnknown, SessionLost
-from magnetar_metadata.kazoo_errors import to_metadata_error
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
+from magnetar_metadata.zookeeper.kazoo_errors import to_metadata_error
 from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""One session with the in-memory server: the client's side of `memory.py`.
+"""One session with the in-memory server: the client's side of `server.py`.
 
 A request that waits for its answer is in `_under_way`, in order, so that a cut connection ends all of them. An answer
 that comes for a request which has ended already (its caller was cancelled, or told that the outcome is unknown) is
@@ -20,7 +20,7 @@ from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionSt
 from magnetar_wire.clock import Clock
 
 if TYPE_CHECKING:
-    from magnetar_metadata.memory import MemoryServer
+    from magnetar_metadata.memory.server import MemoryServer
 
 
 class Request:
