@@ -8,8 +8,8 @@
 whatever else. What follows from the messages is put into a copy of it, in place of anything that `shared` had there.
 
 There are several ways to encode and to decode a batch, for every batch the same bytes and the same messages: batches
-that are a table (`_uniform_batch`), batches column by column (`_column_batch`), and message by message
-(`_object_batch`). Each says whether it can; the first that can does.
+that are a table (`_uniform_batch`), batches column by column (`_encode_columns`, `_decode_columns`), and message by
+message (`_decode_objects`). Each says whether it can; the first that can does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from itertools import pairwise
 from typing import Final
 
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
-from magnetar_wire._column_batch import decode_columns, encode_columns
-from magnetar_wire._object_batch import decode_objects, read_key, read_properties
+from magnetar_wire._decode_columns import decode_columns
+from magnetar_wire._decode_objects import decode_objects, read_key, read_properties
+from magnetar_wire._encode_columns import encode_columns
 from magnetar_wire._uniform_batch import decode_uniform, encode_uniform
 from magnetar_wire.compression import NONE, compress, decompress
 from magnetar_wire.entry import Entry, encode_entry

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, EncryptionKeys, MessageMetadata
-from magnetar_wire._column_batch import _LazyProperties, decode_columns
+from magnetar_wire._decode_columns import _LazyProperties, decode_columns
 from magnetar_wire._uniform_batch import encode_uniform
 from magnetar_wire._varints import MAX_INT32
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message

@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
-from magnetar_wire._column_batch import bytes_key
+from magnetar_wire._decode_columns import bytes_key
 from magnetar_wire.errors import MalformedEntry
 from magnetar_wire.messages import Messages
 
