@@ -577,7 +577,7 @@ class MetadataStoreContract:
 
     @scenario
     async def test_a_lost_session_can_not_be_missed(self, space: Space) -> None:
-        """CHK-40: from the loss on every request and every watch raises, and listeners are told once."""
+        """From the loss on every request and every watch raises, and listeners are told once."""
         store = await space.connect()
         heard: list[SessionState] = []
         store.session.listen(heard.append)
@@ -635,7 +635,7 @@ class MetadataStoreContract:
 
     @scenario
     async def test_how_long_the_session_is_safe_goes_by_the_sending_of_answered_requests(self, space: Space) -> None:
-        """CHK-40, OWN-2: the time counts from when an answered request was sent, not from its answer."""
+        """The time counts from when an answered request was sent, not from its answer."""
         clock = SystemClock()
         store = await space.connect()
         session = store.session

@@ -204,7 +204,7 @@ def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "full"])
 def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: str) -> None:
-    """CHK-21: a failed fsync is not tried again, though it would succeed; the folder has to be opened anew."""
+    """A failed fsync is not tried again, though it would succeed; the folder has to be opened anew."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler for the shim that makes the disk fail")

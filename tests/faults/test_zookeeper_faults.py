@@ -37,7 +37,7 @@ def _proxy(zookeeper: LocalZooKeeper) -> Proxy:
 
 
 def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKeeper) -> None:
-    """CHK-40, OWN-2: nothing is answered, nothing hangs, the session is suspended and not lost; then it is decided."""
+    """Nothing is answered, nothing hangs, the session is suspended and not lost; then it is decided."""
 
     async def scenario() -> None:
         space = ZooKeeperSpace(zookeeper.hosts, session_timeout_s=2)
@@ -81,7 +81,7 @@ def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: LocalZooKe
 
 
 def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeeper) -> None:
-    """CHK-40: suspended first, lost when the server says so, and kazoo's next session is not ours."""
+    """Suspended first, lost when the server says so, and kazoo's next session is not ours."""
 
     async def scenario() -> None:
         async with _proxy(zookeeper) as proxy:

@@ -216,7 +216,7 @@ def batches(draw: st.DrawFn) -> list[Message]:
 def test_a_batch_is_the_models_bytes_and_messages(
     messages: list[Message], compression: CompressionType, ids: type
 ) -> None:
-    """MSG-4: entries have the public layout, byte for byte as protobuf itself writes it."""
+    """Entries have the public layout, byte for byte as protobuf itself writes it."""
     check_batch(messages, compression, ids)
     check_single(replace(messages[0], compacted_out=False, batch_index=0), compression)
 

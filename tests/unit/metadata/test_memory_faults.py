@@ -86,7 +86,7 @@ async def test_a_held_request_lands_after_others_unless_a_later_one_was_taken(
 async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
     clock: ManualClock, server: MemoryServer
 ) -> None:
-    """OWN-2: nobody else is told before `safe_until`."""
+    """Nobody else is told before `safe_until`."""
     store, other = server.connect(), server.connect()
     await store.put("/e", b"", ABSENT, ephemeral=True)
     safe_until = store.session.safe_until()

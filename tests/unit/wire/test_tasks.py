@@ -45,7 +45,7 @@ def test_the_block_ends_when_all_tasks_have() -> None:
 
 
 def test_the_first_failure_cancels_the_others_in_the_order_they_were_made() -> None:
-    """CHK-61: asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order at each run."""
+    """asyncio.TaskGroup, whose tasks are a set, cancels a hundred tasks in another order at each run."""
 
     async def body() -> None:
         cancelled: list[int] = []
