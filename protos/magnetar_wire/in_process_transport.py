@@ -1,7 +1,8 @@
 """The transport within one process: standalone's, and the simplest one that is whole.
 
 An address is a name in a table. A call is the service's coroutine in a task of its own, so that a caller's deadline or
-cancellation reaches it as over a network. A stream is two bounded queues. Nothing is copied.
+cancellation reaches it as over a network. A stream is two bounded queues; the service's way ends when its coroutine has
+returned, whatever it said before. Nothing is copied.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.transport import (
     MAX_TRANSPORT_BYTES,
-    Code,
     DeadlinePassed,
     Disconnected,
     Failed,
     NotReached,
     Peer,
+    Refusal,
     Rejected,
     Service,
     TransportError,
@@ -36,30 +38,31 @@ _QUEUE: Final = 16
 class InProcessTransport:
     """One process' table of addresses. Everybody who is to be reached shares one object of this."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._listeners: dict[str, _Listener] = {}
         self._ports = 0
 
     def connect(self, address: str) -> _Connection:
-        return _Connection(self._listeners, address)
+        return _Connection(self._listeners, address, self._clock)
 
     async def listen(self, address: str, service: Service) -> _Listener:
         host, _, port = address.rpartition(":")
         if port == "0":
-            self._ports += 1
-            address = f"{host}:{self._ports}"
+            while address.endswith(":0") or address in self._listeners:
+                self._ports += 1
+                address = f"{host}:{self._ports}"
         if address in self._listeners:
             raise NotReached(f"{address} is taken")
-        listener = _Listener(address, service, lambda: self._listeners.pop(address, None))
-        self._listeners[address] = listener
+        listener = self._listeners[address] = _Listener(address, service, self._listeners)
         return listener
 
 
 class _Listener:
-    def __init__(self, address: str, service: Service, forget: Callable[[], object]) -> None:
+    def __init__(self, address: str, service: Service, listeners: dict[str, _Listener]) -> None:
         self.address = address
         self._service = service
-        self._forget = forget
+        self._listeners = listeners
         # Insertion-ordered, so that closing ends them in one order.
         self._serving: dict[asyncio.Task[Any], None] = {}
 
@@ -70,7 +73,8 @@ class _Listener:
         return task
 
     async def close(self) -> None:
-        self._forget()
+        if self._listeners.get(self.address) is self:  # and not whoever has the address since
+            del self._listeners[self.address]
         for task in list(self._serving):
             task.cancel()
         for task in list(self._serving):
@@ -81,15 +85,16 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
     """The service's own errors are its own affair: the caller learns that there was one."""
     try:
         return await work(service)
-    except Rejected:
-        raise
+    except Refusal as refusal:
+        raise Rejected(refusal.code, str(refusal)) from None
     except Exception:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
         _log.exception("a request failed")
         raise Failed("the server broke off: its log says why") from None
 
 
 class _Connection:
-    def __init__(self, listeners: dict[str, _Listener], address: str) -> None:
+    def __init__(self, listeners: dict[str, _Listener], address: str, clock: Clock) -> None:
+        self._clock = clock
         self._listeners = listeners
         self._address = address
         self._closed = False
@@ -105,29 +110,34 @@ class _Connection:
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         _check_size(request)
-        task = self._listener().serve(lambda service: service.call(_PEER, method, request))
+        task = self._listener().serve(lambda service: _answer(service, method, request))
         self._open[task] = None
+        answered_or_late = asyncio.Event()
+        task.add_done_callback(lambda _: answered_or_late.set())
+        timer = self._clock.call_later(timeout_s, answered_or_late.set)
         try:
-            done, _ = await asyncio.wait([task], timeout=timeout_s)
-            if not done:
+            await answered_or_late.wait()
+            if not task.done():
                 raise DeadlinePassed(f"{method} at {self._address} did not answer within {timeout_s} s")
             if task.cancelled():
                 raise Disconnected(f"{self._address} went away during {method}")
             answer: bytes = task.result()
             return answer
         finally:
+            timer.cancel()
             del self._open[task]
             task.cancel()
 
     def open_stream(self, method: str) -> _Stream:
         forth, back = _Pipe(), _Pipe()
-        client = _Stream(back, forth)
+        client, served = _Stream(back, forth), _Stream(forth, back)
         try:
             listener = self._listener()
         except NotReached as error:
             client.breaks(error)
             return client
-        task = listener.serve(lambda service: _serve_stream(service, method, _Stream(forth, back)))
+        client.finishes = forth.finish
+        task = listener.serve(lambda service: service.stream(_PEER, method, served))
         task.add_done_callback(lambda done: _stream_served(done, forth, back))
         client.on_cancel = task.cancel
         self._open[client] = None
@@ -140,15 +150,18 @@ class _Connection:
             one.cancel()
 
 
-async def _serve_stream(service: Service, method: str, stream: _Stream) -> None:
-    await service.stream(_PEER, method, stream)
-    await stream.finish()
+async def _answer(service: Service, method: str, request: bytes) -> bytes:
+    answer = await service.call(_PEER, method, request)
+    _check_size(answer)
+    return answer
 
 
 def _stream_served(task: asyncio.Task[None], forth: _Pipe, back: _Pipe) -> None:
     """However the service ended, the client's end learns it, and is not left waiting to send."""
     error = Disconnected("the server went away") if task.cancelled() else task.exception()
-    if error is not None:
+    if error is None:
+        back.finish()
+    else:
         assert isinstance(error, TransportError)
         back.breaks(error)
     forth.breaks(error or Disconnected("the server has ended the stream"))
@@ -158,17 +171,23 @@ class _Stream:
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
+        self._finished = False
+        # What finishing does beyond that nothing more is sent; the service's way ends when the service has.
+        self.finishes: Callable[[], object] = lambda: None
         self.on_cancel: Callable[[], object] = lambda: None
 
     async def send(self, message: bytes) -> None:
         _check_size(message)
+        if self._finished:
+            raise RuntimeError("a stream was sent to after it was finished")
         await self._outgoing.put(message)
 
     async def receive(self) -> bytes | None:
         return await self._incoming.get()
 
     async def finish(self) -> None:
-        self._outgoing.finish()
+        self._finished = True
+        self.finishes()
 
     def cancel(self) -> None:
         self.breaks(Disconnected("the stream was cancelled"))
@@ -184,38 +203,54 @@ class _Pipe:
 
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque()
-        self._finished = False
+        # How it ended: an error, or None for the regular end.
+        self._ended = False
         self._error: TransportError | None = None
+        self._putting = False
+        self._getting = False
         # Set when something changed: whoever waits looks again.
         self._changed = asyncio.Event()
 
     async def put(self, message: bytes) -> None:
-        while len(self._messages) >= _QUEUE and self._error is None:
-            await self._wait()
-        if self._error is not None:
-            raise self._error
-        if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
+        if self._putting:
+            raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
+        self._putting = True
+        try:
+            while len(self._messages) >= _QUEUE and not self._ended:
+                await self._wait()
+        finally:
+            self._putting = False
+        if self._ended:
+            raise self._error or Disconnected("the stream has ended")
         self._messages.append(message)
         self._changed.set()
 
     async def get(self) -> bytes | None:
-        while not self._messages:
-            if self._error is not None and not self._finished:
-                raise self._error
-            if self._finished:
-                return None
-            await self._wait()
-        self._changed.set()
-        return self._messages.popleft()
+        if self._getting:
+            raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")
+        self._getting = True
+        try:
+            while not self._messages and not self._ended:
+                await self._wait()
+        finally:
+            self._getting = False
+        if self._messages:
+            self._changed.set()
+            return self._messages.popleft()
+        if self._error is not None:
+            raise self._error
+        return None
 
     def finish(self) -> None:
-        self._finished = True
-        self._changed.set()
+        self._end(None)
 
     def breaks(self, error: TransportError) -> None:
-        if self._error is None:
-            self._error = error
+        self._end(error)
+
+    def _end(self, error: TransportError | None) -> None:
+        """The first end counts."""
+        if not self._ended:
+            self._ended, self._error = True, error
         self._changed.set()
 
     async def _wait(self) -> None:
@@ -225,5 +260,4 @@ class _Pipe:
 
 def _check_size(message: bytes) -> None:
     if len(message) > MAX_TRANSPORT_BYTES:
-        told = f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken"
-        raise Rejected(Code.RESOURCE_EXHAUSTED, told)
+        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")

@@ -54,7 +54,12 @@ class OrderedTaskGroup:
         return task
 
     def cancel(self) -> None:
-        """Cancels all tasks, oldest first, and takes no more. The block goes on, and ends when they have."""
+        """Cancels all tasks, oldest first, and takes no more. The block goes on, and ends when they have.
+
+        Once only: a second cancellation would break off what the tasks do to clean up after the first.
+        """
+        if self._ending:
+            return
         self._ending = True
         for task in list(self._tasks):
             task.cancel()
@@ -67,10 +72,8 @@ class OrderedTaskGroup:
         if error is None:
             return
         self._errors.append(error)
-        if self._ending and self._interrupted:
-            return
         self.cancel()
-        if not self._leaving and self._owner is not None:
+        if not self._leaving and not self._interrupted and self._owner is not None:
             self._interrupted = True
             self._owner.cancel()
 

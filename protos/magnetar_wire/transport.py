@@ -4,8 +4,11 @@ The rules above know this interface only. gRPC carries it between machines, func
 simulated network in the simulation, where a real one could not be made to lose exactly this answer.
 
 **A call** is a request and its answer. **A stream** carries messages both ways, each way in order, each message once or
-the stream breaks; either end may finish its own way and go on receiving. A message is bytes, at most
-`MAX_TRANSPORT_BYTES`; what is in it is the two ends' affair. `send` waits while the other end can't keep up.
+the stream breaks; either end may finish its own way and go on receiving. Each end has one sender and one receiver at a
+time. The client sees the end when the service has returned: a service that fails behind its last message has failed. A
+message is bytes, at most `MAX_TRANSPORT_BYTES` (sending a larger one is a mistake: ValueError); what is in it is the
+two ends' affair. `send` waits while the other end can't keep up. An end that has gone silent is found by the
+transport's own keep-alive, and is `Disconnected`.
 
 **What a failure tells.** Unknown is not no:
 
@@ -16,8 +19,14 @@ the stream breaks; either end may finish its own way and go on receiving. A mess
     ├── Failed            the other end broke off in the middle: likewise
     └── Rejected          the other end answered with an error: it did not do it; `code` says why
 
-Whoever receives a call or a stream is a `Service`. It raises `Rejected` for what it did not and will not do; any other
-error of its own reaches the caller as `Failed`, without details, and is logged where it happened.
+Whoever receives a call or a stream is a `Service`. It raises `Refusal` for what it did not and will not do, and that
+alone reaches the caller as `Rejected`. Any other error in it, a `Rejected` that it met on its own errands among them,
+reaches the caller as `Failed`, without details, and is logged where it happened.
+
+Over gRPC a refusal carries a mark of our own beside its status, since gRPC's library answers with the same codes for
+troubles of its own: UNAVAILABLE when a connection breaks under way, RESOURCE_EXHAUSTED for an answer that is too large
+when all is done. A status without the mark is `Disconnected`, `DeadlinePassed` or `Failed`. `NotReached` is for what
+was never handed to a connection; in doubt it is `Disconnected`.
 """
 
 from __future__ import annotations
@@ -38,6 +47,7 @@ __all__ = [
     "Listener",
     "NotReached",
     "Peer",
+    "Refusal",
     "Rejected",
     "Service",
     "Stream",
@@ -50,7 +60,7 @@ MAX_TRANSPORT_BYTES: Final = MAX_FRAME_BYTES + 1_048_576
 
 
 class Code(enum.Enum):
-    """Why a request was rejected. The names are gRPC's, and map to its status codes one by one."""
+    """Why a request was refused. The names are those of gRPC's status codes that it travels with."""
 
     INVALID_ARGUMENT = "invalid_argument"
     NOT_FOUND = "not_found"
@@ -85,7 +95,15 @@ class Failed(TransportError):
 
 
 class Rejected(TransportError):
-    """The other end answered with an error, and did not do what was asked."""
+    """The other end answered that it did not and will not do what was asked."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Refusal(Exception):
+    """What a service raises for what it did not and will not do. Its caller meets it as `Rejected`."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -1,10 +1,39 @@
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.transport import Transport
-from tests.contract.transport_contract import TransportContract
+from magnetar_wire.transport import DeadlinePassed, Transport
+from tests.contract.transport_contract import Echo, TransportContract
 
 
 class TestInProcessTransport(TransportContract):
     def make(self) -> Transport:
         return InProcessTransport()
+
+
+def test_a_deadline_goes_by_the_transport_s_clock() -> None:
+    async def body() -> None:
+        clock, service = ManualClock(), Echo()
+        transport = InProcessTransport(clock)
+        listener = await transport.listen("a:0", service)
+        call = asyncio.create_task(transport.connect(listener.address).call("hang", b"", timeout_s=3600.0))
+        await service.waiting.wait()
+        clock.advance(3600.0)
+        with pytest.raises(DeadlinePassed):
+            await call
+        await listener.close()
+
+    asyncio.run(body())
+
+
+def test_a_free_port_is_one_that_nobody_asked_for_by_number() -> None:
+    async def body() -> None:
+        transport = InProcessTransport()
+        await transport.listen("a:1", Echo())
+        assert (await transport.listen("a:0", Echo())).address == "a:2"
+
+    asyncio.run(body())

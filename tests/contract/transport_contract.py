@@ -16,6 +16,7 @@ from magnetar_wire.transport import (
     Failed,
     NotReached,
     Peer,
+    Refusal,
     Rejected,
     Stream,
     Transport,
@@ -34,9 +35,13 @@ class Echo:
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         assert peer.address
         if method == "reject":
-            raise Rejected(Code.FAILED_PRECONDITION, f"not {request.decode()}")
+            raise Refusal(Code.FAILED_PRECONDITION, f"not {request.decode()}")
         if method == "break":
             raise ZeroDivisionError("a detail that stays here")
+        if method == "errand":  # what it met on its own way is no answer of its own
+            raise Rejected(Code.NOT_FOUND, "somebody else's answer")
+        if method == "grow":
+            return bytes(MAX_TRANSPORT_BYTES + 1)
         if method == "hang":
             await self._hang()
         return method.encode() + b":" + request
@@ -44,7 +49,13 @@ class Echo:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         if method == "reject":
             await stream.send(b"first")
-            raise Rejected(Code.NOT_FOUND, "no such stream")
+            raise Refusal(Code.NOT_FOUND, "no such stream")
+        if method.startswith("finish"):
+            await stream.send(b"last")
+            await stream.finish()
+            if method == "finish and refuse":
+                raise Refusal(Code.ABORTED, "after all")
+            raise ZeroDivisionError
         if method == "hang":
             await self._hang()
         while (message := await stream.receive()) is not None:
@@ -248,17 +259,67 @@ class TransportContract:
 
         self.run(body)
 
-    def test_a_message_over_the_limit_is_refused(self) -> None:
+    def test_a_message_over_the_limit_is_the_sender_s_mistake(self) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
-            for refused in (
+            for mistake in (
                 connection.call("m", bytes(MAX_TRANSPORT_BYTES + 1), timeout_s=DEADLINE_S),
                 connection.open_stream("echo").send(bytes(MAX_TRANSPORT_BYTES + 1)),
             ):
-                with pytest.raises(Rejected) as rejected:
-                    await refused
-                assert rejected.value.code is Code.RESOURCE_EXHAUSTED
+                with pytest.raises(ValueError, match="at most"):
+                    await mistake
+            with pytest.raises(Failed):  # the service's mistake, when all may be done
+                await connection.call("grow", b"", timeout_s=DEADLINE_S)
 
         self.run(body)
+
+    def test_a_rejection_that_a_service_met_elsewhere_is_not_its_own(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            with pytest.raises(Failed):
+                await connection.call("errand", b"", timeout_s=DEADLINE_S)
+
+        self.run(body)
+
+    @pytest.mark.parametrize(("method", "error"), [("finish and refuse", Rejected), ("finish and fail", Failed)])
+    def test_a_service_that_fails_behind_its_last_message_has_failed(
+        self, method: str, error: type[Exception]
+    ) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream(method)
+            assert await stream.receive() == b"last"
+            with pytest.raises(error):
+                await stream.receive()
+
+        self.run(body)
+
+    def test_a_stream_has_one_sender_and_one_receiver_at_a_time(self) -> None:
+        async def body(connection: Connection, service: Echo) -> None:
+            stream = connection.open_stream("hang")
+            first = asyncio.create_task(stream.receive())
+            await service.waiting.wait()
+            with pytest.raises(RuntimeError, match="one receiver"):
+                await stream.receive()
+            await stream.finish()
+            with pytest.raises(RuntimeError, match="finished"):
+                await stream.send(b"late")
+            stream.cancel()
+            with pytest.raises(Disconnected):
+                await first
+
+        self.run(body)
+
+    def test_closing_a_listener_again_leaves_its_successor_alone(self) -> None:
+        async def whole() -> None:
+            transport = self.make()
+            first = await transport.listen("127.0.0.1:0", Echo())
+            await first.close()
+            second = await transport.listen(first.address, Echo())
+            await first.close()
+            connection = transport.connect(second.address)
+            assert await connection.call("m", b"x", timeout_s=DEADLINE_S) == b"m:x"
+            await connection.close()
+            await second.close()
+
+        asyncio.run(whole())
 
     def test_an_address_is_taken_once(self) -> None:
         async def whole() -> None:
