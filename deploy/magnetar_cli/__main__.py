@@ -11,8 +11,11 @@ def main(arguments: list[str] | None = None) -> int:
     acts = parser.add_subparsers(dest="act", required=True)
     acts.add_parser("tour", help="show the codec and the metadata store at work")
     parser.parse_args(arguments)
-    from magnetar_cli.tour import tour
-
+    try:
+        from magnetar_cli.tour import tour
+    except ModuleNotFoundError as missing:
+        print(f"magnetar: this needs {missing.name}: `pip install 'magnetar[server,spark]'` brings it", file=sys.stderr)
+        return 1
     return tour()
 
 

@@ -1,4 +1,4 @@
-"""What there is, at work: the codec against plain protobuf, a killed process' metadata, a lost session.
+"""What there is, at work: the codec against plain protobuf, a killed process' metadata, a session that ends.
 
 Everything shown is measured or read back here and now; a step that does not come out as it must ends the tour with the
 exit status 1. Goes with the first broker.
@@ -150,10 +150,10 @@ async def _ledgers(folder: str) -> int:
         return len(await store.children("/ledgers"))
 
 
-# -- a session that is lost --------------------------------------------------------------------------------------------
+# -- a session that ends -----------------------------------------------------------------------------------------------
 
 
-def _lost_session() -> None:
+def _ended_session() -> None:
     find_java()
     with tempfile.TemporaryDirectory(prefix="magnetar-tour-") as folder:
         started = time.monotonic()
@@ -181,5 +181,5 @@ async def _hand_over(hosts: str) -> None:
 _STEPS: Final = (
     ("Entries: a batch of messages, as it is stored", _entries),
     ("Metadata in one process: a writer is killed", _killed_writer),
-    ("Metadata in a cluster: a session ends", _lost_session),
+    ("Metadata in a cluster: a session ends", _ended_session),
 )

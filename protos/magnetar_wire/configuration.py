@@ -11,23 +11,29 @@ wherever it stands: a misspelt option must not be a silent default. All that is 
 it stands.
 
 Names follow Pulsar's and BookKeeper's where those have the option, in snake case, units last. From the environment and
-from flags a list is its elements with commas between. This module needs the extra `server`.
+from flags a list is its elements with commas between, and a table is JSON. Kubernetes puts variables of its own into
+the environment of every process, and their names begin like ours where a service is called `magnetar`: one that is no
+option, and has the form of those, is passed over. This module needs the extra `server`.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
 __all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load"]
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+_VARIABLE: Final = "environment variable"
 _LISTS: Final = (list, tuple, set, frozenset)
+_OF_KUBERNETES: Final = re.compile(r"(.*_)?(service_host|service_port(_.*)?|port|port_\d+_(tcp|udp|sctp)(_.*)?)")
 
 
 class InvalidConfiguration(ValueError):
@@ -61,10 +67,16 @@ def load(
         *_from_flags(flags),
     ):
         if name not in kind.model_fields:
+            if place.startswith(_VARIABLE) and _OF_KUBERNETES.fullmatch(name):
+                continue
             problems.append(f"{place}: there is no option {name!r}{_nearest(name, kind.model_fields)}")
             continue
-        values[name] = _split(kind, name, value) if isinstance(value, str) else value
         places[name] = place
+        annotation = kind.model_fields[name].annotation
+        if isinstance(value, bool) and bool not in _kinds(annotation):  # pydantic would take it for a number
+            problems.append(f"{place}: {name} is true or false, and should be {_name(annotation)}")
+            continue
+        values[name] = _parse(annotation, value) if isinstance(value, str) and place != str(file) else value
     try:
         options = kind.model_validate(values)
     except ValidationError as error:
@@ -89,25 +101,40 @@ def _from_file(file: Path | None) -> list[tuple[str, str, Any]]:
 
 def _from_environment(environment: Mapping[str, str], prefix: str) -> list[tuple[str, str, Any]]:
     ours = sorted(name for name in environment if name.startswith(prefix))
-    return [(f"environment variable {name}", name.removeprefix(prefix).lower(), environment[name]) for name in ours]
+    return [(f"{_VARIABLE} {name}", name.removeprefix(prefix).lower(), environment[name]) for name in ours]
 
 
 def _from_flags(flags: Iterable[str]) -> list[tuple[str, str, Any]]:
     found: list[tuple[str, str, Any]] = []
     for flag in flags:
         name, equals, value = flag.partition("=")
-        if not equals:
-            raise InvalidConfiguration(f"flag {flag!r}: it is no name=value")
+        if not equals:  # not shown whole: it may be a secret's
+            raise InvalidConfiguration(f"flag {flag.split()[0] if flag.split() else flag!r}: it is no name=value")
         found.append((f"flag {name.strip()}", name.strip(), value.strip()))
     return found
 
 
-def _split(kind: type[Configuration], name: str, value: str) -> str | Sequence[str]:
-    """A list's elements, where the option is a list."""
-    annotation = kind.model_fields[name].annotation
-    if annotation in _LISTS or get_origin(annotation) in _LISTS:
+def _parse(annotation: Any, value: str) -> Any:
+    """A list's elements or a table, where the option is one."""
+    kinds = _kinds(annotation)
+    if any(kind in kinds for kind in _LISTS):
         return [element.strip() for element in value.split(",") if element.strip()]
+    if dict in kinds:
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value  # which is refused as no table
     return value
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """All types that an annotation names: of `list[SecretStr] | None` list, SecretStr and NoneType."""
+    arguments = [kind for argument in get_args(annotation) for kind in _kinds(argument)]
+    return [get_origin(annotation) or annotation, *arguments]
+
+
+def _name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -125,7 +152,7 @@ def _told(
         if name not in values:  # a rule between several options, or a default
             told.append(f"{name or kind.__name__}: {one['msg']}")
             continue
-        secret = kind.model_fields[name].annotation in (SecretStr, SecretBytes)
+        secret = any(one in _kinds(kind.model_fields[name].annotation) for one in (SecretStr, SecretBytes))
         shown = "" if secret else f" = {values[name]!r}"
         told.append(f"{places[name]}: {name}{shown}: {one['msg']}")
     return told

@@ -56,10 +56,16 @@ class FrameBuilder:
     def full(self) -> bool:
         return self._bytes >= self._fill_bytes or len(self._entries) >= self._max_entries
 
-    def add(self, channel: int, number: int, entry: bytes) -> bool:
+    @property
+    def runs(self) -> int:
+        """How many runs there are: what a service says beside the frame has one element for each."""
+        return len(self._runs)
+
+    def add(self, channel: int, number: int, entry: bytes, *, new_run: bool = False) -> bool:
         """Puts an entry behind the others; False, and nothing is put, where it finds no room.
 
-        An empty frame has room for any one entry up to the largest there is.
+        An empty frame has room for any one entry up to the largest there is. The entry joins the last run if it is
+        that channel's next number, unless it is to begin a new one: something else is said of it beside the frame.
         """
         if len(entry) > MAX_ENTRY_BYTES:
             raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
@@ -68,7 +74,7 @@ class FrameBuilder:
         if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, MAX_ENTRY_BYTES)):
             return False
         last = self._runs[-1] if self._runs else None
-        if last is not None and last.channel == channel and last.first + last.count == number:
+        if not new_run and last is not None and last.channel == channel and last.first + last.count == number:
             last.count += 1
         else:
             self._runs.append(Run(channel=channel, first=number, count=1))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -40,7 +41,9 @@ def running(name: str, *, fsync: bool = False, environment: Mapping[str, str] | 
 
 
 def _run(act: str, name: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    bash = "/bin/bash"
+    bash = shutil.which("bash")
+    if bash is None:
+        raise PeerUnavailable(f"{name} can't be started here: it needs bash, which is not on the PATH")
     return subprocess.run(
         [bash, str(_SCRIPT), act, name], env=dict(variables), capture_output=True, text=True, timeout=1200, check=False
     )

@@ -54,9 +54,10 @@ def test_the_arms_of_a_ratio_take_turns(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.fixture
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a shell's usual tools, and none of those that the peers need."""
-    for tool in ("cat", "dirname", "mkdir", "realpath", "sed"):
+    for tool in ("bash", "cat", "dirname", "mkdir", "realpath", "sed"):
         found = shutil.which(tool)
-        assert found, tool
+        if found is None:
+            pytest.skip(f"starting peers needs {tool}, which is not on the PATH")
         (tmp_path / tool).symlink_to(found)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PEERS_HOME", str(tmp_path / "peers"))

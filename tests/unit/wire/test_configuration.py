@@ -15,6 +15,8 @@ class Options(Configuration):
     advertised_listeners: tuple[str, ...] = ()
     allow_auto_topic_creation: bool = True
     token: SecretStr = SecretStr("")
+    tokens: list[SecretStr] | None = None
+    role_limits: dict[str, int] = {}
 
     @model_validator(mode="after")
     def quorums_fit(self) -> Options:
@@ -78,6 +80,43 @@ def test_a_secret_is_never_told() -> None:
         load(Options, flags=["token=s3cret", "max_message_size=-1"])
     assert "s3cret" not in str(raised.value)
     assert "s3cret" not in repr(load(Options, flags=["token=s3cret"]))
+
+
+def test_secrets_in_lists_are_not_told_either(tmp_path: Path) -> None:
+    file = written(tmp_path, 'tokens = [1, "s3cret"]')
+    with pytest.raises(InvalidConfiguration) as raised:
+        load(Options, file=file, flags=["max_message_size=-1"])
+    assert "tokens" in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+    with pytest.raises(InvalidConfiguration) as raised:
+        load(Options, flags=["token s3cret"])
+    assert "s3cret" not in str(raised.value)
+
+
+def test_lists_and_tables_come_from_flags_too() -> None:
+    options = load(Options, flags=["tokens=a,b", 'role_limits={"reader": 3}'])
+    assert options.tokens == [SecretStr("a"), SecretStr("b")]
+    assert options.role_limits == {"reader": 3}
+    with pytest.raises(InvalidConfiguration, match="role_limits"):
+        load(Options, flags=["role_limits=reader:3"])
+
+
+def test_true_is_no_number(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="max_message_size is true or false, and should be int"):
+        load(Options, file=written(tmp_path, "max_message_size = true"))
+
+
+def test_what_kubernetes_puts_into_the_environment_is_passed_over() -> None:
+    environment = {
+        "MAGNETAR_SERVICE_HOST": "10.0.0.1",
+        "MAGNETAR_SERVICE_PORT_GRPC": "6652",
+        "MAGNETAR_PORT": "tcp://10.0.0.1:6652",
+        "MAGNETAR_PORT_6652_TCP_ADDR": "10.0.0.1",
+        "MAGNETAR_BROKER_SERVICE_PORT": "6650",
+    }
+    assert load(Options, environment=environment) == Options()
+    with pytest.raises(InvalidConfiguration, match="no option 'service_port'"):
+        load(Options, flags=["service_port=1"])
 
 
 def test_options_are_frozen() -> None:

@@ -212,3 +212,14 @@ def test_changed_and_cut_frames_raise_nothing_untyped() -> None:
         else:
             assert all(run.entries for run in runs)
     assert refused > len(whole)
+
+
+def test_a_run_begins_where_the_sender_says_though_the_numbers_go_on() -> None:
+    """Deliveries from two ledgers, or a redelivery among them: one channel, one count, two things said of them."""
+    builder = FrameBuilder()
+    assert builder.add(7, 0, b"a")
+    assert builder.add(7, 1, b"b")
+    assert builder.add(7, 2, b"c", new_run=True)
+    assert builder.runs == 2
+    assert [(run.first, run.entries) for run in decode_frame(builder.take())] == [(0, [b"a", b"b"]), (2, [b"c"])]
+    assert builder.runs == 0
