@@ -17,8 +17,9 @@ SHARED = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
 def test_a_field_of_a_later_version_is_kept_by_whoever_writes_the_message_anew() -> None:
     shared = MessageMetadata.FromString(SHARED.SerializeToString() + FROM_LATER)
     for entry in (encode_batch(Messages([b"a", b"b"]), shared), encode_message(Messages([b"a"]), shared)):
-        (unknown,) = UnknownFieldSet(decode_entry(entry).metadata)
-        assert (unknown.field_number, unknown.data) == (999, 7)
+        unknown = UnknownFieldSet(decode_entry(entry).metadata)
+        assert len(unknown) == 1
+        assert (unknown[0].field_number, unknown[0].data) == (999, 7)
 
 
 def test_a_field_of_a_later_version_inside_a_batch_keeps_nobody_from_reading_it() -> None:
