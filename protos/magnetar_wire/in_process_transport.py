@@ -98,7 +98,8 @@ class _Connection:
         self._listeners = listeners
         self._address = address
         self._closed = False
-        self._open: dict[_Stream | asyncio.Task[Any], None] = {}
+        # What is under way, oldest first, and the stream that it serves if it is one.
+        self._open: dict[asyncio.Task[Any], _Stream | None] = {}
 
     def _listener(self) -> _Listener:
         if self._closed:
@@ -125,7 +126,7 @@ class _Connection:
             return answer
         finally:
             timer.cancel()
-            del self._open[task]
+            self._open.pop(task, None)
             task.cancel()
 
     def open_stream(self, method: str) -> _Stream:
@@ -140,14 +141,19 @@ class _Connection:
         task = listener.serve(lambda service: service.stream(_PEER, method, served))
         task.add_done_callback(lambda done: _stream_served(done, forth, back))
         client.on_cancel = task.cancel
-        self._open[client] = None
-        task.add_done_callback(lambda _: self._open.pop(client, None))
+        self._open[task] = client
+        task.add_done_callback(lambda done: self._open.pop(done, None))
         return client
 
     async def close(self) -> None:
         self._closed = True
-        for one in list(self._open):
-            one.cancel()
+        under_way = dict(self._open)
+        for task, stream in under_way.items():
+            if stream is not None:
+                stream.cancel()
+            task.cancel()
+        for task in under_way:
+            await asyncio.wait([task])
 
 
 async def _answer(service: Service, method: str, request: bytes) -> bytes:
