@@ -13,7 +13,9 @@ from itertools import chain
 from types import NoneType
 from typing import Final
 
+from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
 from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint
+from magnetar_wire.limits import MAX_RECORD_METADATA_BYTES
 from magnetar_wire.messages import Messages
 
 _SIZE: Final = struct.Struct(">I")
@@ -29,7 +31,12 @@ def encode_columns(messages: Messages) -> bytes:
     kinds = _kinds(payloads, bytes, bytearray, NoneType)  # another buffer's length may not be its bytes'
     fields = list(_fields(messages, NoneType in kinds))
     metadata = list(map(b"".join, zip(*fields, strict=True)))
-    sizes = map(_SIZE.pack, map(len, metadata))
+    metadata_bytes = list(map(len, metadata))
+    besides = sum(metadata_bytes) + _SIZE.size * len(metadata)
+    check_batch_metadata(besides)
+    if besides > MAX_RECORD_METADATA_BYTES:  # else none of them can be
+        check_record_metadata(max(metadata_bytes))
+    sizes = map(_SIZE.pack, metadata_bytes)
     present: Iterable[bytes]
     present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads  # type: ignore[assignment]
     return b"".join(chain.from_iterable(zip(sizes, metadata, present, strict=True)))
