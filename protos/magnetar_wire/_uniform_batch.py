@@ -55,7 +55,7 @@ def encode_uniform(messages: Messages) -> bytearray | None:
     batch = bytearray(head).join([b"", *payloads])
     record = len(head) + size
     if len(batch) != record * len(payloads):
-        raise TypeError("a payload is bytes, and not another buffer, whose length may not be its bytes'")
+        raise TypeError("a payload is bytes, or a buffer that has as many elements as bytes")
     for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
         batch[place::record] = column
     return batch
