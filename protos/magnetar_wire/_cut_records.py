@@ -4,6 +4,9 @@ Where a record ends is known only once its payload's size is, and that stands in
 to get at it is what the column decoder saves. So the size is guessed: first that all payloads have the first one's
 size, which holds for most applications' messages, then that it stands as far before the metadata's end as in the first
 record. Whoever uses this holds every guess against what the metadata says.
+
+What is cut is copied, so limits are kept while cutting: as many records as were asked for, and no more metadata than a
+batch may have. What is above by a guess does not fit; whether it is above in truth the slow path says.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final
 
 from magnetar_protos.entry_pb2 import SingleMessageMetadata
 from magnetar_wire._varints import varint
+from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES, MAX_RECORD_METADATA_BYTES
 
 _SIZE: Final = struct.Struct(">I")
 _PAYLOAD_SIZE: Final = b"\x18"
@@ -27,14 +31,22 @@ def cut_records(batch: bytes, count: int) -> tuple[list[bytes], list[bytes], lis
     if not 0 < count <= len(batch) // 6:  # a record has at least a size and a payload size
         raise Unfit
     (first_bytes,) = _SIZE.unpack_from(batch)
+    if first_bytes > MAX_RECORD_METADATA_BYTES:
+        raise Unfit
     first = batch[4 : 4 + first_bytes]
     size = SingleMessageMetadata.FromString(first).payload_size
     if not 0 <= size < len(batch):
         raise Unfit
     size_field = _PAYLOAD_SIZE + varint(size)
     after = len(first) - first.rfind(size_field) - len(size_field)
-    cut = _cut_equal(batch, count, size) or _cut_by_tail(batch, after)
-    if len(cut[0]) != count:
+    cut = None
+    if len(batch) - count * size <= MAX_BATCH_METADATA_BYTES:
+        cut = _cut_equal(batch, count, size)
+    if cut is None:
+        cut = _cut_by_tail(batch, count, after)
+    # No record has more than all have together: nearly always one subtraction saves a look at each.
+    besides = len(batch) - sum(cut[2])
+    if besides > MAX_RECORD_METADATA_BYTES and max(map(len, cut[0])) > MAX_RECORD_METADATA_BYTES:
         raise Unfit
     return cut
 
@@ -64,22 +76,25 @@ def _cut_equal(batch: bytes, count: int, size: int) -> tuple[list[bytes], list[b
     return metadata, payloads, [size] * count
 
 
-def _cut_by_tail(batch: bytes, after: int) -> tuple[list[bytes], list[bytes], list[int]]:
+def _cut_by_tail(batch: bytes, count: int, after: int) -> tuple[list[bytes], list[bytes], list[int]]:
     """The records, if every payload size has as many bytes behind it as in the first record."""
     metadata: list[bytes] = []
     payloads: list[bytes] = []
     sizes: list[int] = []
-    at, total = 0, len(batch)
-    while at < total:
+    at, room = 0, MAX_BATCH_METADATA_BYTES
+    for _ in range(count):
         start = at + 4
         end = start + _SIZE.unpack_from(batch, at)[0]
+        room -= end - at
+        if room < 0:
+            raise Unfit
         head = batch[start:end]
         size = _size_before(head, len(head) - after)
         at = end + size
         metadata.append(head)
         payloads.append(batch[end:at])
         sizes.append(size)
-    if at != total:
+    if at != len(batch):
         raise Unfit
     return metadata, payloads, sizes
 

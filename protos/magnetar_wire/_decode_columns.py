@@ -182,7 +182,11 @@ def _flags(column: Sequence[int], count: int) -> list[bool] | None:
 
 
 class _LazyProperties(Sequence[Mapping[str, str]]):
-    """A batch's properties: pairs as they came, parsed when somebody looks."""
+    """A batch's properties: pairs as they came, parsed when somebody looks.
+
+    All are parsed in one call, so where one message's can't be read nobody's can: as if the batch had been refused when
+    it was decoded, which is what the slow path does. A copy, and what is pickled, is the list that they parse to.
+    """
 
     def __init__(self, pairs: Sequence[bytes], count: int) -> None:
         self._pairs = pairs
@@ -203,6 +207,9 @@ class _LazyProperties(Sequence[Mapping[str, str]]):
             self._pairs = ()
         return self._parsed[index]
 
+    def __reduce__(self) -> tuple[type[list[Mapping[str, str]]], tuple[list[Mapping[str, str]]]]:
+        return list, (list(self),)
+
 
 def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, str]]:
     """Each message's properties. All are parsed in one call, as if they were one message's."""
@@ -211,7 +218,7 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
     try:
         head = SingleMessageMetadata.FromString(b"".join(chain.from_iterable((prefixes[len(p)], p) for p in pairs)))
     except DecodeError as error:
-        raise MalformedEntry(f"a property can't be read: {error}") from None
+        raise MalformedEntry(f"the batch is malformed, a property in it can't be read: {error}") from None
     parsed: list[Mapping[str, str]] = []
     properties: dict[str, str] = {}
     for pair, fields in zip(pairs, head.properties, strict=True):
@@ -221,9 +228,9 @@ def _parse_properties(pairs: Sequence[bytes], count: int) -> list[Mapping[str, s
         elif fields.IsInitialized():
             properties[fields.key] = fields.value
         else:
-            raise MalformedEntry("a property lacks its name or its value")
+            raise MalformedEntry("the batch is malformed, a property in it lacks its name or its value")
     if len(parsed) != count:  # a pair was the separator itself
-        raise MalformedEntry("a property lacks its name or its value")
+        raise MalformedEntry("the batch is malformed, a property in it lacks its name or its value")
     return parsed
 
 

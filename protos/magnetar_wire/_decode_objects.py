@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
+from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
 from magnetar_wire._decode_columns import bytes_key
 from magnetar_wire.errors import MalformedEntry
+from magnetar_wire.limits import MAX_BATCH_METADATA_BYTES
 from magnetar_wire.messages import Messages
 
 _SIZE: Final = struct.Struct(">I")
@@ -22,19 +24,10 @@ _SMALLEST_RECORD: Final = _SIZE.size + 2  # its size, and a payload size of 0
 def decode_objects(batch: bytes, count: int) -> Messages:
     if not 0 < count <= len(batch) // _SMALLEST_RECORD:
         raise MalformedEntry(f"the batch is said to have {count} messages, and has {len(batch)} bytes")
-    rows: list[tuple[Any, ...]] = []  # what is said of each message; its object takes six times as much memory
-    at = 0
-    for index in range(count):
-        head, at = _read_head(batch, at, index)
-        end = at + head.payload_size
-        if not at <= end <= len(batch):
-            raise MalformedEntry(
-                f"message {index} is said to have {head.payload_size} bytes, and {len(batch) - at} are left"
-            )
-        rows.append(_row(head, batch[at:end]))
-        at = end
-    if at != len(batch):
-        raise MalformedEntry(f"{len(batch) - at} bytes are left behind the batch's last message")
+    if len(batch) > MAX_BATCH_METADATA_BYTES:  # read twice, so that nothing is kept before all of it is allowed
+        check_batch_metadata(len(batch) - sum(end - at for _, at, end in _records(batch, count)))
+    # What is said of each message; its object takes six times as much memory.
+    rows = [_row(head, batch[at:end]) for head, at, end in _records(batch, count)]
     payloads, ids, keys, ordering_keys, properties, event_times, null_keys, compacted_out = zip(*rows, strict=True)
     return Messages(
         list(payloads),
@@ -46,6 +39,22 @@ def decode_objects(batch: bytes, count: int) -> Messages:
         null_keys=_column(null_keys),
         compacted_out=_column(compacted_out),
     )
+
+
+def _records(batch: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
+    """Each message's metadata, and where its payload starts and ends."""
+    at = 0
+    for index in range(count):
+        head, at = _read_head(batch, at, index)
+        end = at + head.payload_size
+        if not at <= end <= len(batch):
+            raise MalformedEntry(
+                f"message {index} is said to have {head.payload_size} bytes, and {len(batch) - at} are left"
+            )
+        yield head, at, end
+        at = end
+    if at != len(batch):
+        raise MalformedEntry(f"{len(batch) - at} bytes are left behind the batch's last message")
 
 
 def _row(head: SingleMessageMetadata, payload: bytes) -> tuple[Any, ...]:
@@ -68,6 +77,7 @@ def _read_head(batch: bytes, at: int, index: int) -> tuple[SingleMessageMetadata
     (size,) = _SIZE.unpack_from(batch, at)
     if size > left:
         raise MalformedEntry(f"message {index}'s metadata is said to be {size} bytes, and {left} are left")
+    check_record_metadata(size)
     at += _SIZE.size
     try:
         head = SingleMessageMetadata.FromString(batch[at : at + size])

@@ -11,9 +11,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import NoneType
-from typing import Final
+from typing import Any, Final
 
+from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
 from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint
+from magnetar_wire.limits import MAX_RECORD_METADATA_BYTES
 from magnetar_wire.messages import Messages
 
 _SIZE: Final = struct.Struct(">I")
@@ -25,14 +27,31 @@ _KEY_IS_BASE64, _ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = b"\x30", b
 
 def encode_columns(messages: Messages) -> bytes:
     """The batch's payload. The columns have the right lengths: `batch` has seen to it."""
-    payloads = messages.payloads
-    kinds = _kinds(payloads, bytes, bytearray, NoneType)  # another buffer's length may not be its bytes'
+    payloads: Sequence[Any] = messages.payloads
+    kinds = set(map(type, payloads))
+    if not kinds <= {bytes, bytearray, NoneType}:
+        payloads = [payload_bytes(payload) for payload in payloads]
     fields = list(_fields(messages, NoneType in kinds))
     metadata = list(map(b"".join, zip(*fields, strict=True)))
-    sizes = map(_SIZE.pack, map(len, metadata))
+    metadata_bytes = list(map(len, metadata))
+    besides = sum(metadata_bytes) + _SIZE.size * len(metadata)
+    check_batch_metadata(besides)
+    if besides > MAX_RECORD_METADATA_BYTES:  # else none of them can be
+        check_record_metadata(max(metadata_bytes))
+    sizes = map(_SIZE.pack, metadata_bytes)
     present: Iterable[bytes]
-    present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads  # type: ignore[assignment]
+    present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads
     return b"".join(chain.from_iterable(zip(sizes, metadata, present, strict=True)))
+
+
+def payload_bytes(payload: object) -> bytes | bytearray | None:
+    """The payload, copied where it is another buffer; raises TypeError where it is none, or none of bytes."""
+    if payload is None or isinstance(payload, (bytes, bytearray)):
+        return payload
+    view = memoryview(payload)  # type: ignore[arg-type]  # it says itself what is no buffer
+    if not view.c_contiguous or view.nbytes != len(view):
+        raise TypeError("a payload is bytes, or a buffer that has as many elements as bytes, one behind the other")
+    return view.tobytes()
 
 
 def _fields(messages: Messages, some_null: bool) -> Iterator[Sequence[bytes]]:

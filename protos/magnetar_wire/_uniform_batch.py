@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
+from magnetar_wire._batch_limits import check_batch_metadata
 from magnetar_wire._varints import MAX_INT32, decode_column, encode_column, has_gaps, uint64_array, varint
 from magnetar_wire.messages import Messages
 
@@ -50,10 +51,11 @@ def encode_uniform(messages: Messages) -> bytearray | None:
         columns = encoded
         metadata += _SEQUENCE_ID_TAG + bytes(len(columns))
     head = _SIZE.pack(len(metadata)) + metadata
+    check_batch_metadata(len(head) * len(payloads))
     batch = bytearray(head).join([b"", *payloads])
     record = len(head) + size
     if len(batch) != record * len(payloads):
-        raise TypeError("a payload is bytes, and not another buffer, whose length may not be its bytes'")
+        raise TypeError("a payload is bytes, or a buffer that has as many elements as bytes")
     for column, place in zip(columns, range(len(head) - len(columns), len(head)), strict=True):
         batch[place::record] = column
     return batch
@@ -67,6 +69,7 @@ def decode_uniform(batch: bytes, count: int) -> Messages | None:
     record = head_bytes + payload_bytes
     if record * count != len(batch):
         return None
+    check_batch_metadata(head_bytes * count)
     for place in range(head_bytes - id_bytes):
         column = batch[place::record]
         if column.count(column[:1]) != count:

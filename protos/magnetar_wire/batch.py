@@ -10,6 +10,10 @@ whatever else. What follows from the messages is put into a copy of it, in place
 There are several ways to encode and to decode a batch, for every batch the same bytes and the same messages: batches
 that are a table (`_uniform_batch`), batches column by column (`_encode_columns`, `_decode_columns`), and message by
 message (`_decode_objects`). Each says whether it can; the first that can does.
+
+A malformed batch is refused as a whole, by `decode_messages` or, where all that is wrong is a property, by the first
+look at any message's properties: parsing them is most of the work, and many applications never look. Whoever must know
+at once looks at `messages.properties[0]`.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Final
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire._decode_columns import decode_columns
 from magnetar_wire._decode_objects import decode_objects, read_key, read_properties
-from magnetar_wire._encode_columns import encode_columns
+from magnetar_wire._encode_columns import encode_columns, payload_bytes
 from magnetar_wire._uniform_batch import decode_uniform, encode_uniform
 from magnetar_wire.compression import NONE, compress, decompress
 from magnetar_wire.entry import Entry, encode_entry
@@ -73,7 +77,7 @@ def encode_batch(messages: Messages, shared: MessageMetadata, compression: Compr
         _set(metadata, sequence_id=ids[0], highest_sequence_id=ids[-1])
     try:
         payload = encode_uniform(messages) or encode_columns(messages)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, BufferError, TypeError, ValueError, OverflowError) as error:
         raise InvalidMessage(f"a message can't be encoded: {error}") from None
     return _compressed(metadata, payload, compression)
 
@@ -86,11 +90,12 @@ def encode_message(message: Messages, shared: MessageMetadata, compression: Comp
     if message.batch_indexes is not None or (message.compacted_out is not None and message.compacted_out[0]):
         raise InvalidMessage("a message not in a batch has no place in one, and is not compacted out of one")
     metadata = _without(shared, _OF_MESSAGE)
-    (payload,) = message.payloads
+    try:
+        payload = payload_bytes(message.payloads[0])
+    except (BufferError, TypeError, ValueError) as error:
+        raise InvalidMessage(f"a message can't be encoded: {error}") from None
     if payload is None:
         metadata.null_value = True
-    elif not isinstance(payload, (bytes, bytearray)):
-        raise InvalidMessage(f"a payload is bytes or None, not {payload!r}")
     if message.sequence_ids is not None and message.sequence_ids[0] is not None:
         _set(metadata, sequence_id=message.sequence_ids[0])
     if message.keys is not None and (key := message.keys[0]) is not None:

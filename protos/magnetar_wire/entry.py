@@ -3,6 +3,12 @@
 `encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it puts its own metadata in
 front (`with_broker_metadata`), checks what it takes (`decode_entry`, which opens no payload), and passes on the rest as
 bytes. What the payload holds is the next module's matter: `batch`.
+
+An entry is `bytes`. A bytearray or a memoryview is taken, too, and copied once at the entrance: what is cut out of it
+is bytes, and stays as it is when the buffer is used again.
+
+Sizes are held against `limits` before anything is parsed. The encoder leaves room for the broker's part, so whatever it
+makes can be stored and read.
 """
 
 from __future__ import annotations
@@ -15,7 +21,8 @@ from crc32c import crc32c
 from google.protobuf.message import DecodeError, EncodeError
 
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
-from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry
+from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, TooLarge
+from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
 __all__ = ["Entry", "decode_entry", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
 
@@ -54,12 +61,18 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
         head = metadata.SerializeToString()
     except EncodeError as error:
         raise InvalidMessage(f"the entry's metadata is not complete: {error}") from None
+    _check_size(len(head), MAX_METADATA_BYTES, "entry's metadata")
+    _check_size(len(payload), MAX_MESSAGE_BYTES, "entry's payload")
+    size = _HEADER.size + len(head) + len(payload)
+    _check_size(size, MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without a broker's part")
     covered = _UINT32.pack(len(head)) + head
     return b"".join((_MAGIC, _UINT32.pack(crc32c(payload, crc32c(covered))), covered, payload))
 
 
-def decode_entry(stored: bytes, *, verify: bool = True) -> Entry:
+def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True) -> Entry:
     """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
+    stored = _as_bytes(stored)
+    _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
     broker, at = _broker_part(stored)
     if len(stored) - at < _HEADER.size:
         raise MalformedEntry(f"an entry has at least {_HEADER.size} bytes, this one {len(stored) - at}")
@@ -72,6 +85,7 @@ def decode_entry(stored: bytes, *, verify: bool = True) -> Entry:
         raise MalformedEntry(
             f"the metadata is said to be {metadata_bytes} bytes, and only {len(stored) - head_at} are left"
         )
+    _check_size(metadata_bytes, MAX_METADATA_BYTES, "entry's metadata")
     if verify:
         found = crc32c(memoryview(stored)[at + _CHECKSUM_END :])
         if found != checksum:
@@ -92,13 +106,28 @@ def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes
         part = BrokerEntryMetadata(broker_timestamp=broker_time_ms, index=index).SerializeToString()
     except (TypeError, ValueError) as error:
         raise InvalidMessage(f"the broker's part can't be encoded: {error}") from None
+    _check_size(6 + len(part) + len(entry), MAX_ENTRY_BYTES, "entry with its broker's part")
     return b"".join((_BROKER_MAGIC, _UINT32.pack(len(part)), part, entry))
 
 
-def split_broker_metadata(stored: bytes) -> tuple[BrokerEntryMetadata | None, bytes]:
+def split_broker_metadata(stored: bytes | bytearray | memoryview) -> tuple[BrokerEntryMetadata | None, bytes]:
     """The broker's part, where there is one, and the entry without it."""
+    stored = _as_bytes(stored)
     broker, at = _broker_part(stored)
     return broker, stored[at:] if at else stored
+
+
+def _as_bytes(stored: bytes | bytearray | memoryview) -> bytes:
+    if isinstance(stored, bytes):
+        return stored
+    if not isinstance(stored, (bytearray, memoryview)):  # bytes(5) would be five zeros
+        raise TypeError(f"an entry is bytes, not {type(stored).__name__}")
+    return bytes(stored)
+
+
+def _check_size(size: int, limit: int, what: str) -> None:
+    if size > limit:
+        raise TooLarge(f"the {what} has {size} bytes, and the largest allowed has {limit}")
 
 
 def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
@@ -110,6 +139,7 @@ def _broker_part(stored: bytes) -> tuple[BrokerEntryMetadata | None, int]:
     (size,) = _UINT32.unpack_from(stored, 2)
     if size > len(stored) - 6:
         raise MalformedEntry(f"the broker's part is said to be {size} bytes, and only {len(stored) - 6} are left")
+    _check_size(size, MAX_METADATA_BYTES, "broker's part")
     try:
         return BrokerEntryMetadata.FromString(stored[6 : 6 + size]), 6 + size
     except DecodeError as error:

@@ -16,14 +16,16 @@ class Messages:
     A thousand messages are a handful of objects here, not a thousand: that is where the codec's speed comes from.
     """
 
-    # None: the message has no value, which is not the same as an empty one.
+    # None: the message has no value, which is not the same as an empty one. Decoded ones are bytes; to be encoded, any
+    # other buffer does that has as many elements as bytes.
     payloads: Sequence[bytes | None]
     # The producer's numbers. An `array("Q")` encodes and decodes fastest.
     sequence_ids: Sequence[int | None] | None = None
     # Text, or bytes.
     keys: Sequence[str | bytes | None] | None = None
     ordering_keys: Sequence[bytes | None] | None = None
-    # Decoded ones are parsed when they are first looked at.
+    # Decoded ones may be parsed when they are first looked at. Looking raises MalformedEntry then, at any message's, if
+    # any message's can't be read: the batch is malformed, and could as well have been refused when it was decoded.
     properties: Sequence[Mapping[str, str]] | None = None
     # When the event took place, in ms since 1970; 0: the application does not say.
     event_times: Sequence[int] | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -81,6 +84,29 @@ def test_a_malformed_brokers_part(part: bytes) -> None:
 def test_there_is_one_brokers_part_at_most() -> None:
     with pytest.raises(MalformedEntry, match="0e02"):
         decode_entry(with_broker_metadata(with_broker_metadata(by_hand(HEAD, b""), 1, 2), 3, 4))
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+@pytest.mark.parametrize("compression", entry_pb2.CompressionType.values())
+def test_an_entry_in_another_buffer_is_copied(kind: Any, compression: entry_pb2.CompressionType) -> None:
+    for messages in (Messages([b"ab", b"cd"]), Messages([b"ab", b"c"], keys=["k", "l"], properties=[{"n": "v"}, {}])):
+        stored = with_broker_metadata(encode_batch(messages, SHARED, compression), 1, 2)
+        buffer = kind(stored)
+        entry = decode_entry(buffer)
+        broker, rest = split_broker_metadata(buffer)
+        assert (broker, rest) == split_broker_metadata(stored)
+        if isinstance(buffer, bytearray):
+            buffer[:] = bytes(len(buffer))  # used again
+        back = decode_messages(entry)
+        assert {type(part) for part in (rest, entry.payload, *back.payloads)} == {bytes}
+        assert back.payloads == messages.payloads
+
+
+@pytest.mark.parametrize("take", [decode_entry, split_broker_metadata])
+def test_an_entry_is_bytes(take: Any) -> None:
+    for other in ("text", 20, None):
+        with pytest.raises(TypeError, match="bytes"):
+            take(other)
 
 
 def test_the_checksum_covers_all_behind_it() -> None:
@@ -234,6 +260,40 @@ def test_a_payload_size_has_31_bits() -> None:
             encode_batch(Messages([SaysItIsLarge()], keys=more), SHARED)
 
 
+@pytest.mark.parametrize("beside", [None, ["k", "l"]])
+@pytest.mark.parametrize("second", [b"cd", b"c", b""])
+def test_payloads_are_any_buffer_of_bytes(beside: list[str | bytes | None] | None, second: bytes) -> None:
+    """Whichever way encodes them: of one size or of several, with keys or without, in a batch or alone."""
+    plain = encode_batch(Messages([b"ab", second], keys=beside), SHARED)
+    kinds: list[Callable[[bytes], Any]] = [
+        bytearray,
+        memoryview,
+        lambda data: array("B", data),
+        lambda data: memoryview(data).cast("b"),
+    ]
+    for kind in kinds:
+        payloads: list[Any] = [kind(b"ab"), kind(second)]
+        assert encode_batch(Messages(payloads, keys=beside), SHARED) == plain
+        assert encode_batch(Messages([b"ab", payloads[1]], keys=beside), SHARED) == plain
+        assert encode_message(Messages(payloads[:1]), SHARED) == encode_message(Messages([b"ab"]), SHARED)
+
+
+@pytest.mark.parametrize("beside", [None, ["k", "l"]])
+@pytest.mark.parametrize("second", [b"abcd", b"ab"])
+def test_payloads_are_no_buffer_of_anything_else(beside: list[str | bytes | None] | None, second: bytes) -> None:
+    kinds: list[Callable[[bytes], Any]] = [
+        lambda data: memoryview(data).cast("H"),
+        lambda data: array("H", data),
+        lambda data: memoryview(data)[::2],
+    ]
+    for kind in kinds:
+        payloads: list[Any] = [kind(b"abcd"), kind(second)]
+        with pytest.raises(InvalidMessage):
+            encode_batch(Messages(payloads, keys=beside), SHARED)
+        with pytest.raises(InvalidMessage):
+            encode_message(Messages(payloads[:1]), SHARED)
+
+
 class Name(str):
     """A text of a class of its own, as StrEnum's are."""
 
@@ -346,9 +406,12 @@ def test_properties_that_cant_be_read_are_refused_whenever_they_are_looked_at() 
     messages = decode_columns(batch, 2)
     assert messages is not None
     assert messages.properties is not None
-    for _ in range(2):
-        with pytest.raises(MalformedEntry):
-            messages.properties[0]
+    for index in (0, 1, 0):  # the good message's, too: the batch is malformed, whenever that is found
+        with pytest.raises(MalformedEntry, match="the batch is malformed"):
+            messages.properties[index]
+    for take in (list, pickle.dumps, copy.deepcopy):
+        with pytest.raises(MalformedEntry, match="the batch is malformed"):
+            take(messages.properties)
 
 
 @pytest.mark.parametrize("pair", [b"\x0a\1n", b"\x12\1v", b"", b"\x18\1", b"\x18\0"])
@@ -358,6 +421,21 @@ def test_properties_without_name_or_value_are_refused(pair: bytes) -> None:
     assert messages.properties is not None
     with pytest.raises(MalformedEntry, match="lacks"):
         list(messages.properties)
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_decoded_messages_can_be_pickled_and_copied(looked_at: bool) -> None:
+    original = Messages([b"x", b""], [1, 2], ["k", None], properties=[{"n": "v"}, {}])
+    takes: list[Callable[[Messages], Any]] = [lambda each: pickle.loads(pickle.dumps(each)), copy.deepcopy, copy.copy]
+    for take in takes:
+        messages = decode_messages(decode_entry(encode_batch(original, SHARED)))
+        assert isinstance(messages.properties, _LazyProperties)
+        if looked_at:
+            assert messages.properties[0] == {"n": "v"}
+        taken = take(messages)
+        assert list(taken.properties) == list(messages.properties) == [{"n": "v"}, {}]
+        assert (taken.payloads, taken.keys) == (messages.payloads, messages.keys)
+        assert encode_batch(taken, SHARED) == encode_batch(original, SHARED)
 
 
 class Overtaken(_LazyProperties):
