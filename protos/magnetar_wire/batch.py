@@ -48,6 +48,10 @@ _OF_BATCH: Final = frozenset(
         MessageMetadata.COMPRESSION_FIELD_NUMBER,
         MessageMetadata.UNCOMPRESSED_SIZE_FIELD_NUMBER,
         MessageMetadata.NULL_VALUE_FIELD_NUMBER,
+        MessageMetadata.UUID_FIELD_NUMBER,
+        MessageMetadata.NUM_CHUNKS_FROM_MSG_FIELD_NUMBER,
+        MessageMetadata.TOTAL_CHUNK_MSG_SIZE_FIELD_NUMBER,
+        MessageMetadata.CHUNK_ID_FIELD_NUMBER,
     }
 )
 _OF_MESSAGE: Final = _OF_BATCH | {
@@ -79,11 +83,18 @@ def encode_batch(messages: Messages, shared: MessageMetadata, compression: Compr
         payload = encode_uniform(messages) or encode_columns(messages)
     except (AttributeError, BufferError, TypeError, ValueError, OverflowError) as error:
         raise InvalidMessage(f"a message can't be encoded: {error}") from None
-    return _compressed(metadata, payload, compression)
+    return encode_entry(*_compressed(metadata, payload, compression))
 
 
 def encode_message(message: Messages, shared: MessageMetadata, compression: CompressionType = NONE) -> bytes:
     """One entry that is the one message of `message`, not in a batch. Without a sequence id it has `shared`'s."""
+    return encode_entry(*message_parts(message, shared, compression))
+
+
+def message_parts(
+    message: Messages, shared: MessageMetadata, compression: CompressionType
+) -> tuple[MessageMetadata, bytes | bytearray]:
+    """What `encode_message` makes an entry of: the metadata, and the payload, compressed."""
     _check_columns(message)
     if len(message) != 1:
         raise InvalidMessage(f"an entry without a batch holds one message, not {len(message)}")
@@ -155,7 +166,9 @@ def _kept_indexes(kept: list[int], batch_size: int) -> list[int]:
     return kept
 
 
-def _compressed(metadata: MessageMetadata, payload: bytes | bytearray, compression: CompressionType) -> bytes:
+def _compressed(
+    metadata: MessageMetadata, payload: bytes | bytearray, compression: CompressionType
+) -> tuple[MessageMetadata, bytes | bytearray]:
     if compression != NONE:
         size = len(payload)
         if size > MAX_UNCOMPRESSED_BYTES:  # no reader would take it
@@ -163,7 +176,7 @@ def _compressed(metadata: MessageMetadata, payload: bytes | bytearray, compressi
         payload = compress(payload, compression)
         metadata.compression = compression
         metadata.uncompressed_size = size
-    return encode_entry(metadata, payload)
+    return metadata, payload
 
 
 def _check_columns(messages: Messages) -> None:

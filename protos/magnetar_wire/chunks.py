@@ -1,0 +1,116 @@
+"""A message too large for one entry, as several entries, and back.
+
+The payload is compressed as a whole and cut then, so a chunk by itself can't be opened. Each chunk is an entry of its
+own that repeats what is said of the message, its key, properties and times, and says which part of what it is: the
+message's `uuid`, `chunk_id` of `num_chunks_from_msg`, `total_chunk_msg_size` of the payload as it was cut, compressed,
+and `uncompressed_size` of the whole. This is how stock clients do it.
+
+Whoever collects chunks keeps those of a uuid until it has all of them; how many it keeps and for how long is its own
+matter. `join_chunks` takes them when they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire.batch import decode_messages, message_parts
+from magnetar_wire.compression import NONE
+from magnetar_wire.entry import Entry, encode_entry
+from magnetar_wire.errors import MalformedEntry, PartOfMessage, TooLarge
+from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.messages import Messages
+
+__all__ = ["encode_chunks", "join_chunks"]
+
+
+def encode_chunks(
+    message: Messages,
+    shared: MessageMetadata,
+    uuid: str,
+    max_payload_bytes: int = MAX_MESSAGE_BYTES,
+    compression: CompressionType = NONE,
+) -> list[bytes]:
+    """The one message of `message` as entries of at most `max_payload_bytes` of payload each.
+
+    A message that fits once it is compressed is one plain entry, as `encode_message` makes it. `uuid` is the message's
+    alone among all that its topic's producers send in chunks.
+    """
+    if not 0 < max_payload_bytes <= MAX_MESSAGE_BYTES:
+        raise ValueError(f"a chunk has 1 … {MAX_MESSAGE_BYTES} bytes of payload, not {max_payload_bytes}")
+    if not uuid:
+        raise ValueError("the chunks of a message are found by its uuid: it can't be empty")
+    metadata, payload = message_parts(message, shared, compression)
+    total = len(payload)
+    if total <= max_payload_bytes:
+        return [encode_entry(metadata, payload)]
+    _check_total(total)
+    metadata.uuid = uuid
+    metadata.num_chunks_from_msg = -(-total // max_payload_bytes)
+    metadata.total_chunk_msg_size = total
+    entries = []
+    for chunk_id, at in enumerate(range(0, total, max_payload_bytes)):
+        metadata.chunk_id = chunk_id
+        entries.append(encode_entry(metadata, payload[at : at + max_payload_bytes]))
+    return entries
+
+
+def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
+    """The message that all of `chunks` make up, in their order; what is said of it is what the first says."""
+    if not chunks:
+        raise PartOfMessage("there are no chunks, and a message has one at least")
+    first = chunks[0].metadata
+    if len(chunks) == 1 and not chunks[0].is_chunk:
+        return decode_messages(chunks[0], max_uncompressed_bytes=max_uncompressed_bytes)
+    for index, chunk in enumerate(chunks):
+        _check_chunk(chunk, index, first)
+    if len(chunks) < first.num_chunks_from_msg:
+        raise PartOfMessage(
+            f"{len(chunks)} of the {first.num_chunks_from_msg} chunks of message {first.uuid!r} are here"
+        )
+    total = sum(len(chunk.payload) for chunk in chunks)
+    if total != first.total_chunk_msg_size:
+        raise MalformedEntry(
+            f"message {first.uuid!r} is said to have {first.total_chunk_msg_size} bytes in all chunks, and has {total}"
+        )
+    _check_total(total)
+    metadata = MessageMetadata()
+    metadata.CopyFrom(first)
+    metadata.ClearField("num_chunks_from_msg")  # what is joined is no chunk any more
+    whole = Entry(metadata, b"".join(chunk.payload for chunk in chunks))
+    return decode_messages(whole, max_uncompressed_bytes=max_uncompressed_bytes)
+
+
+def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
+    metadata = chunk.metadata
+    if not chunk.is_chunk or chunk.is_batch:
+        raise MalformedEntry(f"entry {index} of the chunks of message {first.uuid!r} is no chunk")
+    if _of_whole(metadata) != _of_whole(first):
+        raise MalformedEntry(
+            f"chunk {index} says {_of_whole(metadata)} of its message, and the first {_of_whole(first)}"
+        )
+    if metadata.chunk_id != index or index >= metadata.num_chunks_from_msg:
+        raise MalformedEntry(
+            f"in place {index} is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}"
+            f" of message {metadata.uuid!r}"
+        )
+
+
+def _of_whole(metadata: MessageMetadata) -> tuple[str | int, ...]:
+    """What all chunks of a message say alike, and joining them relies on."""
+    return (
+        metadata.uuid,
+        metadata.producer_name,
+        metadata.sequence_id,
+        metadata.num_chunks_from_msg,
+        metadata.total_chunk_msg_size,
+        metadata.compression,
+        metadata.uncompressed_size,
+    )
+
+
+def _check_total(size: int) -> None:
+    if size > MAX_UNCOMPRESSED_BYTES:
+        raise TooLarge(
+            f"the message has {size} bytes in all its chunks, and at most {MAX_UNCOMPRESSED_BYTES} are allowed"
+        )
