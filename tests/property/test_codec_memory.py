@@ -29,12 +29,12 @@ from magnetar_wire.limits import (
     MAX_RECORD_METADATA_BYTES,
     MAX_UNCOMPRESSED_BYTES,
 )
+from tests.property import raw_fields as raw
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="a process' peak memory is read where Linux tells it"),
 ]
-from tests.property import raw_fields as raw
 
 SHARED = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 MIB = 1 << 20
