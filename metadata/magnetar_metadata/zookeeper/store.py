@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_metadata.core.changes import check_transaction
+from magnetar_metadata.core.changes import MAX_CHROOT_BYTES, check_transaction
 from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
 from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
@@ -40,8 +40,13 @@ async def open_zookeeper(
     session_timeout_s: float = 10.0,
     connect_timeout_s: float = 15.0,
 ) -> ZooKeeperStore:
-    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had."""
+    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had.
+
+    The chroot takes `MAX_CHROOT_BYTES` at most, since it stands before each path of a transaction.
+    """
     check_path(chroot)
+    if len(chroot.encode()) > MAX_CHROOT_BYTES:
+        raise InvalidPath(f"the chroot {chroot!r} takes {len(chroot.encode())} bytes, above {MAX_CHROOT_BYTES}")
     roots = check_roots(subtree_roots)
     kazoo = KazooSession(hosts, clock, session_timeout_s)
     await kazoo.start(connect_timeout_s)
