@@ -38,6 +38,7 @@ from magnetar_metadata.store import (
     ANY,
     MAX_CHANGES,
     MAX_PATH_BYTES,
+    MAX_TRANSACTION_BYTES,
     MAX_VALUE_BYTES,
     MAX_VERSION,
     Change,
@@ -321,6 +322,12 @@ class MetadataStoreContract:
         made = await store.transaction([Put(f"/p{n}/{deep}", b"", ABSENT) for n in range(100)])
         assert len(made) == 100
         await store.put("/" + "/".join(["d" * 3] * 100), b"x" * 1_000_000, ABSENT)
+        # The most changes, up to the last byte.
+        full: list[Change] = [Put(f"/f/{n:03}", b"x" * 1990, ABSENT) for n in range(MAX_CHANGES - 1)]
+        left = MAX_TRANSACTION_BYTES - sum(6 + 80 + 1990 for _ in full) - (2 + 80) - (6 + 80)
+        with pytest.raises(ValueTooLarge):
+            await store.transaction([*full, Put("/f/499", b"x" * (left + 1), ABSENT)])
+        assert len(await store.transaction([*full, Put("/f/499", b"x" * left, ABSENT)])) == MAX_CHANGES
         # A node that is there needs no parents.
         await store.transaction([Put(f"/p{n}/{deep}", b"x" * 9000, 0) for n in range(100)])
         assert heard == []

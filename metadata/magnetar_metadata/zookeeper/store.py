@@ -51,7 +51,7 @@ async def open_zookeeper(
     kazoo = KazooSession(hosts, clock, session_timeout_s)
     await kazoo.start(connect_timeout_s)
     try:
-        store = ZooKeeperStore(kazoo, chroot, roots)
+        store = ZooKeeperStore(kazoo, clock, chroot, roots)
         await store.make_own_nodes()
     except BaseException:
         await kazoo.close()
@@ -62,11 +62,11 @@ async def open_zookeeper(
 class ZooKeeperStore(MetadataStore):
     """One ZooKeeper session; `open_zookeeper` makes it."""
 
-    def __init__(self, kazoo: KazooSession, chroot: str, roots: tuple[str, ...]) -> None:
+    def __init__(self, kazoo: KazooSession, clock: Clock, chroot: str, roots: tuple[str, ...]) -> None:
         self._kazoo = kazoo
         self._chroot = "" if chroot == ROOT else chroot
         self._roots = roots
-        self._watches = ZooKeeperWatches(kazoo)
+        self._watches = ZooKeeperWatches(kazoo, clock)
         kazoo.on_reconnected = self._watches.reconnected
         kazoo.on_lost = lambda: self._watches.end(self.session.over)
 
@@ -138,7 +138,10 @@ class ZooKeeperStore(MetadataStore):
         return self._watch(self._full(counter_path(root)), with_children=False)
 
     async def close(self) -> None:
-        await self._kazoo.close()
+        try:
+            await self._kazoo.close()
+        finally:
+            await self._watches.close()
 
     async def make_own_nodes(self) -> None:
         """The chroot, and the change counters of the declared roots."""
