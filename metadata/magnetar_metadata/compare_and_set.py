@@ -9,32 +9,44 @@ may have written the same.
 
 What settles it
 ---------------
-Repeat the same compare-and-set: the same bytes, at the same expected version v.
+Of a node that was read at version v: repeat the same compare-and-set, the same bytes at the same version.
 
 - It succeeds. Then exactly one of the two was made: versions only count up, so version v was left once. Whichever it
   was, the other finds another version and is refused for ever. The bytes are the same, so it does not matter which.
-- It is refused: the node has left version v, so no copy of ours can be made any more. Either one was, or somebody
+- It is refused because the node has left version v. No copy of ours can be made any more. Either one was, or somebody
   else's change was. Version v + 1 has a token: its writer's. After a `sync`, which the read that follows can't be older
   than, the node is at some version w > v, and the token of v + 1 is at place w - (v + 1) of those kept. Ours: it was
   made. Another: it was not, and we go round with the new value.
+- It is refused for any other reason (a quota, rights, children that have come since). That is said of the repeat alone.
+  The same reading decides what can be decided; the refusal itself is not passed on, as it would be taken for a no.
 - Its answer is lost too: repeat.
+
+Of a node that was absent: repeat the create, but with another token. "Absent" comes back while a version does not: the
+first copy may have been made, and deleted by another session, before the second is made. With the same bytes that would
+be the deleted incarnation risen again, and who deleted it would take the node for the one that is gone. With a token
+for each copy it is plainly another. Nothing is lost by it: a refused copy is judged by all the tokens tried.
 
 What remains
 ------------
 - The token is no longer among the `KEPT_TOKENS` newest, or the node is another incarnation or gone: our version may
   have been made and overwritten or deleted since. That is `OutcomeUnknown`, honestly.
-- A create can land after somebody deleted what another had created, since "absent" comes back while a version does not.
-  Within a session this ends with the repeat: the server takes a session's requests in order and from one connection, so
-  once the repeat is answered the first copy has landed or never will. If the node that is there then is somebody
-  else's, ours is taken not to have been made, and we go round. (It may have been made, deleted, and another made. Then
-  our change is made once more, on the node that lives; in that one it is once.)
-- Versions of two incarnations look alike to the server: a put at version v of a node that was deleted and made again is
-  made if the new one is at v too. A node whose incarnations must not be mixed up is not made again under its path.
+- A create may be made more than once, each time as another incarnation, if others delete it between: its repeat
+  succeeds after a copy was made and deleted, or finds somebody else's node and goes round. In the node that lives it is
+  once. So others may have seen, acted on and deleted an incarnation that its own maker never hears of: who keeps
+  something by incarnation (an intent, a topic's ledgers) must be able to clean up after one that nobody claims, and
+  believes only what `change` returned to be its own.
+- A create can't land after its repeat was answered: the server takes a session's requests in order and from one
+  connection, so by then the first copy has landed or never will. The same is relied on when a delete is found not made.
+- Versions of two incarnations look alike to the server: a put or a delete at version v of a node that was deleted and
+  made again is made if the new one is at v too. A node whose incarnations must not be mixed up is not made again under
+  its path.
 - A delete leaves no token. Repeated, "no node" may mean ours or another's: `OutcomeUnknown`. The same incarnation still
-  there at a later version means that it was not made.
+  there means that it was not made.
 
 A caller's update function is pure: it is called again for each value that turns out to be the one to change. What it
 concludes without a change (`LEAVE`, or an exception) is believed of a fresh read only.
+
+A store that answers "not now" while it is connected is asked again after a pause that grows; the first time at once.
 """
 
 from __future__ import annotations
@@ -43,6 +55,7 @@ import asyncio
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar_metadata.core.envelope import (
     MAX_PAYLOAD_BYTES,
@@ -57,9 +70,11 @@ from magnetar_metadata.core.envelope import (
 from magnetar_metadata.errors import (
     BadVersion,
     ForeignValue,
+    InvalidChange,
     NoNode,
     NotSent,
     OutcomeUnknown,
+    Refused,
     SessionLost,
     Unavailable,
     ValueTooLarge,
@@ -78,6 +93,9 @@ class Instead(enum.Enum):
 
 LEAVE = Instead.LEAVE
 DELETE = Instead.DELETE
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 1.0
+
 Update = Callable[[bytes | None], bytes | Instead]
 
 
@@ -117,6 +135,8 @@ class _Loop:
     path: str
     clock: Clock
     deadline: float
+    # How long to wait before a store that is connected and gave no answer is asked again.
+    pause_s: float = 0.0
 
     async def run(self, update: Update, randomness: Randomness) -> Stored | None:
         fresh = False
@@ -135,9 +155,11 @@ class _Loop:
                 continue
             if isinstance(new, bytes):
                 _check_payload(self.path, new)
-                stored = await self._put(node, following(old, randomness.token(TOKEN_BYTES), new))
+                stored = await self._put(node, old, new, randomness)
                 if stored is not None:
                     return stored
+            elif new is not DELETE:
+                raise InvalidChange(f"the update of {self.path!r} made {new!r:.80}: not bytes, LEAVE or DELETE")
             else:
                 assert node is not None
                 assert old is not None
@@ -146,49 +168,65 @@ class _Loop:
             # Somebody else changed it, so what was read is old, and a server that lags would show it again.
             fresh = True
 
-    async def _put(self, node: Node | None, envelope: Envelope) -> Stored | None:
+    async def _put(
+        self, node: Node | None, old: Envelope | None, payload: bytes, randomness: Randomness
+    ) -> Stored | None:
         """Puts it, or returns None for a definite no."""
         expected = node.version if node else ABSENT
-        put = Put(self.path, envelope.encode(), expected)
-        lost = await self._settle(put)
-        if lost is None:
-            return Stored(envelope.payload, expected + 1, envelope.incarnation)
-        if not lost.unknown:
+        written: list[Envelope] = []
+
+        def next_copy() -> Put:
+            # A create has a token for each copy, a later version one for all.
+            if old is None or not written:
+                written.append(following(old, randomness.token(TOKEN_BYTES), payload))
+            return Put(self.path, written[-1].encode(), expected)
+
+        refusal = await self._settle(next_copy)
+        if refusal is None:
+            return Stored(payload, expected + 1, written[-1].incarnation)
+        if not refusal.unknown:
             return None
-        current_node, current = await self._read_to_judge(lost.unknown)
-        verdict = judge_put(envelope, expected, current, current_node.version if current_node else ABSENT)
-        if verdict is Verdict.UNKNOWN:
+        current_node, current = await self._read_to_judge(refusal.unknown)
+        current_version = current_node.version if current_node else ABSENT
+        verdicts = [judge_put(envelope, expected, current, current_version) for envelope in written]
+        if Verdict.OURS in verdicts:
+            return Stored(payload, expected + 1, written[verdicts.index(Verdict.OURS)].incarnation)
+        if Verdict.UNKNOWN in verdicts:
             raise OutcomeUnknown(
-                f"{self.path!r} was changed so often, or deleted, that nobody can tell whether our change was made"
-            ) from lost.unknown
-        return Stored(envelope.payload, expected + 1, envelope.incarnation) if verdict is Verdict.OURS else None
+                f"nobody can tell whether our change of {self.path!r} was made: it was changed often, or deleted, or "
+                f"its repeat was refused: {refusal.error}"
+            ) from refusal.unknown
+        return None
 
     async def _delete(self, node: Node, old: Envelope) -> bool:
         """Deletes it, or returns False for a definite no."""
-        lost = await self._settle(Delete(self.path, node.version))
-        if lost is None:
+        refusal = await self._settle(lambda: Delete(self.path, node.version))
+        if refusal is None:
             return True
-        if not lost.unknown:
+        if not refusal.unknown:
             return False
-        _, current = await self._read_to_judge(lost.unknown)
+        _, current = await self._read_to_judge(refusal.unknown)
         if judge_delete(old.incarnation, current) is Verdict.UNKNOWN:
-            raise OutcomeUnknown(f"{self.path!r} is gone, by our delete or by somebody else's") from lost.unknown
+            raise OutcomeUnknown(f"{self.path!r} is gone, by our delete or by somebody else's") from refusal.unknown
         return False
 
-    async def _settle(self, change: Put | Delete) -> _Refusal | None:
+    async def _settle(self, next_copy: Callable[[], Put | Delete]) -> _Refusal | None:
         """Repeats the change until it is answered. None: it was made."""
         unknown: OutcomeUnknown | None = None
         while True:
             try:
-                await self.store.transaction([change])
+                await self.store.transaction([next_copy()])
                 return None
             except OutcomeUnknown as error:
                 unknown = error
                 await self._connected(unknown)
             except NotSent as error:
                 await self._connected(unknown or error)
-            except (BadVersion, NoNode):
-                return _Refusal(unknown)
+            except Refused as error:
+                # Said of this copy only: an earlier one may have been made.
+                if unknown is None and not isinstance(error, (BadVersion, NoNode)):
+                    raise
+                return _Refusal(error, unknown)
             except SessionLost as error:
                 if unknown is not None:
                     raise OutcomeUnknown(f"the session was lost while a change of {self.path!r} was open") from error
@@ -210,10 +248,13 @@ class _Loop:
             raise OutcomeUnknown(f"whether {self.path!r} was changed could not be read: {error}") from unknown
 
     async def _connected(self, error: Unavailable) -> None:
-        """Returns when there is a connection again (or the session is lost), raises `error` at the deadline."""
+        """Returns when it is time to ask again (or the session is lost), raises `error` at the deadline."""
         session = self.store.session
-        left_s = self.deadline - self.clock.monotonic()
-        if left_s > 0 and session.state is SessionState.SUSPENDED:
+        wait_s = self.deadline - self.clock.monotonic()
+        if session.state is SessionState.CONNECTED:
+            wait_s = min(wait_s, self.pause_s)
+            self.pause_s = min(max(_FIRST_PAUSE_S, self.pause_s * 2), _LONGEST_PAUSE_S)
+        if wait_s > 0 and session.state is not SessionState.LOST:
             moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
             def wake(_: object = None) -> None:
@@ -221,7 +262,7 @@ class _Loop:
                     moved.set_result(None)
 
             stop = session.listen(wake)
-            timer = self.clock.call_later(left_s, wake)
+            timer = self.clock.call_later(wait_s, wake)
             try:
                 await moved
             finally:
@@ -233,8 +274,9 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The change was refused; `unknown` if an earlier copy of it may have been made."""
+    """The last copy of a change was refused; `unknown` if an earlier one may have been made."""
 
+    error: Refused
     unknown: OutcomeUnknown | None
 
 

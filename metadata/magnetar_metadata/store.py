@@ -11,7 +11,8 @@ Parents come by themselves, empty and at version 0, when a node below them is ma
 **Changes.** `Put` and `Delete` name the version that they expect: a number, `ABSENT` (the node is made), or `ANY`
 (which makes it or overwrites it, and must not be used where two may write). Several in one `transaction` happen
 together or not at all. Ephemeral nodes go with the session that made them; sequential ones get ten digits, above all
-that their parent has ever given out.
+that their parent has ever given out. Nobody else makes nodes with such names: where the next number is taken by its
+full name, a sequential put is refused with `NodeExists`, each time, until that node goes.
 
 **Sessions.** One store object is one session, and ends with it. `session.state` is CONNECTED, SUSPENDED (no connection;
 the session may live on or not) or LOST (for ever). While it is suspended nothing is answered: requests raise
@@ -45,8 +46,11 @@ ANY: Final = -2
 MAX_VALUE_BYTES: Final = 1_000_000
 MAX_PATH_BYTES: Final = 4096
 MAX_CHANGES: Final = 500
-# Of a transaction: its values, its paths, and 64 bytes for each change. One value of the largest size fits.
-MAX_TRANSACTION_BYTES: Final = 1_008_000
+MAX_VERSION: Final = 2**31 - 1
+# Of a transaction: its values, and the path and 80 bytes for each node that it may have to write: each change's, each
+# parent's that a put which makes a node may find missing (once), each change counter's. One value of the largest size
+# fits, with a path of the largest size, unless that has more than some ten parents.
+MAX_TRANSACTION_BYTES: Final = 1_040_000
 
 
 @dataclass(frozen=True, slots=True)

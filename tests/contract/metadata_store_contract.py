@@ -38,7 +38,9 @@ from magnetar_metadata.store import (
     ANY,
     MAX_CHANGES,
     MAX_PATH_BYTES,
+    MAX_TRANSACTION_BYTES,
     MAX_VALUE_BYTES,
+    MAX_VERSION,
     Change,
     Check,
     Delete,
@@ -273,13 +275,62 @@ class MetadataStoreContract:
             [Put("/a", b"", 0, ephemeral=True)],
             [Put("/a", b"", ANY, sequential=True)],
             [Delete("/a", ABSENT)],
+            [Delete("/a", -3)],
             [Check("/a", ANY)],
+            [Check("/a", ABSENT)],
             [Put(f"/many/{n}", b"", ABSENT) for n in range(MAX_CHANGES + 1)],
         ]
         for changes in invalid:
             with pytest.raises(InvalidChange):
                 await store.transaction(changes)
         assert await store.children("/") == []
+
+    @scenario
+    async def test_what_is_no_value_or_no_version_is_refused_and_harms_nobody(self, space: Space) -> None:
+        store, other = await space.connect(), await space.connect()
+        await store.put("/a", b"", ABSENT)
+        for value in ("text", bytearray(b"a"), memoryview(b"a"), None, 1):
+            for expected in (ABSENT, ANY, 0):
+                with pytest.raises(InvalidChange, match="bytes"):
+                    await store.put("/a", value, expected)  # type: ignore[arg-type]
+        no_versions: list[Any] = [MAX_VERSION + 1, 2**40, 10**30, -3, True, False, None, 0.0, "0"]
+        for version in no_versions:
+            for change_ in (Put("/a", b"", version), Delete("/a", version), Check("/a", version)):
+                with pytest.raises(InvalidChange, match="version"):
+                    await store.transaction([change_])
+        with pytest.raises(BadVersion):
+            await store.put("/a", b"", MAX_VERSION)
+        for each in (store, other):
+            assert each.session.state is SessionState.CONNECTED
+            assert await each.get("/a") == Node(b"", Stat(0))
+
+    @scenario
+    async def test_parents_that_may_be_missing_count_in_the_size_of_a_transaction(self, space: Space) -> None:
+        """What is within the limit is made, the missing parents with it; what is above never leaves."""
+        store = await space.connect()
+        heard: list[SessionState] = []
+        store.session.listen(heard.append)
+        deep = "/".join(["e" * 40] * 20)
+        too_large: list[list[Change]] = [
+            [Put(f"/p{n}/{deep}", b"", expected) for n in range(300)] for expected in (ABSENT, ANY)
+        ]
+        too_large.append([Put("/" + "/".join(["d" * 3] * 500), b"x" * 900_000, ABSENT)])
+        too_large.append([Put("/" + "/".join(["d"] * 2000), b"", ABSENT, sequential=True)])
+        for changes in too_large:
+            with pytest.raises(ValueTooLarge, match="parents"):
+                await store.transaction(changes)
+        made = await store.transaction([Put(f"/p{n}/{deep}", b"", ABSENT) for n in range(100)])
+        assert len(made) == 100
+        await store.put("/" + "/".join(["d" * 3] * 100), b"x" * 1_000_000, ABSENT)
+        # The most changes, up to the last byte.
+        full: list[Change] = [Put(f"/f/{n:03}", b"x" * 1990, ABSENT) for n in range(MAX_CHANGES - 1)]
+        left = MAX_TRANSACTION_BYTES - sum(6 + 80 + 1990 for _ in full) - (2 + 80) - (6 + 80)
+        with pytest.raises(ValueTooLarge):
+            await store.transaction([*full, Put("/f/499", b"x" * (left + 1), ABSENT)])
+        assert len(await store.transaction([*full, Put("/f/499", b"x" * left, ABSENT)])) == MAX_CHANGES
+        # A node that is there needs no parents.
+        await store.transaction([Put(f"/p{n}/{deep}", b"x" * 9000, 0) for n in range(100)])
+        assert heard == []
 
     @scenario
     async def test_the_largest_value_and_the_most_changes_fit(self, space: Space) -> None:
@@ -330,6 +381,24 @@ class MetadataStoreContract:
         assert len(set(made)) == len(made)
         assert made[:4] == sorted(made[:4])
         assert max(made[:4]) < min(made[4:])
+
+    @scenario
+    async def test_a_number_that_is_taken_by_its_full_name_refuses_until_it_goes(self, space: Space) -> None:
+        store = await space.connect()
+        first = (await store.put("/q/n-", b"", ABSENT, sequential=True)).path
+        number = int(first.removeprefix("/q/n-"))
+        # A store may count all new children or the numbered ones: the next number is one of these.
+        taken = [f"/q/n-{number + more:010d}" for more in (1, 3)]
+        for path in taken:
+            await store.put(path, b"", ABSENT)
+        for _ in range(3):
+            with pytest.raises(NodeExists) as raised:
+                await store.transaction([Check("/q", 0), Put("/q/n-", b"", ABSENT, sequential=True)])
+            assert (raised.value.index, raised.value.path) == (1, "/q/n-")
+        for path in taken:
+            await store.delete(path, 0)
+        made = await store.put("/q/n-", b"", ABSENT, sequential=True)
+        assert made.path > first
 
     @scenario
     async def test_ephemeral_nodes_go_with_the_session_that_made_them(self, space: Space) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -28,20 +30,37 @@ class TestZooKeeperStore(MetadataStoreContract):
         return backend_of(make)
 
 
-class TestQuorum(MetadataStoreContract):
-    """Half way through, the leader is killed while sessions are open; the rest runs on the two servers left."""
+@pytest.fixture(scope="class")
+def half(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many of the tests begin before the leader is killed."""
+    cls = request.cls
+    cls._begun, cls._killed = 0, False
+    chosen = [each for each in request.session.items if isinstance(each, pytest.Function) and each.cls is cls]
+    yield sum("backend" in each.fixturenames for each in chosen) // 2
+    stopped_early = request.session.shouldstop or request.session.shouldfail
+    assert cls._killed or stopped_early, "the leader was never killed"
 
-    _half: ClassVar[int] = sum(name.startswith("test_") for name in dir(MetadataStoreContract)) // 2
+
+class TestQuorum(MetadataStoreContract):
+    """Half way through, the leader is killed while sessions are open; the rest runs on the two servers left.
+
+    Half way through those of its tests that are run, whichever they are and in whatever order.
+    """
+
     _begun: ClassVar[int] = 0
+    _killed: ClassVar[bool] = False
 
     @pytest.fixture
-    def backend(self, quorum: LocalZooKeeper) -> Backend:
-        type(self)._begun += 1
+    def backend(self, quorum: LocalZooKeeper, half: int) -> Backend:
+        cls = type(self)
+        kills = cls._begun == half
+        cls._begun += 1
 
         async def make() -> Space:
             space = ZooKeeperSpace(quorum.hosts)
-            if self._begun == self._half:
+            if kills:
                 await _leader_killed_under(space, quorum)
+                cls._killed = True
             return space
 
         return backend_of(make)
@@ -53,6 +72,7 @@ class TestQuorum(MetadataStoreContract):
 
 async def _leader_killed_under(space: ZooKeeperSpace, quorum: LocalZooKeeper) -> None:
     """Kills the leader under three sessions, each with an ephemeral node; all of them go on."""
+    await _all_running(quorum)
     stores = [await space.connect() for _ in range(3)]
     for store in stores:
         await store.put(f"/witness/{store.session.id}", b"", ABSENT, ephemeral=True)
@@ -67,10 +87,7 @@ async def _leader_killed_under(space: ZooKeeperSpace, quorum: LocalZooKeeper) ->
 
 
 async def _count_while_the_leader_is_killed(quorum: LocalZooKeeper) -> None:
-    for server in quorum.servers:
-        if not server.running:
-            server.start()
-    await asyncio.to_thread(quorum.wait_ready)
+    await _all_running(quorum)
     space = ZooKeeperSpace(quorum.hosts)
     try:
         stores = [await space.connect() for _ in range(4)]
@@ -104,6 +121,14 @@ async def _count_in_rounds(stores: list[MetadataStore], rounds: int) -> tuple[in
             made += made_one
             unknown += unknown_one
     return made, unknown
+
+
+async def _all_running(quorum: LocalZooKeeper) -> None:
+    """Two servers of three are needed after the leader's end."""
+    for server in quorum.servers:
+        if not server.running:
+            server.start()
+    await asyncio.to_thread(partial(quorum.wait_ready, all_of_them=True))
 
 
 async def _kill_leader(quorum: LocalZooKeeper) -> None:

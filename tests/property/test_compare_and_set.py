@@ -79,6 +79,8 @@ async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int,
         _act(server, kind, stores[which])
     while not all(writer.done() for writer in writers):
         await asyncio.sleep(0)
+        # Whoever is not answered though connected asks again after a pause.
+        clock.advance(0.01)
         for store in stores:
             if store.session.state is SessionState.SUSPENDED:
                 server.resume(store)

@@ -83,7 +83,11 @@ class Model:
             above = self.nodes[self.parent(path)]
             path += f"{above[3]:010d}"
             above[3] += 1
-        self._make_one(path, put.value, owner if put.ephemeral else 0, index)
+        try:
+            self._make_one(path, put.value, owner if put.ephemeral else 0, index)
+        except Refused as refused:
+            refused.path = put.path
+            raise
         return Made(path, 0)
 
     def _make_one(self, path: str, value: bytes, owner: int, index: int, parent: bool = False) -> None:

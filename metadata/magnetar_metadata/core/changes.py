@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, roots_over
+from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, counter_path, roots_over
 from magnetar_metadata.errors import InvalidChange, ValueTooLarge
 from magnetar_metadata.store import (
     ABSENT,
@@ -16,48 +16,81 @@ from magnetar_metadata.store import (
     MAX_CHANGES,
     MAX_TRANSACTION_BYTES,
     MAX_VALUE_BYTES,
+    MAX_VERSION,
     Change,
     Check,
     Delete,
     Put,
 )
 
-# What a change takes in a request besides its path and value, at most (the create of an open node, with its ACL).
-CHANGE_OVERHEAD_BYTES: Final = 64
+# What stands before each path on ZooKeeper, at most.
+MAX_CHROOT_BYTES: Final = 32
+# What a node takes in a request besides its path and value, at most: 48 for the create of an open node, with its ACL.
+CHANGE_OVERHEAD_BYTES: Final = 48 + MAX_CHROOT_BYTES
 
 
 def check_transaction(changes: Sequence[Change], subtree_roots: Sequence[str]) -> None:
     """Raises `InvalidPath`, `InvalidChange` or `ValueTooLarge` for what can't be asked of any store."""
     if not 0 < len(changes) <= MAX_CHANGES:
         raise InvalidChange(f"a transaction holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
-    total_bytes = 0
     for change in changes:
         check_path(change.path)
-        total_bytes += len(change.path.encode()) + CHANGE_OVERHEAD_BYTES
         match change:
             case Put():
+                _check_not_root(change.path)
+                _check_version(change, ABSENT, ANY)
                 _check_put(change, subtree_roots)
-                total_bytes += len(change.value)
             case Delete():
                 _check_not_root(change.path)
-                if change.expected < 0 and change.expected != ANY:
-                    raise InvalidChange(f"delete {change.path!r}: {change.expected} is no version that a node can have")
+                _check_version(change, ANY)
             case Check():
-                if change.expected < 0:
-                    raise InvalidChange(f"check {change.path!r}: {change.expected} is no version that a node can have")
+                _check_version(change)
             case _:
                 assert_never(change)
+    total_bytes = _request_bytes(changes, subtree_roots)
     if total_bytes > MAX_TRANSACTION_BYTES:
-        raise ValueTooLarge(f"the transaction takes {total_bytes} bytes, above {MAX_TRANSACTION_BYTES}: split it")
+        raise ValueTooLarge(
+            f"the transaction takes {total_bytes} bytes with the parents that may be missing, above "
+            f"{MAX_TRANSACTION_BYTES}: split it, or use shorter paths"
+        )
     _check_together(changes)
 
 
+def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> int:
+    """What the transaction takes at most, whatever is there already: no store may find out later that it is too much.
+
+    Parents are counted though they are mostly there. To make them beforehand would leave them behind when the
+    transaction is refused.
+    """
+    parents: dict[str, None] = {}
+    counters: dict[str, None] = {}
+    total_bytes = 0
+    for change in changes:
+        total_bytes += len(change.path.encode()) + CHANGE_OVERHEAD_BYTES
+        if isinstance(change, Put):
+            total_bytes += len(change.value)
+            if change.expected in (ABSENT, ANY):
+                parents.update(dict.fromkeys(ancestors_of(change.path)))
+        if not isinstance(change, Check):
+            counters.update(dict.fromkeys(counter_path(root) for root in roots_over(change.path, subtree_roots)))
+    return total_bytes + sum(len(path.encode()) + CHANGE_OVERHEAD_BYTES for path in [*parents, *counters])
+
+
+def _check_version(change: Change, *besides: int) -> None:
+    """A version that a node can have, or one of the signs that may stand for one. True would be taken for 1."""
+    expected: object = change.expected
+    if type(expected) is not int or not (0 <= expected <= MAX_VERSION or expected in besides):
+        raise InvalidChange(
+            f"{type(change).__name__.lower()} {change.path!r}: {expected!r} is no version that a node can have"
+        )
+
+
 def _check_put(put: Put, subtree_roots: Sequence[str]) -> None:
-    _check_not_root(put.path)
+    value: object = put.value
+    if not isinstance(value, bytes):
+        raise InvalidChange(f"put {put.path!r}: a value is bytes, not {type(value).__name__}")
     if len(put.value) > MAX_VALUE_BYTES:
         raise ValueTooLarge(f"the value for {put.path!r} takes {len(put.value)} bytes, above {MAX_VALUE_BYTES}")
-    if put.expected < ANY:
-        raise InvalidChange(f"put {put.path!r}: {put.expected} is no version that a node can have")
     if (put.ephemeral or put.sequential) and put.expected != ABSENT:
         raise InvalidChange(f"put {put.path!r}: an ephemeral or sequential node is made only, so it expects ABSENT")
     if put.ephemeral and (over := roots_over(put.path, subtree_roots)):

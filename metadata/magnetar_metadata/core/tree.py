@@ -16,7 +16,7 @@ from typing import assert_never
 
 from magnetar_metadata.core.paths import ancestors_of, parent_of
 from magnetar_metadata.core.records import NodeTable, Overlay, Record
-from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty
+from magnetar_metadata.errors import BadVersion, NoChildrenAllowed, NodeExists, NoNode, NotEmpty, Refused
 from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, Made, Put
 
 
@@ -89,7 +89,13 @@ def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applie
         if table.get(above) is None:
             _make_one(table, above, Record(), index, applied)
     path = _next_sequential(table, put.path) if put.sequential else put.path
-    _make_one(table, path, Record(put.value, ephemeral_owner=session_id if put.ephemeral else 0), index, applied)
+    record = Record(put.value, ephemeral_owner=session_id if put.ephemeral else 0)
+    try:
+        _make_one(table, path, record, index, applied)
+    except Refused as refused:
+        # The caller knows the change by this path.
+        refused.path = put.path
+        raise
     return Made(path, 0)
 
 
@@ -107,12 +113,9 @@ def _make_one(table: Overlay, path: str, record: Record, index: int, applied: Ap
 
 
 def _next_sequential(table: Overlay, beginning: str) -> str:
-    """Numbers the name, and counts its parent's numbers on: also past one that somebody took by its full name."""
+    """Numbers the name, and counts its parent's numbers on."""
     parent_path = parent_of(beginning)
     parent = table.get(parent_path)
     assert parent is not None, f"{beginning!r} is numbered before its parent is there"
-    number = parent.next_sequence
-    while table.get(f"{beginning}{number:010d}") is not None:
-        number += 1
-    table.put(parent_path, replace(parent, next_sequence=number + 1))
-    return f"{beginning}{number:010d}"
+    table.put(parent_path, replace(parent, next_sequence=parent.next_sequence + 1))
+    return f"{beginning}{parent.next_sequence:010d}"

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar_metadata.core.changes import check_transaction
+from magnetar_metadata.core.changes import MAX_CHROOT_BYTES, check_transaction
 from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
 from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
@@ -40,13 +40,18 @@ async def open_zookeeper(
     session_timeout_s: float = 10.0,
     connect_timeout_s: float = 15.0,
 ) -> ZooKeeperStore:
-    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had."""
+    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had.
+
+    The chroot takes `MAX_CHROOT_BYTES` at most, since it stands before each path of a transaction.
+    """
     check_path(chroot)
+    if len(chroot.encode()) > MAX_CHROOT_BYTES:
+        raise InvalidPath(f"the chroot {chroot!r} takes {len(chroot.encode())} bytes, above {MAX_CHROOT_BYTES}")
     roots = check_roots(subtree_roots)
     kazoo = KazooSession(hosts, clock, session_timeout_s)
     await kazoo.start(connect_timeout_s)
     try:
-        store = ZooKeeperStore(kazoo, chroot, roots)
+        store = ZooKeeperStore(kazoo, clock, chroot, roots)
         await store.make_own_nodes()
     except BaseException:
         await kazoo.close()
@@ -57,11 +62,11 @@ async def open_zookeeper(
 class ZooKeeperStore(MetadataStore):
     """One ZooKeeper session; `open_zookeeper` makes it."""
 
-    def __init__(self, kazoo: KazooSession, chroot: str, roots: tuple[str, ...]) -> None:
+    def __init__(self, kazoo: KazooSession, clock: Clock, chroot: str, roots: tuple[str, ...]) -> None:
         self._kazoo = kazoo
         self._chroot = "" if chroot == ROOT else chroot
         self._roots = roots
-        self._watches = ZooKeeperWatches(kazoo)
+        self._watches = ZooKeeperWatches(kazoo, clock)
         kazoo.on_reconnected = self._watches.reconnected
         kazoo.on_lost = lambda: self._watches.end(self.session.over)
 
@@ -133,7 +138,10 @@ class ZooKeeperStore(MetadataStore):
         return self._watch(self._full(counter_path(root)), with_children=False)
 
     async def close(self) -> None:
-        await self._kazoo.close()
+        try:
+            await self._kazoo.close()
+        finally:
+            await self._watches.close()
 
     async def make_own_nodes(self) -> None:
         """The chroot, and the change counters of the declared roots."""

@@ -7,18 +7,24 @@ through different threads of kazoo's and can overtake each other, so an event do
 
 A node is watched for being there, for its value, and, if it is there, for its children. All events of all nodes go to
 one callback: kazoo keeps a callback that never fires for ever, but each only once for a path.
+
+A connected server that gives no answer is asked again after a pause that grows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from magnetar_metadata.errors import MetadataError, NoNode, SessionLost, Unavailable
 from magnetar_metadata.flags import Flag
 from magnetar_metadata.store import SessionState
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
+from magnetar_wire.clock import Clock
+
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 1.0
 
 
 class _Watched:
@@ -37,10 +43,13 @@ class _Watched:
 class ZooKeeperWatches:
     """All watches of one store. Paths here are ZooKeeper's own, chroot included."""
 
-    def __init__(self, kazoo: KazooSession) -> None:
+    def __init__(self, kazoo: KazooSession, clock: Clock) -> None:
         self._kazoo = kazoo
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._watched: dict[str, _Watched] = {}
+        # Those of watches that are closed too, until they have ended.
+        self._tasks: dict[asyncio.Task[None], None] = {}
         # One object for ever: a bound method is made anew at each access, and kazoo compares.
         self._callback: Callable[[Any], None] = self._fired
 
@@ -49,6 +58,8 @@ class ZooKeeperWatches:
         if watched is None:
             watched = self._watched[path] = _Watched(path, with_children)
             watched.task = asyncio.create_task(self._keep_set(watched), name=f"metadata-watch {path}")
+            self._tasks[watched.task] = None
+            watched.task.add_done_callback(self._tasks.pop)
         flag = Flag(lambda flag: self._forget(watched, flag))
         watched.flags.append(flag)
         return flag
@@ -61,6 +72,14 @@ class ZooKeeperWatches:
         for watched in list(self._watched.values()):
             for flag in list(watched.flags):
                 flag.end(over)
+
+    async def close(self) -> None:
+        """Waits for the tasks to have ended; `end` has gone before."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _forget(self, watched: _Watched, flag: Flag) -> None:
         watched.flags.remove(flag)
@@ -83,9 +102,11 @@ class ZooKeeperWatches:
             watched.unset.set()
 
     async def _keep_set(self, watched: _Watched) -> None:
+        pause_s = 0.0
         while True:
             await watched.unset.wait()
             watched.unset.clear()
+            failed = False
             try:
                 await self._set(watched)
             except SessionLost:
@@ -95,11 +116,15 @@ class ZooKeeperWatches:
                 # Without a connection the reconnection asks for a round; with one, this was a single lost answer.
                 if self._kazoo.session.state is SessionState.CONNECTED:
                     watched.unset.set()
+                    failed = True
             except MetadataError:
                 # No right to read: the caller's own read will say so.
                 pass
             for flag in list(watched.flags):
                 flag.put_up()
+            pause_s = min(max(_FIRST_PAUSE_S, pause_s * 2), _LONGEST_PAUSE_S) if failed else 0.0
+            if failed:
+                await self._clock.sleep(pause_s)
 
     async def _set(self, watched: _Watched) -> None:
         client, path = self._kazoo.client, watched.path

@@ -1,0 +1,170 @@
+"""What compare-and-set concludes when an answer is lost and others do the most inconvenient thing meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from magnetar_metadata.compare_and_set import DELETE, Stored, Update, change, read
+from magnetar_metadata.errors import InvalidChange, NotEmpty, NotSent, OutcomeUnknown, Refused
+from magnetar_metadata.memory import Fault, MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT, Change, Made, SessionState
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from tests.running import run
+
+
+class Scene:
+    """A store of ours, somebody else's, and what is changed with them."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.server = MemoryServer(self.clock)
+        self.ours, self.other = self.server.connect(), self.server.connect()
+        self._randomness = SeededRandomness(1)
+
+    async def change(self, update: Update, store: MemoryStore | None = None, timeout_s: float = 5) -> Stored | None:
+        return await change(
+            store or self.ours, "/n", update, clock=self.clock, randomness=self._randomness, timeout_s=timeout_s
+        )
+
+    async def change_losing_its_answer(self, update: Update) -> asyncio.Task[Stored | None]:
+        # The first request is the read.
+        self.server.next_request(self.ours, None, Fault.LOSE_ANSWER)
+        changing = asyncio.create_task(self.change(update))
+        while self.ours.session.state is not SessionState.SUSPENDED:
+            await asyncio.sleep(0)
+        return changing
+
+
+def scenario(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
+    def running() -> None:
+        async def inside() -> None:
+            await test(Scene())
+
+        run(inside())
+
+    running.__doc__ = test.__doc__
+    return running
+
+
+@scenario
+async def test_a_delete_that_was_made_is_not_told_as_refused(scene: Scene) -> None:
+    """The repeat meets another's node with a child: its `NotEmpty` says nothing about the first copy."""
+    await scene.change(lambda _: b"mine")
+    deleting = await scene.change_losing_its_answer(lambda _: DELETE)
+    await scene.change(lambda _: b"theirs", scene.other)
+    await scene.other.put("/n/child", b"", ABSENT)
+    scene.server.resume(scene.ours)
+    with pytest.raises(OutcomeUnknown):
+        await deleting
+
+
+@scenario
+async def test_a_delete_that_was_not_made_is_told_as_refused(scene: Scene) -> None:
+    """The same incarnation with a child: the delete was lost, and the refusal of a fresh one is the caller's."""
+    await scene.change(lambda _: b"mine")
+    scene.server.next_request(scene.ours, None, Fault.LOSE_REQUEST)
+    deleting = asyncio.create_task(scene.change(lambda _: DELETE))
+    while scene.ours.session.state is not SessionState.SUSPENDED:
+        await asyncio.sleep(0)
+    await scene.other.put("/n/child", b"", ABSENT)
+    scene.server.resume(scene.ours)
+    with pytest.raises(NotEmpty):
+        await deleting
+
+
+class Answers:
+    """Stands before a store's `transaction`: says what becomes of each."""
+
+    def __init__(self, store: MemoryStore, outcomes: Callable[[int], Exception | None], made: Sequence[int]) -> None:
+        self._transaction = store.transaction
+        self._outcomes = outcomes
+        self._made = made
+        self.sent = 0
+        store.transaction = self  # type: ignore[method-assign]
+
+    async def __call__(self, changes: Sequence[Change]) -> list[Made]:
+        self.sent += 1
+        made: Any = await self._transaction(changes) if self.sent in self._made else []
+        outcome = self._outcomes(self.sent)
+        if outcome is not None:
+            raise outcome
+        return made  # type: ignore[no-any-return]
+
+
+def _lost_then_refused(sent: int) -> Exception:
+    return OutcomeUnknown("lost") if sent == 1 else Refused("over quota", "/n")
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) -> None:
+    """Found made where it was; where the node is as before, nobody can tell."""
+
+    async def inside() -> None:
+        scene = Scene()
+        await scene.change(lambda _: b"1")
+        Answers(scene.ours, _lost_then_refused, made=[1] if made else [])
+        if made:
+            stored = await scene.change(lambda _: b"2")
+            assert stored is not None
+            assert (stored.payload, stored.version) == (b"2", 1)
+        else:
+            with pytest.raises(OutcomeUnknown, match="over quota"):
+                await scene.change(lambda _: b"2")
+
+    run(inside())
+
+
+@scenario
+async def test_a_refusal_of_what_was_never_unknown_is_the_callers(scene: Scene) -> None:
+    Answers(scene.ours, lambda _: Refused("over quota", "/n"), made=[])
+    with pytest.raises(Refused, match="over quota"):
+        await scene.change(lambda _: b"1")
+
+
+@scenario
+async def test_a_repeated_create_is_another_incarnation_than_the_one_deleted_meanwhile(scene: Scene) -> None:
+    creating = await scene.change_losing_its_answer(lambda _: b"mine")
+    first = await read(scene.other, "/n")
+    assert first is not None
+    await scene.other.delete("/n", 0)
+    scene.server.resume(scene.ours)
+    stored = await creating
+    assert stored is not None
+    assert stored == await read(scene.other, "/n")
+    assert stored.incarnation != first.incarnation
+
+
+@scenario
+async def test_a_create_that_was_made_is_known_by_the_token_of_its_first_copy(scene: Scene) -> None:
+    creating = await scene.change_losing_its_answer(lambda _: b"mine")
+    first = await read(scene.other, "/n")
+    await scene.change(lambda _: b"theirs", scene.other)
+    scene.server.resume(scene.ours)
+    assert await creating == first
+    assert (await scene.ours.exists("/n")).version == 1  # type: ignore[union-attr]
+
+
+@scenario
+async def test_a_store_that_turns_requests_away_is_not_asked_without_pause(scene: Scene) -> None:
+    answers = Answers(scene.ours, lambda _: NotSent("throttled"), made=[])
+    changing = asyncio.create_task(scene.change(lambda _: b"x", timeout_s=10))
+    while not changing.done():
+        for _ in range(10):
+            await asyncio.sleep(0)
+        scene.clock.advance(0.05)
+    with pytest.raises(NotSent, match="throttled"):
+        await changing
+    assert 5 <= answers.sent <= 20
+
+
+@scenario
+async def test_an_update_that_makes_no_bytes_is_refused_and_deletes_nothing(scene: Scene) -> None:
+    await scene.change(lambda _: b"mine")
+    with pytest.raises(InvalidChange, match="not bytes"):
+        await scene.change(lambda _: bytearray(b"x"))  # type: ignore[arg-type,return-value]
+    assert await scene.ours.exists("/n") is not None
