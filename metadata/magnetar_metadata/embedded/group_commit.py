@@ -125,8 +125,9 @@ class GroupCommit:
         changed = group.overlay.changed
         batch = new_batch()
         try:
-            self._table.fill(batch, changed)
-            self._hide(changed)
+            before = {path: self._table.get(path) for path in changed}
+            self._table.fill(batch, changed, before)
+            self._hide(before)
             self._database.write(batch)
             sequence = self._database.latest_sequence_number()
             await asyncio.get_running_loop().run_in_executor(self._executor, self._make_durable, sequence)
@@ -143,16 +144,15 @@ class GroupCommit:
         self._database.flush_wal(sync=True)
         self._mark.write(sequence)
 
-    def _hide(self, changed: dict[str, Record | None]) -> None:
+    def _hide(self, before: dict[str, Record | None]) -> None:
         """Lays what was there before over what is about to be written."""
-        before = Overlay(self._table)
-        for path in changed:
-            record = self._table.get(path)
+        visible = Overlay(self._table)
+        for path, record in before.items():
             if record is None:
-                before.delete(path)
+                visible.delete(path)
             else:
-                before.put(path, record)
-        self.visible = before
+                visible.put(path, record)
+        self.visible = visible
 
     def _is_full(self) -> bool:
         space = os.statvfs(self._folder)

@@ -210,7 +210,7 @@ def _open(folder: Path) -> tuple[Any, DurableMark, int]:
             table = RocksTable(database)
             batch = new_batch()
             opened = table.count_opening(batch)
-            table.fill(batch, dict.fromkeys(table.owned()))
+            table.sweep(batch)
             database.write(batch)
             database.flush_wal(sync=True)
             mark.write(database.latest_sequence_number())
