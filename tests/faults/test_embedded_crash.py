@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from magnetar_metadata.embedded import group_commit, open_embedded
+from magnetar_metadata.embedded import EmbeddedDatabase, group_commit, open_embedded
 from magnetar_metadata.errors import (
     NodeExists,
     OutcomeUnknown,
@@ -167,6 +167,38 @@ def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
                 assert await store.children("/") == ["a"]
             await store.put("/b", b"2", ABSENT)
             assert await store.children("/") == ["a", "b"]
+
+    run(scenario())
+
+
+def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's ephemeral nodes go when it is opened again."""
+
+    async def scenario() -> None:
+        store = await open_embedded(tmp_path, SystemClock())
+        await store.put("/ephemeral", b"", ABSENT, ephemeral=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(group_commit, "RESERVE_BYTES", 1 << 62)
+            await store.close()
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            assert await store.children("/") == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("place", ["end_session", "close"])
+def test_closing_that_fails_closes_the_folder_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    async def scenario() -> None:
+        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+        store = database.connect(owns_database=True)
+        await store.put("/a", b"", ABSENT)
+        monkeypatch.setattr(database.commit, place, lambda *_: _fail(_))
+        with pytest.raises(OSError, match="Input/output error"):
+            await store.close()
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            assert await store.children("/") == ["a"]
 
     run(scenario())
 

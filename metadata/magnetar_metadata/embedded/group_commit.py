@@ -92,9 +92,12 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Waits for what is under way."""
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
-        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+        try:
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
+        finally:
+            # What is being synced is waited for even if the caller no longer waits: then the files may be closed.
+            await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def _join(self, apply: Callable[[Overlay], tree.Applied]) -> tree.Applied:
         if self._dead is not None:
