@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import shutil
@@ -11,14 +12,23 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from magnetar_metadata.embedded import group_commit, open_embedded
-from magnetar_metadata.errors import NodeExists, StoreDamaged, StoreFull, StoreInUse
-from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, Stat
+from magnetar_metadata.embedded import EmbeddedDatabase, group_commit, open_embedded
+from magnetar_metadata.errors import (
+    NodeExists,
+    OutcomeUnknown,
+    Refused,
+    SessionLost,
+    StoreDamaged,
+    StoreFull,
+    StoreInUse,
+)
+from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
 from magnetar_wire.clock import SystemClock
-from tests.running import run, until
+from tests.running import run, until, within
 
 _CHILD = [sys.executable, str(Path(__file__).with_name("embedded_child.py"))]
 _REPOSITORY = Path(__file__).parents[2]
@@ -159,6 +169,117 @@ def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
             assert await store.children("/") == ["a", "b"]
 
     run(scenario())
+
+
+def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's ephemeral nodes go when it is opened again."""
+
+    async def scenario() -> None:
+        store = await open_embedded(tmp_path, SystemClock())
+        await store.put("/ephemeral", b"", ABSENT, ephemeral=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(group_commit, "RESERVE_BYTES", 1 << 62)
+            await store.close()
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            assert await store.children("/") == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("place", ["end_session", "close"])
+def test_closing_that_fails_closes_the_folder_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    async def scenario() -> None:
+        database = await EmbeddedDatabase.open(tmp_path, SystemClock())
+        store = database.connect(owns_database=True)
+        await store.put("/a", b"", ABSENT)
+        monkeypatch.setattr(database.commit, place, lambda *_: _fail(_))
+        with pytest.raises(OSError, match="Input/output error"):
+            await store.close()
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            assert await store.children("/") == ["a"]
+
+    run(scenario())
+
+
+def test_a_value_that_cannot_be_written_is_a_definite_no_and_the_store_lives_on(tmp_path: Path) -> None:
+    """It spoils its group, which is told that nothing was done; no other, and not the sessions."""
+
+    async def scenario() -> None:
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            await store.put("/a", b"1", ABSENT)
+            # As from a caller whose types nobody checked.
+            commit, spoilt = store._database.commit, Put("/b", cast(bytes, "text"), ABSENT)
+            asked = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
+            for answer in await asyncio.gather(*asked, return_exceptions=True):
+                assert type(answer) is Refused
+                assert "nothing was written" in str(answer)
+            assert await store.children("/") == ["a"]
+            await store.put("/c", b"", ABSENT)
+            assert await store.children("/") == ["a", "c"]
+
+    run(scenario())
+
+
+def test_a_disk_that_does_not_tell_its_space_is_a_definite_no_and_the_store_lives_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "statvfs", _fail)
+                with pytest.raises(Refused, match="Input/output error"):
+                    await within(store.put("/a", b"", ABSENT), "the answer")
+            await store.put("/a", b"", ABSENT)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_whatever_ends_the_writer_ends_those_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+) -> None:
+    """Those of the group under way, those of the next, a refusal that rests on the first; then the store is dead."""
+
+    async def scenario() -> None:
+        async with await open_embedded(tmp_path, SystemClock()) as store:
+            commit = store._database.commit
+            go_on = threading.Event()
+            make_durable = commit._make_durable
+
+            def slowly(sequence: int) -> None:
+                # A failing test must not leave the thread waiting.
+                go_on.wait(5)
+                make_durable(sequence)
+
+            commit._make_durable = slowly  # type: ignore[method-assign]
+            monkeypatch.setattr(commit, "_tell", _fail)
+            asked = [asyncio.create_task(store.put("/a", b"", ABSENT))]
+            await until(lambda: commit._under_way is not None, "the group is under way")
+            asked += [asyncio.create_task(store.put(path, b"", ABSENT)) for path in ("/a", "/b")]
+            await asyncio.sleep(0)
+            writer = commit._writer
+            assert writer is not None
+            if cancelled:
+                writer.cancel()
+            go_on.set()
+            first, refused, next_one = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(first, OutcomeUnknown)
+            assert isinstance(refused, NodeExists)
+            assert isinstance(next_one, OutcomeUnknown)
+            assert store.session.state is SessionState.LOST
+            with pytest.raises(SessionLost):
+                await store.get("/a")
+            await asyncio.wait([writer])
+            assert writer.cancelled() or isinstance(writer.exception(), OSError)
+
+    run(scenario())
+    run(_open_and_close(tmp_path))
+
+
+def _fail(_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:

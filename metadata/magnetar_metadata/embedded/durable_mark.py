@@ -25,6 +25,7 @@ from magnetar_metadata.errors import StoreDamaged, StoreInUse
 _SLOT: Final = struct.Struct(">QI")
 _SLOT_BYTES: Final = 512
 _NAME: Final = "durable-mark"
+_CLOSED: Final = -1
 
 
 class DurableMark:
@@ -72,7 +73,10 @@ class DurableMark:
         self._slot = 1 - self._slot
 
     def close(self) -> None:
-        os.close(self._file)
+        """Gives up the lock. Doing it twice is harmless: the number may be another file's by then."""
+        file, self._file = self._file, _CLOSED
+        if file != _CLOSED:
+            os.close(file)
 
 
 def _read(file: int, slot: int) -> int | None:

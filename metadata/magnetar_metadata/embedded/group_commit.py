@@ -13,12 +13,14 @@ when they are.
 
 A write or a sync that fails is not tried again: what the kernel kept of it is unknown. The store is dead from then on,
 what was gathered and under way ends as `OutcomeUnknown`, and the folder has to be opened again. To keep a full disk
-from being that, a group is refused before anything is written when less than `RESERVE_BYTES` would be left.
+from being that, a group is refused before anything is written when less than `RESERVE_BYTES` would be left. Whatever
+else fails before the write ends the group as `Refused`, and the store goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,8 @@ from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
 from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreFull
 from magnetar_metadata.store import Change
+
+log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 16 << 20
 
@@ -88,9 +92,12 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Waits for what is under way."""
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
-        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+        try:
+            if self._writer is not None:
+                await asyncio.wait([self._writer])
+        finally:
+            # What is being synced is waited for even if the caller no longer waits: then the files may be closed.
+            await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def _join(self, apply: Callable[[Overlay], tree.Applied]) -> tree.Applied:
         if self._dead is not None:
@@ -111,27 +118,46 @@ class GroupCommit:
         return applied
 
     async def _write_groups(self) -> None:
-        while self._gathering.waiting and self._dead is None:
-            group, self._gathering = self._gathering, _Group(self._table)
-            self._under_way = group
-            if self._is_full():
-                full = f"less than {RESERVE_BYTES} bytes are left for the metadata folder {self._folder}"
-                _end(group, lambda applied: StoreFull(full, (applied.changed or [""])[0]))  # noqa: B023
-            else:
-                await self._write(group)
-            self._under_way = None
+        try:
+            while self._gathering.waiting and self._dead is None:
+                group, self._gathering = self._gathering, _Group(self._table)
+                self._under_way = group
+                batch = self._prepare(group)
+                if batch is not None:
+                    await self._write(group, batch)
+                self._under_way = None
+        except BaseException as error:
+            # Also when this task is cancelled: nobody else would ever answer those who wait.
+            self._die(f"the writer of the metadata folder {self._folder} ended: {error!r}")
+            raise
 
-    async def _write(self, group: _Group) -> None:
+    def _prepare(self, group: _Group) -> Any | None:
+        """The group's batch; or None where it can't be written, and all of it is told that nothing was done."""
         changed = group.overlay.changed
         batch = new_batch()
         try:
-            self._table.fill(batch, changed)
-            self._hide(changed)
+            if self._is_full():
+                full = f"less than {RESERVE_BYTES} bytes are left for the metadata folder {self._folder}"
+                _end(group, lambda applied: StoreFull(full, _first(applied)))
+                return None
+            before = {path: self._table.get(path) for path in changed}
+            self._table.fill(batch, changed, before)
+        except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
+            because = f"nothing was written to the metadata folder {self._folder}: {error!r}"
+            log.warning("A group of changes was turned away: %s", because)
+            # Not `NotSent`, which invites to try again at once: it would likely fail again.
+            _end(group, lambda applied: Refused(because, _first(applied)))
+            return None
+        self._hide(before)
+        return batch
+
+    async def _write(self, group: _Group, batch: Any) -> None:
+        try:
             self._database.write(batch)
             sequence = self._database.latest_sequence_number()
             await asyncio.get_running_loop().run_in_executor(self._executor, self._make_durable, sequence)
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
-            self._die(group, f"writing to the metadata folder {self._folder} failed: {error}")
+            self._die(f"writing to the metadata folder {self._folder} failed: {error}")
             return
         self.visible = self._table
         for _, applied in group.waiting:
@@ -143,26 +169,30 @@ class GroupCommit:
         self._database.flush_wal(sync=True)
         self._mark.write(sequence)
 
-    def _hide(self, changed: dict[str, Record | None]) -> None:
+    def _hide(self, before: dict[str, Record | None]) -> None:
         """Lays what was there before over what is about to be written."""
-        before = Overlay(self._table)
-        for path in changed:
-            record = self._table.get(path)
+        visible = Overlay(self._table)
+        for path, record in before.items():
             if record is None:
-                before.delete(path)
+                visible.delete(path)
             else:
-                before.put(path, record)
-        self.visible = before
+                visible.put(path, record)
+        self.visible = visible
 
     def _is_full(self) -> bool:
         space = os.statvfs(self._folder)
         return space.f_bavail * space.f_frsize < RESERVE_BYTES
 
-    def _die(self, group: _Group, because: str) -> None:
+    def _die(self, because: str) -> None:
         self._dead = because
-        for each in (group, self._gathering):
-            _end(each, lambda _: OutcomeUnknown(because))
+        for group in (self._under_way, self._gathering):
+            if group is not None:
+                _end(group, lambda _: OutcomeUnknown(because))
         self._died(because)
+
+
+def _first(applied: tree.Applied) -> str:
+    return applied.changed[0] if applied.changed else ""
 
 
 def _end(group: _Group, error: Callable[[tree.Applied], Exception] | None) -> None:
@@ -174,4 +204,5 @@ def _end(group: _Group, error: Callable[[tree.Applied], Exception] | None) -> No
         else:
             answer.set_exception(error(applied))
     # Refusals that rested on the group wait for this; if it failed they stand all the same.
-    group.done.set_result(None)
+    if not group.done.done():
+        group.done.set_result(None)

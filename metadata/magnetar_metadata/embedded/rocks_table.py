@@ -114,13 +114,15 @@ class RocksTable:
     def delete(self, path: str) -> None:
         raise NotImplementedError("RocksDB is written in batches")
 
-    def fill(self, batch: Any, changed: dict[str, Record | None]) -> None:
-        """Puts the changes into a batch. What it replaces is looked up, so this comes before the write."""
+    def fill(self, batch: Any, changed: dict[str, Record | None], before: dict[str, Record | None]) -> None:
+        """Puts the changes into a batch. `before` holds what they replace."""
         for path, record in changed.items():
+            old = before[path]
+            # Within one group a node may go and come again as another session's, or as nobody's: its index key would
+            # have it deleted with the session that made it first.
+            if old is not None and old.ephemeral_owner:
+                batch.delete(_owned_key(old.ephemeral_owner, path))
             if record is None:
-                old = self.get(path)
-                if old is not None and old.ephemeral_owner:
-                    batch.delete(_owned_key(old.ephemeral_owner, path))
                 batch.delete(_node_key(path))
             else:
                 head = _RECORD.pack(_FORMAT, record.version, record.ephemeral_owner, record.next_sequence)
@@ -128,10 +130,25 @@ class RocksTable:
                 if record.ephemeral_owner:
                     batch.put(_owned_key(record.ephemeral_owner, path), b"")
 
-    def owned(self, owner: int | None = None) -> list[str]:
-        """The ephemeral nodes of one session, or of all."""
-        prefix = _OWNED if owner is None else _owned_key(owner, "")
-        return [key[9:].decode() for key in self._keys(prefix)]
+    def owned(self, owner: int) -> list[str]:
+        """A session's ephemeral nodes."""
+        return [path for _, path in self._indexed(_owned_key(owner, "")) if self._is_owner(owner, path)]
+
+    def sweep(self, batch: Any) -> None:
+        """Deletes the ephemeral nodes of all sessions, and the whole index."""
+        for owner, path in self._indexed(_OWNED):
+            batch.delete(_owned_key(owner, path))
+            if self._is_owner(owner, path):
+                batch.delete(_node_key(path))
+
+    def _indexed(self, prefix: bytes) -> Iterator[tuple[int, str]]:
+        for key in self._keys(prefix):
+            yield int.from_bytes(key[1:9], "big"), key[9:].decode()
+
+    def _is_owner(self, owner: int, path: str) -> bool:
+        """The index is only believed where the node agrees: a node too many can be deleted by hand, one lost can't."""
+        record = self.get(path)
+        return record is not None and record.ephemeral_owner == owner
 
     def count_opening(self, batch: Any) -> int:
         """One more than at the last opening; kept when `batch` is written."""

@@ -26,7 +26,7 @@ from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
-from magnetar_metadata.errors import InvalidPath, OutcomeUnknown
+from magnetar_metadata.errors import InvalidPath, OutcomeUnknown, Refused
 from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
@@ -85,12 +85,21 @@ class EmbeddedDatabase:
         return store
 
     async def close(self) -> None:
-        """Closes all sessions, then the folder."""
-        for store in list(self._stores):
-            await store.end()
-        await self.commit.close()
+        """Closes all sessions, then the folder: it is closed whatever fails, as nobody else could open it."""
         try:
-            await asyncio.to_thread(self._database.close)
+            for store in list(self._stores):
+                await store.end()
+        finally:
+            try:
+                await self.commit.close()
+            finally:
+                # One who stops waiting must not have the lock go before the database is closed.
+                await asyncio.shield(asyncio.to_thread(self._close_folder))
+
+    def _close_folder(self) -> None:
+        """In a thread."""
+        try:
+            self._database.close()
         except Exception as error:  # noqa: BLE001 - RocksDB's errors have no type of their own
             # It syncs its log once more. After a failed write it can't, and has closed its files all the same.
             log.warning("The metadata folder was closed with an error: %s", error)
@@ -168,10 +177,12 @@ class EmbeddedStore(MetadataStore):
         return self._started(self.flags.watch_subtree(root))
 
     async def close(self) -> None:
-        await self.end()
-        if self._owns_database:
-            self._owns_database = False
-            await self._database.close()
+        try:
+            await self.end()
+        finally:
+            if self._owns_database:
+                self._owns_database = False
+                await self._database.close()
 
     async def end(self) -> None:
         """Ends the session, and leaves the folder open."""
@@ -180,8 +191,8 @@ class EmbeddedStore(MetadataStore):
         self._session.close()
         self.flags.end(self._session.over)
         self._database.forget(self)
-        # Where writing has failed, they go when the folder is opened again.
-        with contextlib.suppress(OutcomeUnknown):
+        # Where writing has failed, or the disk is full, they go when the folder is opened again.
+        with contextlib.suppress(OutcomeUnknown, Refused):
             await self._database.commit.end_session(self._session.id)
 
     def lost(self, because: str) -> None:
@@ -210,7 +221,7 @@ def _open(folder: Path) -> tuple[Any, DurableMark, int]:
             table = RocksTable(database)
             batch = new_batch()
             opened = table.count_opening(batch)
-            table.fill(batch, dict.fromkeys(table.owned()))
+            table.sweep(batch)
             database.write(batch)
             database.flush_wal(sync=True)
             mark.write(database.latest_sequence_number())
