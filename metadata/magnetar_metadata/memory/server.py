@@ -6,13 +6,20 @@ Theory of operation
 the event loop to the server and one back, so that concurrent callers mix as they would over a network; nothing else
 makes it wait, unless an answer is delayed. Requests of one session are applied in the order in which they were made.
 
-Time is the clock's. A connected session is alive; one whose connection is cut ends after its time-out, on the server at
-that moment, and for its own store when it is connected again, as with a real server.
+Time is the clock's. The server ends a session one time-out after it last heard from it: from a request, or from the
+heartbeat that a connected client sends three times in each time-out. Its own store is told with the next answer that
+reaches it. A client gives up a request that has no answer after two thirds of the time-out: `OutcomeUnknown`, and
+suspended. It doesn't miss the answers of its heartbeats: one that asks nothing goes on in the belief to be connected,
+as a process does that was stopped for a while. What holds then is `safe_until` alone.
+
+No timer runs for heartbeats while they arrive; when they stop arriving, the last one is reckoned.
 
 **Faults** are ordered for one store at a time:
 
 - `suspend` cuts its connection: what is under way ends in `OutcomeUnknown`, what comes later in `NotSent`.
-  `resume` connects it again, and tells it if its session ended meanwhile. `expire` ends the session at once.
+  `resume` connects it again, without any cut, and tells it if its session ended meanwhile. `expire` ends the session
+  at once; the store is told at once too, if it is connected, or with `told=False` by the next answer only.
+- `cut_silently` has its requests vanish on their way, or the answers, or both, and tells it nothing; `heal` ends that.
 - `next_request(store, fault)` queues faults (or None) for its next requests, one each. LOSE_REQUEST: the connection is
   cut before the request is applied, and it never is. LOSE_ANSWER: it is applied, then the connection is cut.
   HOLD_REQUEST: the connection is cut and the request is on its way still; `release` has it arrive: after the store is
@@ -31,6 +38,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Sequence
+from typing import Final
 
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.paths import check_roots
@@ -39,6 +47,9 @@ from magnetar_metadata.memory.store import MemoryStore, Request
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_wire.clock import Clock, Timer
+
+# Of a connected client, in each session time-out.
+_HEARTBEATS: Final = 3
 
 
 class Fault(enum.Enum):
@@ -52,17 +63,27 @@ class Fault(enum.Enum):
 class _Link:
     """What the server knows of one session."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, now: float) -> None:
         self.store = store
         self.connected = True
         self.alive = True
+        # Silent cuts.
+        self.requests_vanish = False
+        self.answers_vanish = False
+        # When the last request arrived, and since when heartbeats do.
+        self.heard_at = now
+        self.heartbeats_from = now
         self.faults: list[Fault | None] = []
         self.held: list[Request] = []
         self.answer_delay_s = 0.0
         # What a lagging session still sees, and the changes that its watches have not been told of.
         self.stale: MemoryTable | None = None
         self.untold = tree.Applied()
+        # Runs while nothing arrives from the client.
         self.expiry: Timer | None = None
+
+    def arrives(self) -> bool:
+        return self.connected and not self.requests_vanish
 
 
 class MemoryServer:
@@ -81,61 +102,101 @@ class MemoryServer:
         session = StoreSession(self._clock, self._next_session_id, session_timeout_s or self._session_timeout_s)
         self._next_session_id += 1
         store = MemoryStore(self, self._clock, session, self._roots)
-        self._links[session.id] = _Link(store)
+        self._links[session.id] = _Link(store, self._clock.monotonic())
         return store
 
     def suspend(self, store: MemoryStore) -> None:
         """Cuts the store's connection."""
         link = self._link(store)
-        if not link.connected or not link.alive:
+        if link is None or not link.connected:
             return
         link.connected = False
-        link.expiry = self._clock.call_later(store.session.timeout_s, lambda: self._end(link))
+        self._hear_no_more(link)
         store.disconnected()
 
     def resume(self, store: MemoryStore) -> None:
         """Connects the store again."""
         link = self._link(store)
-        if link.expiry is not None:
-            link.expiry.cancel()
-            link.expiry = None
+        if link is None:
+            return
         link.connected = True
+        link.requests_vanish = link.answers_vanish = False
+        self._hear_again(link)
         if link.alive:
             store.reconnected()
         else:
-            store.lost("the server ended it, having heard nothing for its time-out")
+            self._tell_of_the_end(link)
 
-    def expire(self, store: MemoryStore) -> None:
-        """Ends the store's session on the server, and tells the store if it is connected."""
+    def cut_silently(self, store: MemoryStore, *, requests: bool = True, answers: bool = True) -> None:
+        """Has the store's requests, or the answers to them, vanish from now on."""
         link = self._link(store)
+        if link is None:
+            return
+        link.requests_vanish = link.requests_vanish or requests
+        link.answers_vanish = link.answers_vanish or answers
+        if requests:
+            self._hear_no_more(link)
+
+    def heal(self, store: MemoryStore) -> None:
+        """Ends a silent cut. A connected store is told of its session's end by the answer to its next heartbeat."""
+        link = self._link(store)
+        if link is None:
+            return
+        link.requests_vanish = link.answers_vanish = False
+        if not link.connected:
+            return
+        self._hear_again(link)
+        if link.alive:
+            # Signs may have vanished too.
+            store.flags.put_up_all()
+        else:
+            self._answer_next_heartbeat(link)
+
+    def expire(self, store: MemoryStore, *, told: bool = True) -> None:
+        """Ends the store's session on the server, and tells the store if it is connected, or with its next answer."""
+        link = self._link(store)
+        if link is None:
+            return
         self._end(link)
-        if link.connected:
-            store.lost("the server ended it")
+        if link.connected and told:
+            self._tell_of_the_end(link)
+        elif link.arrives():
+            self._answer_next_heartbeat(link)
 
     def next_request(self, store: MemoryStore, *faults: Fault | None) -> None:
-        self._link(store).faults.extend(faults)
+        link = self._link(store)
+        if link is not None:
+            link.faults.extend(faults)
 
     def release(self, store: MemoryStore) -> int:
         """Has the requests that were held arrive; returns how many could be applied."""
         link = self._link(store)
+        if link is None:
+            return 0
         held, link.held = link.held, []
         if not link.alive:
             return 0
         return sum(self._apply(link, request) for request in held)
 
     def delay_answers(self, store: MemoryStore, seconds: float) -> None:
-        self._link(store).answer_delay_s = seconds
+        link = self._link(store)
+        if link is not None:
+            link.answer_delay_s = seconds
 
     def lag(self, store: MemoryStore) -> None:
         link = self._link(store)
-        if link.stale is None:
+        if link is not None and link.stale is None:
             link.stale = self._table.copy()
 
     def receive(self, store: MemoryStore, request: Request) -> None:
         """A request arrives."""
         link = self._link(store)
-        if not link.connected or not link.alive:
+        if link is None or not link.arrives():
             return
+        if not link.alive:
+            self._tell_of_the_end(link)
+            return
+        link.heard_at = self._clock.monotonic()
         fault = link.faults.pop(0) if link.faults else None
         if fault is Fault.HOLD_REQUEST:
             link.held.append(request)
@@ -148,17 +209,24 @@ class MemoryServer:
         if fault is Fault.LOSE_ANSWER:
             self.suspend(store)
         elif link.answer_delay_s:
-            self._clock.call_later(link.answer_delay_s, request.answer)
+            self._clock.call_later(link.answer_delay_s, lambda: self._answer(link, request))
         else:
-            asyncio.get_running_loop().call_soon(request.answer)
+            asyncio.get_running_loop().call_soon(self._answer, link, request)
 
     def close_session(self, store: MemoryStore) -> None:
+        """The store is closed: its farewell arrives, or the session runs out."""
         link = self._link(store)
-        if link.connected:
+        if link is None:
+            return
+        if link.arrives():
             self._end(link)
+        else:
+            link.connected = False
+        self._forget_if_over(link)
 
     def table_for(self, store: MemoryStore) -> MemoryTable:
-        return self._link(store).stale or self._table
+        link = self._link(store)
+        return self._table if link is None or link.stale is None else link.stale
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
         """Applies a transaction; raises what refuses it."""
@@ -170,6 +238,8 @@ class MemoryServer:
     def catch_up(self, store: MemoryStore) -> None:
         """The store sees all that has happened."""
         link = self._link(store)
+        if link is None:
+            return
         link.stale = None
         untold, link.untold = link.untold, tree.Applied()
         store.flags.put_up(untold.changed, untold.children_changed)
@@ -177,6 +247,42 @@ class MemoryServer:
     def _apply(self, link: _Link, request: Request) -> bool:
         request.perform()
         return request.refused is None
+
+    def _answer(self, link: _Link, request: Request) -> None:
+        if not link.answers_vanish:
+            request.answer()
+
+    def _hear_no_more(self, link: _Link) -> None:
+        """From now on nothing arrives: the session runs out, counted from what arrived last."""
+        if link.expiry is not None or not link.alive:
+            return
+        now, timeout_s = self._clock.monotonic(), link.store.session.timeout_s
+        last_heartbeat = now - (now - link.heartbeats_from) % (timeout_s / _HEARTBEATS)
+        link.heard_at = max(link.heard_at, last_heartbeat)
+        link.expiry = self._clock.call_later(link.heard_at + timeout_s - now, lambda: self._end(link))
+
+    def _hear_again(self, link: _Link) -> None:
+        link.heard_at = link.heartbeats_from = self._clock.monotonic()
+        if link.expiry is not None:
+            link.expiry.cancel()
+            link.expiry = None
+
+    def _answer_next_heartbeat(self, link: _Link) -> None:
+        def heartbeat() -> None:
+            if link.arrives():
+                self._tell_of_the_end(link)
+
+        self._clock.call_later(link.store.session.timeout_s / _HEARTBEATS, heartbeat)
+
+    def _tell_of_the_end(self, link: _Link) -> None:
+        if not link.answers_vanish:
+            link.store.lost("the server ended it, or had heard nothing for its time-out")
+            self._forget_if_over(link)
+
+    def _forget_if_over(self, link: _Link) -> None:
+        """Both sides know that the session is over."""
+        if not link.alive and link.store.session.state is SessionState.LOST:
+            self._links.pop(link.store.session.id, None)
 
     def _end(self, link: _Link) -> None:
         if not link.alive:
@@ -188,19 +294,21 @@ class MemoryServer:
         session_id = link.store.session.id
         owned = [path for path in self._table.paths() if self._owner(path) == session_id]
         self._tell(tree.delete_all(self._table, owned))
+        self._forget_if_over(link)
 
     def _owner(self, path: str) -> int:
         record = self._table.get(path)
         return record.ephemeral_owner if record is not None else 0
 
     def _tell(self, applied: tree.Applied) -> None:
-        for link in self._links.values():
+        for link in list(self._links.values()):
             if link.stale is not None:
                 link.untold.changed += applied.changed
                 link.untold.children_changed += applied.children_changed
-            elif link.store.session.state is not SessionState.LOST:
-                # One that is suspended has its flags put up when it is connected again.
+            elif link.alive and link.connected and not link.answers_vanish:
+                # The others have their flags put up when they are connected again.
                 link.store.flags.put_up(applied.changed, applied.children_changed)
 
-    def _link(self, store: MemoryStore) -> _Link:
-        return self._links[store.session.id]
+    def _link(self, store: MemoryStore) -> _Link | None:
+        """None where the session is over and its store knows it."""
+        return self._links.get(store.session.id)

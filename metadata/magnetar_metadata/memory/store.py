@@ -84,7 +84,7 @@ class MemoryStore(MetadataStore):
     async def transaction(self, changes: Sequence[Change]) -> list[Made]:
         check_transaction(changes, self._roots)
         made: list[Made] = await self._ask(
-            lambda request: self._server.change(self, request).made, tuple(changes), to_leader=True
+            lambda request: self._server.change(self, request).made, tuple(changes), to_leader=True, agreed=True
         )
         return made
 
@@ -92,7 +92,7 @@ class MemoryStore(MetadataStore):
         await self._ask(lambda _: self._server.catch_up(self), to_leader=True)
 
     async def ping(self) -> None:
-        await self._ask(lambda _: None, to_leader=True)
+        await self._ask(lambda _: None, to_leader=True, agreed=True)
 
     def watch(self, path: str) -> Flag:
         check_path(path)
@@ -105,9 +105,9 @@ class MemoryStore(MetadataStore):
 
     async def close(self) -> None:
         if self._session.state is not SessionState.LOST:
-            self._server.close_session(self)
             self._session.closed = True
             self._over(self._session.close)
+            self._server.close_session(self)
 
     def disconnected(self) -> None:
         self._end_requests("the connection to the metadata server broke")
@@ -131,6 +131,11 @@ class MemoryStore(MetadataStore):
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{because} before the answer came"))
 
+    def _unanswered(self, future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(OutcomeUnknown("the metadata store has not answered in time"))
+            self._server.suspend(self)
+
     def _started(self, flag: Flag) -> Flag:
         if self._session.state is SessionState.LOST:
             flag.end(self._session.over)
@@ -140,19 +145,28 @@ class MemoryStore(MetadataStore):
         return self._server.table_for(self)
 
     async def _ask(
-        self, action: Callable[[Request], Any], changes: Sequence[Change] = (), *, to_leader: bool = False
+        self,
+        action: Callable[[Request], Any],
+        changes: Sequence[Change] = (),
+        *,
+        to_leader: bool = False,
+        agreed: bool = False,
     ) -> Any:
         self._session.check()
         sent_at = self._clock.monotonic()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._under_way.append(future)
+        patience = self._clock.call_later(self._session.timeout_s * 2 / 3, lambda: self._unanswered(future))
         loop.call_soon(self._server.receive, self, Request(action, future, changes, to_leader))
         try:
             return await future
         finally:
+            patience.cancel()
             if future in self._under_way:
                 self._under_way.remove(future)
-            # A refusal is an answer too.
-            if future.done() and not future.cancelled() and not isinstance(future.exception(), OutcomeUnknown):
+            # A refusal is an answer too. Reads and syncs count no more than with ZooKeeper, where a server that has
+            # lost its majority answers them.
+            answered = future.done() and not future.cancelled() and not isinstance(future.exception(), OutcomeUnknown)
+            if agreed and answered:
                 self._session.answered(sent_at)

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_metadata.compare_and_set import change
 from magnetar_metadata.errors import BadVersion, NotSent, OutcomeUnknown, SessionLost
-from magnetar_metadata.memory import Fault, MemoryServer
+from magnetar_metadata.memory import Fault, MemoryServer, MemoryStore
 from magnetar_metadata.store import ABSENT, Node, SessionState, Stat
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
@@ -33,6 +33,11 @@ def scenario(test: Scenario) -> Callable[[], None]:
 async def _turns(turns: int = 20) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def _state(store: MemoryStore) -> SessionState:
+    """Called anew each time: a checker takes an attribute to stay as it was."""
+    return store.session.state
 
 
 @scenario
@@ -191,3 +196,140 @@ async def test_compare_and_set_says_unknown_when_too_much_happened(clock: Manual
         server.resume(store)
         with pytest.raises(OutcomeUnknown):
             await changing
+
+
+@scenario
+async def test_safe_until_keeps_an_owner_that_hears_nothing_from_owning_with_another(
+    clock: ManualClock, server: MemoryServer
+) -> None:
+    """The server gives the session up while its client still thinks that it is connected."""
+    owner, other = server.connect(), server.connect()
+    await owner.put("/owner", b"", ABSENT, ephemeral=True)
+    clock.advance(3)
+    await owner.get("/owner")
+    safe_until = owner.session.safe_until()
+    server.cut_silently(owner)
+    while await other.exists("/owner") is not None:
+        clock.advance(0.01)
+    await other.put("/owner", b"", ABSENT, ephemeral=True)
+    assert _state(owner) is SessionState.CONNECTED
+    assert owner.session.safe_until() == safe_until < clock.monotonic()
+    # Counted from what was heard last, the read, though that made nobody safe for longer.
+    assert clock.monotonic() == pytest.approx(1013, abs=0.1)
+    assert safe_until == 1009
+    server.heal(owner)
+    with pytest.raises(OutcomeUnknown):
+        await owner.get("/owner")
+    assert _state(owner) is SessionState.LOST
+
+
+@pytest.mark.parametrize("requests", [True, False])
+def test_an_unanswered_request_is_given_up_and_was_made_if_it_arrived(requests: bool) -> None:
+    async def inside() -> None:
+        clock = ManualClock()
+        server = MemoryServer(clock, session_timeout_s=9)
+        store, other = server.connect(), server.connect()
+        await store.put("/e", b"", ABSENT, ephemeral=True)
+        server.cut_silently(store, requests=requests, answers=not requests)
+        putting = asyncio.create_task(store.put("/a", b"", ABSENT))
+        await _turns()
+        clock.advance(5.9)
+        await _turns()
+        assert not putting.done()
+        assert _state(store) is SessionState.CONNECTED
+        clock.advance(0.1)
+        with pytest.raises(OutcomeUnknown):
+            await putting
+        assert _state(store) is SessionState.SUSPENDED
+        assert (await other.exists("/a") is None) == requests
+        # Heartbeats arrived until then, or did not.
+        clock.advance(3.5)
+        assert (await other.exists("/e") is None) == requests
+        server.resume(store)
+        assert _state(store) is (SessionState.LOST if requests else SessionState.CONNECTED)
+
+    run(inside())
+
+
+@scenario
+async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    await store.put("/e", b"", ABSENT, ephemeral=True)
+    clock.advance(100)
+    assert await other.exists("/e") is not None
+    # The last heartbeat came at most a third of the time-out ago.
+    server.cut_silently(store, answers=False)
+    clock.advance(6.5)
+    assert await other.exists("/e") is not None
+    clock.advance(3.5)
+    assert await other.exists("/e") is None
+
+
+@scenario
+async def test_an_end_that_is_not_told_comes_with_the_next_answer(clock: ManualClock, server: MemoryServer) -> None:
+    asking, waiting = server.connect(), server.connect()
+    for store in (asking, waiting):
+        server.expire(store, told=False)
+        assert _state(store) is SessionState.CONNECTED
+    with pytest.raises(OutcomeUnknown):
+        await asking.ping()
+    assert _state(asking) is SessionState.LOST
+    clock.advance(3.3)
+    assert _state(waiting) is SessionState.CONNECTED
+    clock.advance(0.1)
+    assert _state(waiting) is SessionState.LOST
+
+
+@scenario
+async def test_reads_and_syncs_make_nobody_safe_for_longer(clock: ManualClock, server: MemoryServer) -> None:
+    store = server.connect()
+    begun = store.session.answered_sent_at
+    clock.advance(1)
+    await store.get("/a")
+    await store.exists("/a")
+    await store.children("/a")
+    await store.sync()
+    assert store.session.answered_sent_at == begun
+    await store.ping()
+    assert store.session.answered_sent_at == begun + 1
+    clock.advance(1)
+    await store.put("/b", b"", ABSENT)
+    clock.advance(1)
+    with pytest.raises(BadVersion):
+        await store.put("/b", b"", ABSENT)
+    assert store.session.answered_sent_at == begun + 3
+
+
+@scenario
+async def test_a_server_forgets_sessions_that_are_over(clock: ManualClock, server: MemoryServer) -> None:
+    closed, expired, closed_unheard, resumed = (server.connect() for _ in range(4))
+    await closed.close()
+    server.expire(expired)
+    server.suspend(closed_unheard)
+    await closed_unheard.close()
+    server.suspend(resumed)
+    assert list(server._links) == [closed_unheard.session.id, resumed.session.id]
+    clock.advance(10)
+    server.resume(resumed)
+    assert not server._links
+    for store in (closed, expired, closed_unheard, resumed):
+        server.suspend(store)
+        server.resume(store)
+        server.cut_silently(store)
+        server.heal(store)
+        server.expire(store)
+        assert server.release(store) == 0
+
+
+@scenario
+async def test_watches_go_up_when_vanished_answers_come_again(clock: ManualClock, server: MemoryServer) -> None:
+    store, other = server.connect(), server.connect()
+    watch = store.watch("/a")
+    await watch.wait()
+    server.cut_silently(store, requests=False)
+    await other.put("/a", b"", ABSENT)
+    waiting = asyncio.create_task(watch.wait())
+    await _turns()
+    assert not waiting.done()
+    server.heal(store)
+    await waiting
