@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from magnetar_metadata.embedded import EmbeddedDatabase, group_commit, open_embedded
+from magnetar_metadata.embedded import EmbeddedDatabase, forked, group_commit, open_embedded
 from magnetar_metadata.errors import (
     NodeExists,
     OutcomeUnknown,
@@ -91,6 +92,42 @@ def test_a_second_store_of_the_same_process_is_refused(tmp_path: Path) -> None:
 
     run(scenario())
     run(_open_and_close(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("forking_child.py")), str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment()) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        try:
+            # A session that was there when it was forked, and one that came after.
+            assert parent.stdout.readline() == b"SessionLost SessionLost SessionLost SessionLost lost\n"
+            with pytest.raises(StoreInUse):
+                _opened(tmp_path)
+            assert parent.stdout.readline() == b"done done NodeExists done\n"
+        finally:
+            parent.kill()
+            parent.wait()
+        # The forked one lives.
+        run(_check_after_fork(tmp_path))
+        parent.stdin.close()
+        # It ends, too: closing what it inherited would have it wait for threads that it has not.
+        assert parent.stdout.read() == b""
+
+
+async def _check_after_fork(folder: Path) -> None:
+    async with await open_embedded(folder, SystemClock()) as store:
+        assert await store.children("/") == ["after"]
+
+
+def test_a_closed_folder_is_forgotten_when_it_is_collected(tmp_path: Path) -> None:
+    gc.collect()
+    known = len(forked._open)
+    run(_open_and_close(tmp_path))
+    gc.collect()
+    assert len(forked._open) == known
 
 
 def _flip(log: Path) -> None:

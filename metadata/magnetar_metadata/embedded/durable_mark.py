@@ -7,7 +7,7 @@ a log that reaches at least so far holds all that was acknowledged; one that doe
 
 The file has two slots of one sector each, written in turn, with a checksum: a slot that was being written when the
 power went leaves the other, and the group that it stood for was not answered. The file is locked as long as it is open,
-which is what keeps a second process from the folder.
+which is what keeps a second process from the folder; a forked child does not keep it (`forked.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 
 import crc32c
 
+from magnetar_metadata.embedded import forked
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
 
 _SLOT: Final = struct.Struct(">QI")
@@ -38,11 +39,18 @@ class DurableMark:
         # The slot for the next one.
         self._slot = slot
 
+    def was_forked(self) -> None:
+        """The lock is the parent's alone; it keeps it, as closing a file only gives up what this process has of it."""
+        self.close()
+
     @classmethod
     def open(cls, folder: Path) -> DurableMark:
         """Opens the folder's mark, or makes it where there is no database yet."""
         path = folder / _NAME
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with forked.opening:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            mark = cls(file, 0, 0)
+            forked.note(mark)
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,15 +61,14 @@ class DurableMark:
             if newest is None:
                 if (folder / "CURRENT").exists():
                     raise StoreDamaged(f"{path} is damaged or gone: it can't be told what the folder should hold")
-                newest = 0
-                mark = cls(file, 0, 0)
                 mark.write(0)
                 mark.write(0)
                 _sync_folder(folder)
                 return mark
-            return cls(file, newest, 1 - slots.index(newest))
+            mark.sequence, mark._slot = newest, 1 - slots.index(newest)
+            return mark
         except BaseException:
-            os.close(file)
+            mark.close()
             raise
 
     def write(self, sequence: int) -> None:

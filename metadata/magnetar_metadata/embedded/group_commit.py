@@ -90,6 +90,10 @@ class GroupCommit:
 
         await self._join(delete)
 
+    def was_forked(self, because: str) -> None:
+        """In the child, where what gathers is the parent's to write. Who waits there waits on the parent's loop."""
+        self._dead = because
+
     async def close(self) -> None:
         """Waits for what is under way."""
         try:

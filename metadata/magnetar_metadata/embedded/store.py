@@ -6,13 +6,15 @@ makes a change durable is told in `group_commit.py`, what makes sure on opening 
 `durable_mark.py` and `rocks_table.py`.
 
 A session never runs out, as nobody could give it away: `safe_until` is for ever. It is lost when the process ends, when
-it is closed, or when writing fails; ephemeral nodes of earlier processes are deleted before the folder is used.
+it is closed, or when writing fails; ephemeral nodes of earlier processes are deleted before the folder is used. In a
+process that is forked off it is lost as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import math
 import os
@@ -23,6 +25,7 @@ from typing import Any
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_path, check_roots, visible
 from magnetar_metadata.core.tree import Applied
+from magnetar_metadata.embedded import forked
 from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 
 # Sessions of one opening; above it in a session's id stands how often the folder was opened.
 _SESSIONS_BITS = 24
+
+_COPY = "its folder belongs to the process that this one was forked from"
 
 
 async def open_embedded(
@@ -59,6 +64,9 @@ class EmbeddedDatabase:
         self._next_session_id = (opened << _SESSIONS_BITS) + 1
         self._stores: list[EmbeddedStore] = []
         self.commit = GroupCommit(folder, database, mark, self._tell, self._died)
+        # Whether this is a copy in a forked process, where nothing may touch the folder.
+        self.is_copy = False
+        forked.note(self)
 
     @classmethod
     async def open(
@@ -84,8 +92,18 @@ class EmbeddedDatabase:
         self._stores.append(store)
         return store
 
+    def was_forked(self) -> None:
+        """The sessions are told when they are used: listeners are not called in the middle of a fork."""
+        self.is_copy = True
+        self.commit.was_forked(_COPY)
+        # RocksDB hangs when it is dropped in the child: a reference that nobody gives up keeps it, at the exit too.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
+
     async def close(self) -> None:
         """Closes all sessions, then the folder: it is closed whatever fails, as nobody else could open it."""
+        if self.is_copy:
+            self._died(_COPY)
+            return
         try:
             for store in list(self._stores):
                 await store.end()
@@ -186,6 +204,7 @@ class EmbeddedStore(MetadataStore):
 
     async def end(self) -> None:
         """Ends the session, and leaves the folder open."""
+        self._lose_copy()
         if self._session.state is SessionState.LOST:
             return
         self._session.close()
@@ -200,13 +219,19 @@ class EmbeddedStore(MetadataStore):
         self._session.lose(because)
         self.flags.end(self._session.over)
 
+    def _lose_copy(self) -> None:
+        if self._database.is_copy and self._session.state is not SessionState.LOST:
+            self.lost(_COPY)
+
     def _started(self, flag: Flag) -> Flag:
+        self._lose_copy()
         if self._session.state is SessionState.LOST:
             flag.end(self._session.over)
         return flag
 
     def _answer(self) -> None:
         """Every request is answered by this process: it is sent and answered now."""
+        self._lose_copy()
         self._session.check()
         self._session.answered(self._clock.monotonic())
 
