@@ -109,6 +109,7 @@ def test_a_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -
             assert parent.stdout.readline() == b"done done NodeExists done\n"
         finally:
             parent.kill()
+            parent.wait()
         # The forked one lives.
         run(_check_after_fork(tmp_path))
         parent.stdin.close()
