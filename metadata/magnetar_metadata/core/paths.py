@@ -72,6 +72,12 @@ def visible(parent: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if parent != ROOT or not is_reserved(join(ROOT, name)))
 
 
+def check_declared(root: str, roots: Sequence[str]) -> None:
+    """Raises `InvalidPath` unless `root` is one of the declared subtree roots."""
+    if root not in roots:
+        raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(roots) or 'none'}")
+
+
 def check_roots(roots: Sequence[str]) -> tuple[str, ...]:
     """The declared subtree roots, once each and sorted: their order must not matter."""
     for root in roots:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_path, check_roots, visible
+from magnetar_metadata.core.paths import check_declared, check_path, check_roots, visible
 from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded import forked
 from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
-from magnetar_metadata.errors import InvalidPath, OutcomeUnknown, Refused
+from magnetar_metadata.errors import OutcomeUnknown, Refused
 from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
@@ -190,8 +190,7 @@ class EmbeddedStore(MetadataStore):
         return self._started(self.flags.watch(path))
 
     def watch_subtree(self, root: str) -> Flag:
-        if root not in self._roots:
-            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        check_declared(root, self._roots)
         return self._started(self.flags.watch_subtree(root))
 
     async def close(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar_metadata.core.changes import check_transaction
-from magnetar_metadata.core.paths import check_path, visible
-from magnetar_metadata.errors import InvalidPath, MetadataError, OutcomeUnknown
+from magnetar_metadata.core.paths import check_declared, check_path, visible
+from magnetar_metadata.errors import MetadataError, OutcomeUnknown
 from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
@@ -99,8 +99,7 @@ class MemoryStore(MetadataStore):
         return self._started(self.flags.watch(path))
 
     def watch_subtree(self, root: str) -> Flag:
-        if root not in self._roots:
-            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        check_declared(root, self._roots)
         return self._started(self.flags.watch_subtree(root))
 
     async def close(self) -> None:

@@ -16,7 +16,15 @@ from typing import Any, Final
 
 from magnetar_metadata.core.changes import MAX_CHROOT_BYTES, check_transaction
 from magnetar_metadata.core.multi import Kind, MultiPlan, Next, Operation, Role
-from magnetar_metadata.core.paths import ROOT, ancestors_of, check_path, check_roots, counter_path, visible
+from magnetar_metadata.core.paths import (
+    ROOT,
+    ancestors_of,
+    check_declared,
+    check_path,
+    check_roots,
+    counter_path,
+    visible,
+)
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.flags import Flag
 from magnetar_metadata.session import StoreSession
@@ -133,8 +141,7 @@ class ZooKeeperStore(MetadataStore):
         return self._watch(self._full(path), with_children=True)
 
     def watch_subtree(self, root: str) -> Flag:
-        if root not in self._roots:
-            raise InvalidPath(f"{root!r} is no declared subtree root; those are {', '.join(self._roots) or 'none'}")
+        check_declared(root, self._roots)
         return self._watch(self._full(counter_path(root)), with_children=False)
 
     async def close(self) -> None:
