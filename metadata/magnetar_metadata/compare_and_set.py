@@ -53,7 +53,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,7 +79,7 @@ from magnetar_metadata.errors import (
     Unavailable,
     ValueTooLarge,
 )
-from magnetar_metadata.store import ABSENT, Delete, MetadataStore, Node, Put, SessionState
+from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Node, Put, SessionState
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
@@ -115,16 +115,31 @@ async def read(store: MetadataStore, path: str) -> Stored | None:
     return Stored(envelope.payload, node.version, envelope.incarnation) if node and envelope else None
 
 
+def first_value(payload: bytes, randomness: Randomness) -> bytes:
+    """What a node that is changed through this loop holds when it is made by a transaction of the caller's own."""
+    return following(None, randomness.token(TOKEN_BYTES), payload).encode()
+
+
 async def change(
-    store: MetadataStore, path: str, update: Update, *, clock: Clock, randomness: Randomness, timeout_s: float = 30.0
+    store: MetadataStore,
+    path: str,
+    update: Update,
+    *,
+    clock: Clock,
+    randomness: Randomness,
+    along: Sequence[Change] = (),
+    timeout_s: float = 30.0,
 ) -> Stored | None:
     """Changes the node to what `update` makes of its payload (None: it is absent). Returns what is there then.
 
     While the store has no connection this waits for it, until `timeout_s` from now. Raises `OutcomeUnknown` if the
     change may have been made and it can't be found out, `NotSent` if it was not made for want of a connection, and
     `SessionLost`; besides, what refuses the change whatever its version, and what `update` raises.
+
+    `along` are made in the same transaction, or neither is. One of them that is refused raises its `Refused`, whose
+    `index` is its place among `along` plus one: nothing was changed.
     """
-    return await _Loop(store, path, clock, clock.monotonic() + timeout_s).run(update, randomness)
+    return await _Loop(store, path, clock, clock.monotonic() + timeout_s, tuple(along)).run(update, randomness)
 
 
 @dataclass
@@ -135,6 +150,7 @@ class _Loop:
     path: str
     clock: Clock
     deadline: float
+    along: tuple[Change, ...] = ()
     # How long to wait before a store that is connected and gave no answer is asked again.
     pause_s: float = 0.0
 
@@ -215,7 +231,7 @@ class _Loop:
         unknown: OutcomeUnknown | None = None
         while True:
             try:
-                await self.store.transaction([next_copy()])
+                await self.store.transaction([next_copy(), *self.along])
                 return None
             except OutcomeUnknown as error:
                 unknown = error
@@ -224,7 +240,7 @@ class _Loop:
                 await self._connected(unknown or error)
             except Refused as error:
                 # Said of this copy only: an earlier one may have been made.
-                if unknown is None and not isinstance(error, (BadVersion, NoNode)):
+                if unknown is None and (error.index > 0 or not isinstance(error, (BadVersion, NoNode))):
                     raise
                 return _Refusal(error, unknown)
             except SessionLost as error:

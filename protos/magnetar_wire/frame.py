@@ -38,13 +38,20 @@ class FrameBuilder:
     around each of them, a run of its own and two tags, to 40 bytes; and 10,000 times that fits below MAX_FRAME_BYTES.
     """
 
-    def __init__(self, fill_bytes: int = FRAME_FILL_BYTES, max_entries: int = MAX_FRAME_ENTRIES) -> None:
+    def __init__(
+        self,
+        fill_bytes: int = FRAME_FILL_BYTES,
+        max_entries: int = MAX_FRAME_ENTRIES,
+        max_entry_bytes: int = MAX_ENTRY_BYTES,
+    ) -> None:
         if not 0 < fill_bytes <= MAX_ENTRY_BYTES:
             raise ValueError(f"a frame is filled up to 1 … {MAX_ENTRY_BYTES} bytes, not {fill_bytes}")
         if not 0 < max_entries <= MAX_FRAME_ENTRIES:
             raise ValueError(f"a frame has at most 1 … {MAX_FRAME_ENTRIES} entries, not {max_entries}")
         self._fill_bytes = fill_bytes
         self._max_entries = max_entries
+        # Ledger records are entries with a header in front: a little more.
+        self._max_entry_bytes = max_entry_bytes
         self._runs: list[Run] = []
         self._entries: list[bytes] = []
         self._bytes = 0
@@ -67,11 +74,11 @@ class FrameBuilder:
         An empty frame has room for any one entry up to the largest there is. The entry joins the last run if it is
         that channel's next number, unless it is to begin a new one: something else is said of it beside the frame.
         """
-        if len(entry) > MAX_ENTRY_BYTES:
-            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        if len(entry) > self._max_entry_bytes:
+            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {self._max_entry_bytes}")
         if not (0 <= channel <= _MAX_NUMBER and 0 <= number <= _MAX_NUMBER):
             raise InvalidMessage(f"a channel and a number are in 0 … 2^64 - 1, and not {channel} and {number}")
-        if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, MAX_ENTRY_BYTES)):
+        if self._entries and (self.full or self._bytes + len(entry) > max(self._fill_bytes, self._max_entry_bytes)):
             return False
         last = self._runs[-1] if self._runs else None
         if not new_run and last is not None and last.channel == channel and last.first + last.count == number:
@@ -89,15 +96,17 @@ class FrameBuilder:
         return frame
 
 
-def decode_frame(data: bytes | Frame, max_entries: int = MAX_FRAME_ENTRIES) -> list[DecodedRun]:
+def decode_frame(
+    data: bytes | Frame, max_entries: int = MAX_FRAME_ENTRIES, max_entry_bytes: int = MAX_ENTRY_BYTES
+) -> list[DecodedRun]:
     """The runs of a frame, as it came or as a part of a larger message."""
     frame = _parse(data) if isinstance(data, bytes) else data
     if len(frame.entries) > max_entries:
         raise TooLarge(f"the frame has {len(frame.entries)} entries, and at most {max_entries} are taken")
     entries = list(frame.entries)
     largest = max(map(len, entries), default=0)
-    if largest > MAX_ENTRY_BYTES:
-        raise TooLarge(f"the frame has an entry of {largest} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+    if largest > max_entry_bytes:
+        raise TooLarge(f"the frame has an entry of {largest} bytes, and the largest allowed has {max_entry_bytes}")
     return list(_cut(frame, entries))
 
 

@@ -1,0 +1,1 @@
+"""The ledger client: create, append, read, recover, close and delete ledgers. `ledger_client` is where to begin."""

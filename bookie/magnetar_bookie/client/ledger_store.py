@@ -1,0 +1,171 @@
+"""The ledgers' metadata: made with an intent, read, and changed by compare-and-set.
+
+Everybody who changes a ledger's node does it through `change` with one of the functions of core/ledger_metadata.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_bookie import paths
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import BadVersion, NodeExists, NoNode, OutcomeUnknown
+from magnetar_metadata.store import ABSENT, Delete, MetadataStore, Put
+from magnetar_protos.ledger_pb2 import LedgerIdCounter, LedgerIntent
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["LedgerStore", "MadeLedger"]
+
+_MASTER_KEY_BYTES: Final = 16
+
+Update = Callable[[LedgerMetadata | None], LedgerMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeLedger:
+    """A new ledger. Until its owner has recorded it, with `release` in the same transaction, it may be swept."""
+
+    ledger_id: int
+    metadata: LedgerMetadata
+
+    @property
+    def release(self) -> Delete:
+        """The change that belongs into the transaction with which the owner records the ledger."""
+        return Delete(paths.intent(self.ledger_id), 0)
+
+
+class LedgerStore:
+    """One process' access to the ledgers' metadata."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, randomness: Randomness) -> None:
+        self.store = store
+        self._clock = clock
+        self._randomness = randomness
+
+    async def make(
+        self,
+        ensemble: Sequence[str],
+        striping: Striping,
+        *,
+        wanted_ensemble_size: int,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+    ) -> MadeLedger:
+        """Makes a ledger and its intent, under an id above all there ever were."""
+        now_ms = self._clock.time_ms()
+        metadata = LedgerMetadata(
+            state=LedgerState.OPEN,
+            striping=striping,
+            master_key=self._randomness.token(_MASTER_KEY_BYTES),
+            fragments=(Fragment(0, tuple(ensemble)),),
+            created_ms=now_ms,
+            wanted_ensemble_size=wanted_ensemble_size,
+            properties=properties or {},
+        )
+        intent = LedgerIntent(created_ms=now_ms, purpose=purpose)
+        while True:
+            ledger_id = await self._next_id()
+            nodes = {paths.intent(ledger_id): intent.SerializeToString(), paths.ledger(ledger_id): metadata.encode()}
+            puts = [
+                Put(path, compare_and_set.first_value(payload, self._randomness), ABSENT)
+                for path, payload in nodes.items()
+            ]
+            try:
+                await self.store.transaction(puts)
+            except OutcomeUnknown:
+                continue  # if both nodes are there, or come to be, the sweeper finds the intent
+            except NodeExists as error:
+                raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
+            return MadeLedger(ledger_id, metadata)
+
+    async def _next_id(self) -> int:
+        drawn = 0
+
+        def raised(payload: bytes | None) -> bytes:
+            nonlocal drawn
+            drawn = LedgerIdCounter.FromString(payload or b"").last_ledger_id + 1
+            return LedgerIdCounter(last_ledger_id=drawn).SerializeToString()
+
+        while True:
+            try:
+                stored = await self._change(paths.LEDGER_IDS, raised)
+            except OutcomeUnknown:
+                continue  # perhaps raised: that number is nobody's
+            assert stored is not None
+            return LedgerIdCounter.FromString(stored.payload).last_ledger_id
+
+    async def last_ledger_id(self) -> int:
+        """No ledger made before this call has a higher id."""
+        await self.store.sync()
+        stored = await compare_and_set.read(self.store, paths.LEDGER_IDS)
+        return LedgerIdCounter.FromString(stored.payload).last_ledger_id if stored else 0
+
+    async def record(
+        self, made: MadeLedger, owner: str, update: compare_and_set.Update
+    ) -> compare_and_set.Stored | None:
+        """Records a new ledger in its owner's node and takes its intent away, in one transaction.
+
+        Raises `IntentSwept`, and changes nothing, where the sweeper was faster.
+        """
+        try:
+            return await self._change(owner, update, along=[made.release])
+        except (BadVersion, NoNode) as error:
+            if not error.index:
+                raise
+            raise IntentSwept(f"ledger {made.ledger_id} was not recorded in time and is being deleted") from None
+
+    async def read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
+        """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`."""
+        if fresh:
+            await self.store.sync()
+        stored = await compare_and_set.read(self.store, paths.ledger(ledger_id))
+        if stored is None:
+            raise NoSuchLedger(f"there is no ledger {ledger_id}")
+        return ledger_metadata.decode(stored.payload)
+
+    async def change(self, ledger_id: int, update: Update) -> LedgerMetadata:
+        """Changes what stands there to what `update` makes of it, and returns that.
+
+        Raises what `update` raises of a fresh value, and `OutcomeNotKnown` where it can't be found out.
+        """
+        result: LedgerMetadata | None = None
+
+        def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
+            nonlocal result
+            current = None if payload is None else ledger_metadata.decode(payload)
+            result = update(current)
+            return compare_and_set.LEAVE if result is current or result == current else result.encode()
+
+        try:
+            await self._change(paths.ledger(ledger_id), changed)
+        except OutcomeUnknown as error:
+            raise OutcomeNotKnown(f"whether ledger {ledger_id} was changed is not known: {error}") from error
+        assert result is not None
+        return result
+
+    async def ledger_ids(self) -> AsyncIterator[int]:
+        """All ledgers, in order: those there are during the whole walk, and perhaps some that come or go."""
+        async for name in self._names(paths.LEDGERS, 4):
+            yield paths.id_of(name)
+
+    async def _names(self, path: str, levels: int) -> AsyncIterator[str]:
+        for name in await self.store.children(path):
+            if levels == 1:
+                yield name
+            else:
+                async for rest in self._names(f"{path}/{name}", levels - 1):
+                    yield name + rest
+
+    async def _change(
+        self, path: str, update: compare_and_set.Update, along: Sequence[Delete] = ()
+    ) -> compare_and_set.Stored | None:
+        return await compare_and_set.change(
+            self.store, path, update, clock=self._clock, randomness=self._randomness, along=along
+        )

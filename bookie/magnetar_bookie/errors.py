@@ -1,0 +1,110 @@
+"""What can go wrong with ledgers.
+
+    LedgerError
+    ├── NoSuchLedger          the metadata store has none with this id
+    ├── LedgerDeleted         it was deleted
+    ├── LedgerNotClosed       what was asked is possible on a closed ledger only
+    ├── NoSuchEntry           above the last entry that may be read
+    ├── Unreadable            no replica could give the entry: `reasons` says what each answered
+    ├── AddFailed             of a writer: this add and all later ones failed
+    │   ├── LedgerFenced      somebody recovers the ledger, or has closed it: the writer has lost it
+    │   ├── NotEnoughBookies  too few bookies take entries
+    │   ├── MetadataUnknown   whether an ensemble change was made could not be found out
+    │   └── WriterClosed      the writer was closed by its owner before
+    ├── CloseLost             the writer's close was not the one that counts: what failed may be in the ledger
+    ├── OutcomeNotKnown       a change of the ledger's metadata was perhaps made: ask again
+    ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are back
+    ├── TooManyPending        `append` without room: wait for `room`
+    ├── IntentSwept           the ledger took too long to be claimed and is being deleted: make another
+    └── BookieRefused         a bookie will not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
+
+An add that failed may be in the ledger or not, until the ledger is closed: if the writer's own `close` returns, no
+failed add will ever be read; if that raises `CloseLost`, nobody can say.
+"""
+
+from __future__ import annotations
+
+
+class LedgerError(Exception):
+    """Whatever goes wrong with a ledger."""
+
+
+class NoSuchLedger(LedgerError):
+    """The metadata store has no ledger with this id."""
+
+
+class LedgerDeleted(LedgerError):
+    """The ledger was deleted."""
+
+
+class LedgerNotClosed(LedgerError):
+    """Possible on a closed ledger only."""
+
+
+class NoSuchEntry(LedgerError):
+    """Above the last entry that may be read."""
+
+
+class Unreadable(LedgerError):
+    """No replica could give the entry."""
+
+    def __init__(self, message: str, reasons: dict[str, str]) -> None:
+        super().__init__(message)
+        # What each bookie answered.
+        self.reasons = reasons
+
+
+class AddFailed(LedgerError):
+    """This add failed, and with it all later ones."""
+
+
+class LedgerFenced(AddFailed):
+    """Somebody recovers the ledger or has closed it."""
+
+
+class NotEnoughBookies(AddFailed):
+    """Too few bookies take entries."""
+
+
+class MetadataUnknown(AddFailed):
+    """Whether an ensemble change was made could not be found out."""
+
+
+class WriterClosed(AddFailed):
+    """The writer was closed by its owner before."""
+
+
+class CloseLost(LedgerError):
+    """The writer's close was not the one that counts: the fate of failed adds is unknown."""
+
+
+class OutcomeNotKnown(LedgerError):
+    """A change of the ledger's metadata was perhaps made."""
+
+
+class RecoveryUndecided(LedgerError):
+    """Too few bookies could say whether an entry exists."""
+
+
+class TooManyPending(LedgerError):
+    """`append` was called without room."""
+
+
+class IntentSwept(LedgerError):
+    """The ledger was not claimed in time and is being deleted."""
+
+
+class BookieRefused(LedgerError):
+    """A bookie will not start."""
+
+
+class WipedBookie(BookieRefused):
+    """The metadata store knows this bookie with another instance id than its disk, or its disk is empty."""
+
+
+class DecommissionedBookie(BookieRefused):
+    """The disk belongs to a bookie that was decommissioned."""
+
+
+class ForeignDisk(BookieRefused):
+    """The disk belongs to another bookie."""

@@ -1,0 +1,65 @@
+"""Where things stand in the metadata store.
+
+    /ledgers/0000/0000/0001/002a      LedgerMetadata of ledger 0x1002a
+    /ledger-ids                       LedgerIdCounter
+    /ledger-intents/<ledger id>       LedgerIntent
+    /bookies/cookies/<bookie id>      Cookie: every bookie that belongs to the cluster, alive or not
+    /bookies/available/<bookie id>    BookieRegistration, ephemeral
+    /bookies/leaving/<bookie id>      Decommission
+    /repair/auditor                   ephemeral: who is elected
+    /repair/tasks/<ledger id>         RepairTask
+    /repair/locks/<ledger id>         ephemeral: which worker is at it
+
+All but the ephemeral ones are changed through magnetar_metadata.compare_and_set.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LEDGERS: Final = "/ledgers"
+LEDGER_IDS: Final = "/ledger-ids"
+INTENTS: Final = "/ledger-intents"
+COOKIES: Final = "/bookies/cookies"
+AVAILABLE: Final = "/bookies/available"
+LEAVING: Final = "/bookies/leaving"
+AUDITOR: Final = "/repair/auditor"
+TASKS: Final = "/repair/tasks"
+LOCKS: Final = "/repair/locks"
+
+
+def name_of(ledger_id: int) -> str:
+    return f"{ledger_id:016x}"
+
+
+def id_of(name: str) -> int:
+    return int(name, 16)
+
+
+def ledger(ledger_id: int) -> str:
+    name = name_of(ledger_id)
+    return "/".join((LEDGERS, name[:4], name[4:8], name[8:12], name[12:]))
+
+
+def intent(ledger_id: int) -> str:
+    return f"{INTENTS}/{name_of(ledger_id)}"
+
+
+def task(ledger_id: int) -> str:
+    return f"{TASKS}/{name_of(ledger_id)}"
+
+
+def lock(ledger_id: int) -> str:
+    return f"{LOCKS}/{name_of(ledger_id)}"
+
+
+def cookie(bookie_id: str) -> str:
+    return f"{COOKIES}/{bookie_id}"
+
+
+def available(bookie_id: str) -> str:
+    return f"{AVAILABLE}/{bookie_id}"
+
+
+def leaving(bookie_id: str) -> str:
+    return f"{LEAVING}/{bookie_id}"

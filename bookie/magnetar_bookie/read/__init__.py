@@ -1,0 +1,1 @@
+"""Reading entries of ledgers whose fragments are known: no metadata store, no fence, no recovery."""

@@ -1,0 +1,85 @@
+"""The record: an entry as bookies keep it and as it travels to and from them.
+
+    ledger id (8) · entry id (8) · last add confirmed (8, signed) · ledger bytes (8) · crc32c (4) · entry
+
+The writer makes it once, and every bookie holds the same bytes: recovery and re-replication pass records on as they
+are. So two bookies that hold different records under one id prove a fault, and the writer's LAC comes with each entry.
+`ledger bytes` are those of all the ledger's entries up to and with this one. The checksum covers everything else, the
+ids with it, so that a record can't be taken for another ledger's or another entry's. All numbers are big endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from magnetar_wire.limits import MAX_ENTRY_BYTES
+
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "NO_ENTRY",
+    "RECORD_HEADER_BYTES",
+    "BadRecord",
+    "Header",
+    "check_record",
+    "encode_record",
+    "entry_of",
+]
+
+# Before the first entry: the last entry of an empty ledger, the LAC of one in which nothing is confirmed.
+NO_ENTRY: Final = -1
+_FIELDS: Final = struct.Struct(">QQqQ")
+_CRC: Final = struct.Struct(">I")
+RECORD_HEADER_BYTES: Final = _FIELDS.size + _CRC.size
+MAX_RECORD_BYTES: Final = MAX_ENTRY_BYTES + RECORD_HEADER_BYTES
+
+
+class BadRecord(ValueError):
+    """Bytes that are no whole record, or another entry's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a record says besides its entry."""
+
+    ledger_id: int
+    entry_id: int
+    last_add_confirmed: int
+    ledger_bytes: int
+
+
+def encode_record(ledger_id: int, entry_id: int, last_add_confirmed: int, ledger_bytes: int, entry: bytes) -> bytes:
+    fields = _FIELDS.pack(ledger_id, entry_id, last_add_confirmed, ledger_bytes)
+    return b"".join((fields, _CRC.pack(crc32c(entry, crc32c(fields))), entry))
+
+
+def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
+    """The header, if the record is whole and this entry's; raises `BadRecord`."""
+    if not RECORD_HEADER_BYTES <= len(record) <= MAX_RECORD_BYTES:
+        raise BadRecord(
+            f"a record has {RECORD_HEADER_BYTES} … {MAX_RECORD_BYTES} bytes, and that of entry {entry_id} of ledger "
+            f"{ledger_id} has {len(record)}"
+        )
+    view = memoryview(record)
+    (stated,) = _CRC.unpack_from(record, _FIELDS.size)
+    if crc32c(view[RECORD_HEADER_BYTES:], crc32c(view[: _FIELDS.size])) != stated:
+        raise BadRecord(f"the record of entry {entry_id} of ledger {ledger_id} does not match its checksum")
+    header = Header(*_FIELDS.unpack_from(record))
+    if (header.ledger_id, header.entry_id) != (ledger_id, entry_id):
+        raise BadRecord(
+            f"the record of entry {entry_id} of ledger {ledger_id} is that of entry {header.entry_id} of ledger "
+            f"{header.ledger_id}"
+        )
+    if not NO_ENTRY <= header.last_add_confirmed < entry_id:
+        raise BadRecord(
+            f"entry {entry_id} of ledger {ledger_id} claims {header.last_add_confirmed} as confirmed before it"
+        )
+    return header
+
+
+def entry_of(record: bytes) -> bytes:
+    """The entry in a record that was checked."""
+    return record[RECORD_HEADER_BYTES:]

@@ -1,0 +1,1 @@
+"""The bookie: keeps replicas of ledgers' entries. `bookie` is where to begin."""

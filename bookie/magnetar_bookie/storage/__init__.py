@@ -1,0 +1,1 @@
+"""What a bookie keeps its ledgers in: one interface."""
