@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -138,12 +139,13 @@ def test_a_tombstone_waits_for_all_that_may_hold_entries() -> None:
     assert ledger_metadata.tombstone(deleted) is deleted
     assert ledger_metadata.without_holders(deleted, ["b9", "b1"]).holders == ("b2", "b3", "b7")
     assert ledger_metadata.with_holder(CLOSED, "b2") is CLOSED
-    for late in (
+    changes: list[Callable[[], LedgerMetadata]] = [
         lambda: ledger_metadata.begin_recovery(DELETED),
         lambda: ledger_metadata.with_holder(DELETED, "b8"),
         lambda: ledger_metadata.with_bookie_replaced(DELETED, 0, 2, "b3", "b5"),
         lambda: ledger_metadata.closed_by_recovery(DELETED, DELETED.last_fragment, [], 9, 100, 2),
-    ):
+    ]
+    for late in changes:
         with pytest.raises(LedgerDeleted):
             late()
     with pytest.raises(NoSuchLedger):
