@@ -36,7 +36,7 @@ def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
 def test_one_entry_is_decided_by_every_combination_of_answers_as_the_rule_says(striping: Striping) -> None:
-    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 times "no such entry" ends the ledger, nothing else does."""
+    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does."""
     possible: list[bytes | Lack | str] = [b"record", *Lack, "timed out"]
     for entry_id in range(striping.ensemble_size):
         for said in itertools.product(possible, repeat=striping.write_quorum):
