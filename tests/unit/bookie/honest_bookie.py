@@ -123,9 +123,9 @@ class HonestBookie:
     async def _last_add_confirmed(self, request: pb.LastAddConfirmedRequest) -> pb.LastAddConfirmedAnswer:
         await self._begin("last_add_confirmed", request)
         held = self.ledger(request.ledger_id)
-        due: list[bool] = []
-        timer = self._clock.call_later(request.wait_ms / 1000, lambda: (due.append(True), self._wake()))
-        while held.last_add_confirmed <= request.above and request.wait_ms and not due:
+        until = self._clock.monotonic() + request.wait_ms / 1000
+        timer = self._clock.call_later(request.wait_ms / 1000, self._wake)
+        while held.last_add_confirmed <= request.above and self._clock.monotonic() < until:
             await self._changed.wait()
         timer.cancel()
         return pb.LastAddConfirmedAnswer(status=pb.OK, last_add_confirmed=held.last_add_confirmed)
