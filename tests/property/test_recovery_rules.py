@@ -60,7 +60,8 @@ def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) 
     """CHK-14: whichever ack quorum holds it, and whoever of the others says no, holds it, or gives no answer."""
     for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
         others = [slot for slot in striping.write_set(1) if slot not in holders]
-        for said in itertools.product([b"record", Lack.ABSENT, "timed out"], repeat=len(others)):
+        possible: list[bytes | Lack | str] = [b"record", Lack.ABSENT, "timed out"]
+        for said in itertools.product(possible, repeat=len(others)):
             for silent in range(striping.ack_quorum + 1):
                 reads = _reads(striping, 1)
                 for slot, found in zip(others, said, strict=True):

@@ -114,7 +114,7 @@ class LedgerClient:
         """A reader, of a ledger that may still be written: up to what is confirmed."""
         from magnetar_bookie.client.ledger_reader import LedgerReader
 
-        return LedgerReader(self, ledger_id, await self.ledgers.read(ledger_id, fresh=True))
+        return await LedgerReader.open(self, ledger_id)
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
         """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more."""
