@@ -1,0 +1,381 @@
+"""A bookie's disk in the simulation, and the storage that lies on it.
+
+The disk outlives the process; each `open` gives a new storage object, and the one before is dead from then on. What is
+written is applied at once, with a note of how to undo it. A sync throws away the notes of the groups before it; a crash
+follows back the notes of a random number of the newest groups. So the ordinary way costs a few dictionary operations
+per record, nothing is copied, and what is durable can be told at any time: it is what the oldest note says was there.
+
+Notes of synced groups are kept for a while too: `lose_synced` follows those back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar_bookie.storage.interface import (
+    DAMAGED,
+    Changes,
+    Damaged,
+    LedgerRecord,
+    StorageFailed,
+    StorageFull,
+)
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["DiskFaults", "SimulatedDisk", "SimulatedStorage"]
+
+# So many synced groups can be lost by `lose_synced`.
+_KEPT_GROUPS: Final = 256
+
+Held = bytes | Damaged
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFaults:
+    """How slow the disk is, and how often it does what. The disk's `faults` may be replaced at any time."""
+
+    shortest_sync_s: float = 0.000_5
+    longest_sync_s: float = 0.005
+    longest_read_s: float = 0.001
+    # Of each sync and each read: it takes `stall_s` longer.
+    stall_probability: float = 0.0
+    stall_s: float = 1.0
+    # Of each sync: it fails, and the storage with it.
+    failed_sync_probability: float = 0.0
+    # Of each sync: one record of what it made durable is damaged afterwards.
+    bit_flip_probability: float = 0.0
+
+
+@dataclass(slots=True)
+class _Ledger:
+    record: LedgerRecord | None = None
+    entries: dict[int, Held] = field(default_factory=dict)
+    # The entries' ids, in order.
+    ids: list[int] = field(default_factory=list)
+
+    def put(self, entry_id: int, held: Held | None) -> Held | None:
+        """Puts it, or takes it away; returns what was there."""
+        old = self.entries.get(entry_id)
+        if held is None:
+            if old is not None:
+                del self.entries[entry_id]
+                del self.ids[bisect_left(self.ids, entry_id)]
+            return old
+        self.entries[entry_id] = held
+        if old is None:
+            if not self.ids or entry_id > self.ids[-1]:
+                self.ids.append(entry_id)
+            else:
+                insort(self.ids, entry_id)
+        return old
+
+
+@dataclass(slots=True)
+class _Group:
+    """How to undo one group, in the order in which it was done."""
+
+    # (ledger id, entry id, what was there)
+    entries: list[tuple[int, int, Held | None]] = field(default_factory=list)
+    ledgers: list[tuple[int, LedgerRecord | None]] = field(default_factory=list)
+    # The ledger's entries; the lists of ids are made anew.
+    dropped: list[tuple[int, dict[int, Held]]] = field(default_factory=list)
+    bookie: tuple[bytes | None] | None = None
+
+
+class SimulatedDisk:
+    """What lies on one disk. The methods besides `open` are the simulation's."""
+
+    def __init__(self, clock: Clock, randomness: Randomness, faults: DiskFaults | None = None) -> None:
+        self.clock = clock
+        self.randomness = randomness
+        self.faults = faults or DiskFaults()
+        # Records come to at most so much; None: to any. Groups without records always find room.
+        self.capacity_bytes: int | None = None
+        self.used_bytes = 0
+        # Called with each group that is written, before it can be read.
+        self.on_write: Callable[[Changes], object] | None = None
+        self._ledgers: dict[int, _Ledger] = {}
+        self._bookie: bytes | None = None
+        self._unsynced: deque[_Group] = deque()
+        self._synced: deque[_Group] = deque(maxlen=_KEPT_GROUPS)
+        self._intact = True
+        self._fail_next = False
+        self._storage: SimulatedStorage | None = None
+
+    def open(self) -> SimulatedStorage:
+        """The storage, as a process finds it that starts now. Whoever had it open before has crashed."""
+        self.crash()
+        self._storage = SimulatedStorage(self, self._intact)
+        return self._storage
+
+    def crash(self) -> None:
+        """The process is gone. Of the groups that were not synced some are on the disk, and none without those before.
+
+        What is on it then is durable.
+        """
+        if self._storage is not None:
+            self._storage.dead = "the process crashed"
+            self._storage = None
+        if self._unsynced:
+            self._keep_unsynced(self.randomness.below(len(self._unsynced) + 1))
+
+    def lose_synced(self, count: int = 1) -> int:
+        """Crashes, and takes away the newest `count` groups of what was synced. Returns how many there were to take.
+
+        The next `open` has `intact` False, and so have those after it until the bookie has written its own record.
+        """
+        self.crash()
+        lost = 0
+        while lost < count and self._synced:
+            self._undo(self._synced.pop())
+            lost += 1
+        self._intact = self._intact and not lost
+        return lost
+
+    def wipe(self) -> None:
+        """Crashes, and the disk is empty."""
+        self.crash()
+        self._ledgers.clear()
+        self._bookie = None
+        self._synced.clear()
+        self.used_bytes = 0
+        self._intact = True
+
+    def fill(self) -> None:
+        """From now on the disk is full."""
+        self.capacity_bytes = self.used_bytes
+
+    def fail_next_sync(self) -> None:
+        """The next sync that ends fails. Also without an open storage: the next one's."""
+        self._fail_next = True
+
+    def damage(self, ledger_id: int, entry_id: int, *, unreadable: bool | None = None) -> bool:
+        """A bit of a durable record is flipped; whether one was there. It is read as other bytes, or as `DAMAGED`."""
+        ledger = self._ledgers.get(ledger_id)
+        held = ledger.entries.get(entry_id) if ledger else None
+        if held is None or self.durable_record(ledger_id, entry_id) is not held:
+            return False
+        assert ledger is not None
+        if unreadable is None:
+            unreadable = self.randomness.random() < 0.5
+        if isinstance(held, bytes):
+            self.used_bytes -= len(held) if unreadable else 0
+            ledger.entries[entry_id] = DAMAGED if unreadable else self._flipped(held)
+        return True
+
+    def damage_any(self) -> tuple[int, int] | None:
+        """Damages one durable record by chance, and says which."""
+        ledgers = [(ledger_id, ledger) for ledger_id, ledger in self._ledgers.items() if ledger.ids]
+        if not ledgers:
+            return None
+        ledger_id, ledger = self.randomness.choice(ledgers)
+        entry_id = self.randomness.choice(ledger.ids)
+        return (ledger_id, entry_id) if self.damage(ledger_id, entry_id) else None
+
+    def durable_record(self, ledger_id: int, entry_id: int) -> bytes | Damaged | None:
+        """What would be read of the entry if the process crashed now, and no unsynced group survived."""
+        for group in self._unsynced:
+            for dropped, entries in group.dropped:
+                if dropped == ledger_id:
+                    return entries.get(entry_id)
+            for ledger, entry, old in group.entries:
+                if entry == entry_id and ledger == ledger_id:
+                    return old
+        ledger_now = self._ledgers.get(ledger_id)
+        return ledger_now.entries.get(entry_id) if ledger_now else None
+
+    def durable_ledger(self, ledger_id: int) -> LedgerRecord | None:
+        """The like of what is remembered of the ledger."""
+        for group in self._unsynced:
+            for ledger, old in group.ledgers:
+                if ledger == ledger_id:
+                    return old
+        ledger_now = self._ledgers.get(ledger_id)
+        return ledger_now.record if ledger_now else None
+
+    def durable_entry_ids(self, ledger_id: int) -> list[int]:
+        """The entries of the ledger for which `durable_record` has something, in order."""
+        ledger = self._ledgers.get(ledger_id)
+        ids = dict.fromkeys(ledger.ids if ledger else ())
+        for group in self._unsynced:
+            ids.update((entry, None) for of, entry, _ in group.entries if of == ledger_id)
+            for of, entries in group.dropped:
+                ids.update(dict.fromkeys(entries) if of == ledger_id else {})
+        return sorted(entry_id for entry_id in ids if self.durable_record(ledger_id, entry_id) is not None)
+
+    def _write(self, changes: Changes) -> None:
+        """All of it, with notes; see LedgerStorage.write."""
+        size = sum(map(len, changes.records.values()))
+        if size and self.capacity_bytes is not None and self.used_bytes + size > self.capacity_bytes:
+            raise StorageFull(f"the disk holds {self.used_bytes} bytes, and {self.capacity_bytes} are its capacity")
+        if self.on_write is not None:
+            self.on_write(changes)
+        group = _Group()
+        ledgers = self._ledgers
+        for ledger_id in changes.dropped:
+            ledger = ledgers.get(ledger_id)
+            if ledger is not None and ledger.entries:
+                group.dropped.append((ledger_id, ledger.entries))
+                self.used_bytes -= _size(ledger.entries)
+                ledger.entries, ledger.ids = {}, []
+        for ledger_id, entry_id in changes.discarded:
+            self._put(group, ledger_id, entry_id, None)
+        for (ledger_id, entry_id), record in changes.records.items():
+            ledger = ledgers.get(ledger_id)
+            held = ledger.entries.get(entry_id) if ledger else None
+            assert held is None, f"entry {entry_id} of ledger {ledger_id} is held and was written again"
+            self._put(group, ledger_id, entry_id, record)
+        for ledger_id, remembered in changes.ledgers.items():
+            ledger = ledgers.setdefault(ledger_id, _Ledger())
+            group.ledgers.append((ledger_id, ledger.record))
+            ledger.record = remembered
+        if changes.bookie is not None:
+            group.bookie = (self._bookie,)
+            self._bookie = changes.bookie
+        self._unsynced.append(group)
+
+    def _put(self, group: _Group | None, ledger_id: int, entry_id: int, held: Held | None) -> None:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _Ledger()
+        old = ledger.put(entry_id, held)
+        self.used_bytes += (len(held) if isinstance(held, bytes) else 0) - (len(old) if isinstance(old, bytes) else 0)
+        if group is not None:
+            group.entries.append((ledger_id, entry_id, old))
+
+    def _undo(self, group: _Group) -> None:
+        if group.bookie is not None:
+            (self._bookie,) = group.bookie
+        for ledger_id, remembered in reversed(group.ledgers):
+            self._ledgers[ledger_id].record = remembered
+        for ledger_id, entry_id, old in reversed(group.entries):
+            self._put(None, ledger_id, entry_id, old)
+        for ledger_id, entries in reversed(group.dropped):
+            ledger = self._ledgers[ledger_id]
+            assert not ledger.entries
+            ledger.entries, ledger.ids = entries, sorted(entries)
+            self.used_bytes += _size(entries)
+
+    def _keep_unsynced(self, count: int) -> None:
+        """So many of the unsynced groups, the oldest, are durable now, and the others gone."""
+        while len(self._unsynced) > count:
+            self._undo(self._unsynced.pop())
+        self._made_durable(count)
+
+    def _made_durable(self, count: int) -> None:
+        for _ in range(count):
+            group = self._unsynced.popleft()
+            if group.bookie is not None:
+                self._intact = True  # the bookie has seen that something is lost, and has written it down
+            self._synced.append(group)
+
+    def _flip_one_of(self, groups: Sequence[_Group]) -> None:
+        entries = [(ledger_id, entry_id) for group in groups for ledger_id, entry_id, _ in group.entries]
+        if entries:
+            self.damage(*self.randomness.choice(entries))
+
+    def _flipped(self, record: bytes) -> bytes:
+        at = self.randomness.below(len(record))
+        return record[:at] + bytes([record[at] ^ (1 << self.randomness.below(8))]) + record[at + 1 :]
+
+
+def _size(entries: dict[int, Held]) -> int:
+    return sum(len(held) for held in entries.values() if isinstance(held, bytes))
+
+
+class SimulatedStorage:
+    """A `LedgerStorage` on a simulated disk."""
+
+    def __init__(self, disk: SimulatedDisk, intact: bool) -> None:
+        self._disk = disk
+        self._intact = intact
+        # Why it does nothing any more.
+        self.dead: str | None = None
+        # How many groups were written, and how many of them are durable.
+        self._written = 0
+        self._durable = 0
+
+    @property
+    def intact(self) -> bool:
+        return self._intact
+
+    def bookie(self) -> bytes | None:
+        self._check_alive()
+        return self._disk._bookie
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        self._check_alive()
+        ledger = self._disk._ledgers.get(ledger_id)
+        return ledger.record if ledger else None
+
+    def ledger_ids(self) -> list[int]:
+        self._check_alive()
+        return sorted(ledger_id for ledger_id, ledger in self._disk._ledgers.items() if ledger.record is not None)
+
+    def last_entry(self, ledger_id: int) -> int:
+        self._check_alive()
+        ledger = self._disk._ledgers.get(ledger_id)
+        return ledger.ids[-1] if ledger and ledger.ids else -1
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        self._check_alive()
+        ledger = self._disk._ledgers.get(ledger_id)
+        return ledger is not None and entry_id in ledger.entries
+
+    def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
+        self._check_alive()
+        ledger = self._disk._ledgers.get(ledger_id)
+        if ledger is None:
+            return []
+        begin = bisect_left(ledger.ids, first)
+        return ledger.ids[begin : min(bisect_right(ledger.ids, last), begin + limit)]
+
+    async def read(self, ledger_id: int, entry_ids: Sequence[int]) -> list[bytes | Damaged | None]:
+        self._check_alive()
+        disk = self._disk
+        await disk.clock.sleep(disk.randomness.random() * disk.faults.longest_read_s + self._stall())
+        self._check_alive()
+        ledger = disk._ledgers.get(ledger_id)
+        return [ledger.entries.get(entry_id) if ledger else None for entry_id in entry_ids]
+
+    def write(self, changes: Changes) -> None:
+        self._check_alive()
+        self._disk._write(changes)
+        self._written += 1
+
+    async def sync(self) -> None:
+        self._check_alive()
+        disk, faults, written = self._disk, self._disk.faults, self._written
+        spread = faults.longest_sync_s - faults.shortest_sync_s
+        await disk.clock.sleep(faults.shortest_sync_s + disk.randomness.random() * spread + self._stall())
+        self._check_alive()
+        if disk._fail_next or (
+            faults.failed_sync_probability and disk.randomness.random() < faults.failed_sync_probability
+        ):
+            disk._fail_next = False
+            self.dead = "a sync failed"
+            self._check_alive()
+        count = max(0, written - self._durable)
+        self._durable += count
+        disk._made_durable(count)
+        if count and faults.bit_flip_probability and disk.randomness.random() < faults.bit_flip_probability:
+            disk._flip_one_of(list(disk._synced)[-count:])
+
+    async def close(self) -> None:
+        await self.sync()
+        self.dead = "it was closed"
+
+    def _stall(self) -> float:
+        faults = self._disk.faults
+        if faults.stall_probability and self._disk.randomness.random() < faults.stall_probability:
+            return faults.stall_s
+        return 0.0
+
+    def _check_alive(self) -> None:
+        if self.dead is not None:
+            raise StorageFailed(f"the storage does nothing any more: {self.dead}")

@@ -1,0 +1,73 @@
+"""The record: whatever is not exactly what the writer made is found out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from magnetar_bookie.read.record import (
+    MAX_RECORD_BYTES,
+    NO_ENTRY,
+    RECORD_HEADER_BYTES,
+    BadRecord,
+    Header,
+    check_record,
+    encode_record,
+    entry_of,
+)
+from magnetar_wire.limits import MAX_ENTRY_BYTES
+
+numbers = some.integers(0, 2**63 - 2)
+
+
+@given(numbers, numbers, some.integers(0, 2**64 - 1), some.binary(max_size=200))
+def test_what_is_encoded_is_read(ledger_id: int, entry_id: int, ledger_bytes: int, entry: bytes) -> None:
+    confirmed = entry_id - 1
+    record = encode_record(ledger_id, entry_id, confirmed, ledger_bytes, entry)
+    assert check_record(record, ledger_id, entry_id) == Header(ledger_id, entry_id, confirmed, ledger_bytes)
+    assert entry_of(record) == entry
+
+
+def test_the_layout_is_as_documented() -> None:
+    record = encode_record(1, 2, NO_ENTRY, 3, b"entry")
+    assert record[:32].hex() == "0000000000000001" "0000000000000002" "ffffffffffffffff" "0000000000000003"
+    assert record[36:] == b"entry"
+
+
+@given(some.binary(max_size=50), some.data())
+def test_a_flipped_bit_is_found_wherever_it_is(entry: bytes, data: some.DataObject) -> None:
+    record = bytearray(encode_record(7, 5, 4, 100, entry))
+    place = data.draw(some.integers(0, len(record) * 8 - 1))
+    record[place // 8] ^= 1 << place % 8
+    with pytest.raises(BadRecord):
+        check_record(bytes(record), 7, 5)
+
+
+@given(some.integers(0, 60))
+def test_a_record_cut_off_is_found(length: int) -> None:
+    record = encode_record(7, 5, 4, 100, b"x" * 60)
+    with pytest.raises(BadRecord):
+        check_record(record[:length], 7, 5)
+    with pytest.raises(BadRecord):
+        check_record(record + b"x", 7, 5)
+
+
+@pytest.mark.parametrize(("ledger_id", "entry_id"), [(7, 6), (8, 5)])
+def test_a_whole_record_of_another_entry_is_not_taken(ledger_id: int, entry_id: int) -> None:
+    with pytest.raises(BadRecord, match="is that of entry 5 of ledger 7"):
+        check_record(encode_record(7, 5, 4, 100, b"x"), ledger_id, entry_id)
+
+
+@pytest.mark.parametrize("confirmed", [5, 6, -2])
+def test_a_record_can_t_confirm_itself(confirmed: int) -> None:
+    with pytest.raises(BadRecord, match="confirmed"):
+        check_record(encode_record(7, 5, confirmed, 100, b"x"), 7, 5)
+
+
+def test_the_largest_entry_fits_and_no_larger() -> None:
+    record = encode_record(1, 0, NO_ENTRY, MAX_ENTRY_BYTES, bytes(MAX_ENTRY_BYTES))
+    assert len(record) == MAX_RECORD_BYTES == MAX_ENTRY_BYTES + RECORD_HEADER_BYTES
+    check_record(record, 1, 0)
+    with pytest.raises(BadRecord, match="bytes"):
+        check_record(encode_record(1, 0, NO_ENTRY, MAX_ENTRY_BYTES + 1, bytes(MAX_ENTRY_BYTES + 1)), 1, 0)
