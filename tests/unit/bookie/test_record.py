@@ -31,7 +31,7 @@ def test_what_is_encoded_is_read(ledger_id: int, entry_id: int, ledger_bytes: in
 
 def test_the_layout_is_as_documented() -> None:
     record = encode_record(1, 2, NO_ENTRY, 3, b"entry")
-    assert record[:32].hex() == "0000000000000001" "0000000000000002" "ffffffffffffffff" "0000000000000003"
+    assert record[:32].hex() == "00000000000000010000000000000002ffffffffffffffff0000000000000003"
     assert record[36:] == b"entry"
 
 

@@ -1,0 +1,253 @@
+"""The auditor: goes through the ledgers' metadata and says what is to be done about it.
+
+One pass: look at the bookies, then read every ledger's node.
+
+- A ledger that names a lost bookie gets a task (core/audit.py).
+- From a tombstone the bookies without a cookie are taken off: nobody is left who could drop the ledger there. The node
+  goes with the last of them.
+- The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
+  (decommission.py).
+
+Then the intents are swept (sweeper.py). A pass is made when bookies have come or gone, when one has been away for long
+enough, when an intent is due, and from time to time. Beside it closed ledgers are checked against inventories, a few at
+a time.
+
+Why two auditors at once do no harm
+-----------------------------------
+One that was paused and wakes up goes on until it looks at its session. A task too many costs a look. Taking a bookie
+off a tombstone relies on its having no cookie at that moment, which is read afresh each time, and which a bookie has
+before any ledger names it. Deleting a cookie and setting `sweeping` are compare-and-sets, and what follows them
+(sweeper.py) may be done by anybody at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Final
+
+from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.alarm import Alarm
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.decommission import note_ledgers_left
+from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.inventory import lacking
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.auto_recovery.sweeper import Sweeper
+from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.audit import CheckSchedule, bookies_to_replace
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.core.lost_bookies import ClusterView
+from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.errors import LedgerError
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.errors import OutcomeUnknown, Unavailable
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.tasks import OrderedTaskGroup
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["Auditor"]
+
+_log = logging.getLogger(__name__)
+# Nodes that are read at a time.
+_READ_AHEAD: Final = 16
+
+
+class Auditor:
+    """One term of office."""
+
+    def __init__(
+        self, client: LedgerClient, cluster: Cluster, options: AutoRecoveryOptions, allowed: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._options = options
+        # Asked before each act: the term may be over.
+        self._allowed = allowed
+        self._tasks = Tasks(client)
+        self._sweeper = Sweeper(client, options.intent_grace_period_s)
+        self._checks = CheckSchedule(options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_s)
+        self._scan_due = Alarm(client.clock)
+        self._check_due = Alarm(client.clock)
+
+    async def run(self) -> None:
+        """Until cancelled, or the session is lost (`SessionLost`)."""
+        stop = self._cluster.follow(self._scan_due.ring)
+        watch = self._client.ledgers.store.watch(paths.LEAVING)
+        try:
+            async with OrderedTaskGroup() as group:
+                group.create_task(self._scanning())
+                group.create_task(self._checking())
+                while True:
+                    await watch.wait()
+                    self._scan_due.ring()
+        finally:
+            watch.close()
+            stop()
+
+    async def _scanning(self) -> None:
+        while True:
+            try:
+                await self.scan()
+                wait_s = self._until_next_scan()
+            except Unavailable as error:
+                _log.info("the audit waits for the metadata store: %s", error)
+                wait_s = self._options.metadata_retry_s
+            self._check_due.ring()
+            await self._scan_due.wait(wait_s)
+
+    def _until_next_scan(self) -> float:
+        now = self._client.clock.monotonic()
+        lost_at = self._cluster.lost.next_due(now, self._options.open_ledger_rereplication_grace_period_s)
+        moments = [now + self._options.auditor_scan_interval_s, lost_at, self._sweeper.next_due()]
+        # One that was due already was tried just now: not again without a pause.
+        return max(min(at for at in moments if at is not None) - now, self._options.metadata_retry_s)
+
+    async def scan(self) -> None:
+        """One pass."""
+        view = await self._cluster.look()
+        left = dict.fromkeys(view.leaving, 0)
+        closed: list[int] = []
+        whole = True
+        async for ledger_id, stored in self._nodes():
+            if not self._allowed():
+                return
+            if stored is None:
+                continue  # deleted during the walk
+            try:
+                metadata = ledger_metadata.decode(stored.payload)
+            except LedgerError as error:
+                _log.error("ledger %s: %s", ledger_id, error)
+                whole = False
+                continue
+            for bookie_id in _names(metadata, view):
+                if bookie_id in left:
+                    left[bookie_id] += 1
+            try:
+                if metadata.state is LedgerState.TOMBSTONE:
+                    await self._bury(ledger_id, metadata)
+                else:
+                    await self._report(ledger_id, metadata)
+            except OutcomeUnknown as error:
+                _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
+            if metadata.closed and metadata.fragments:
+                closed.append(ledger_id)
+                self._checks.scanned(ledger_id, stored.version)
+        self._checks.forget_all_but(closed)
+        if whole:
+            for bookie_id, ledgers_left in left.items():
+                if self._allowed():
+                    await note_ledgers_left(self._client, bookie_id, ledgers_left)
+        await self._sweeper.sweep(self._allowed)
+
+    async def _nodes(self) -> AsyncIterator[tuple[int, compare_and_set.Stored | None]]:
+        store = self._client.ledgers.store
+        ahead: list[int] = []
+        async for ledger_id in self._client.ledgers.ledger_ids():
+            ahead.append(ledger_id)
+            if len(ahead) == _READ_AHEAD:
+                for one, stored in await _read_all(store, ahead):
+                    yield one, stored
+                ahead = []
+        for one, stored in await _read_all(store, ahead):
+            yield one, stored
+
+    async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_s
+        if any(one not in lost.view.cookies for one in metadata.bookies()):
+            await self._cluster.look()  # it may be newer than the last look
+        now = self._client.clock.monotonic()
+        lost.name(metadata.bookies(), now)
+        names = bookies_to_replace(metadata, lost, now, grace_s)
+        if names:
+            await self._tasks.report(ledger_id, names)
+
+    async def _bury(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Takes the bookies off a tombstone that do not exist any more."""
+        if metadata.holders and all(one in self._cluster.lost.view.cookies for one in metadata.holders):
+            return
+        store = self._client.ledgers.store
+        await store.sync()
+        gone = [one for one in metadata.holders if await store.exists(paths.cookie(one)) is None]
+
+        def buried(payload: bytes | None) -> bytes | Instead:
+            current = None if payload is None else ledger_metadata.decode(payload)
+            if current is None or current.state is not LedgerState.TOMBSTONE:
+                return LEAVE
+            changed = ledger_metadata.without_holders(current, gone)
+            if not changed.holders:
+                return DELETE
+            return LEAVE if changed == current else changed.encode()
+
+        clock, randomness = self._client.clock, self._client.randomness
+        await compare_and_set.change(store, paths.ledger(ledger_id), buried, clock=clock, randomness=randomness)
+
+    async def _checking(self) -> None:
+        while True:
+            due = self._checks.due(self._client.clock.monotonic(), self._options.auditor_checks_per_round)
+            for ledger_id in due:
+                if self._allowed():
+                    try:
+                        await self._check(ledger_id)
+                    except Unavailable:
+                        self._checks.not_settled(ledger_id, self._client.clock.monotonic())
+            now = self._client.clock.monotonic()
+            next_due = self._checks.next_due()
+            wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - now
+            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s) if not due else wait_s)
+
+    async def _check(self, ledger_id: int) -> None:
+        """Holds a closed ledger against its bookies' inventories."""
+        stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
+        now = self._client.clock.monotonic()
+        metadata = ledger_metadata.decode(stored.payload) if stored else None
+        if stored is None or metadata is None or not metadata.closed:
+            self._checks.not_settled(ledger_id, now)
+            return
+        settled = True
+        for step in _slots(metadata):
+            try:
+                async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
+                    if missing:
+                        await self._tasks.report(ledger_id)
+                        self._checks.not_settled(ledger_id, now)
+                        return
+            except CannotRepair:
+                settled = False
+        if settled:
+            self._checks.found_whole(ledger_id, stored.version, now)
+        else:
+            self._checks.not_settled(ledger_id, now)
+
+
+async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, compare_and_set.Stored | None]]:
+    # All are waited for: none goes on without an owner when another fails.
+    reads = (compare_and_set.read(store, paths.ledger(one)) for one in ledger_ids)
+    found = []
+    for ledger_id, stored in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
+        if isinstance(stored, BaseException):
+            raise stored
+        found.append((ledger_id, stored))
+    return found
+
+
+def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:
+    """The bookies that can't be struck off on account of this ledger."""
+    if metadata.state is LedgerState.TOMBSTONE:
+        return [one for one in metadata.holders if one in view.alive]
+    return metadata.bookies()
+
+
+def _slots(metadata: LedgerMetadata) -> list[FillSlot]:
+    found = []
+    for index, fragment in enumerate(metadata.fragments):
+        last = metadata.last_entry_of(index)
+        assert last is not None
+        first = fragment.first_entry_id
+        found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
+    return found

@@ -1,0 +1,56 @@
+"""Auto-recovery as one process runs it: a worker, and a candidate for the auditor's office.
+
+It lives with one metadata session. A store that gives no answer is waited for; a session that is lost ends it all, and
+who owns it begins anew with another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.auto_recovery.auditor import Auditor
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.election import Election
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.auto_recovery.worker import Worker
+from magnetar_metadata.errors import SessionLost
+from magnetar_wire.tasks import OrderedTaskGroup
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["AutoRecovery"]
+
+
+class AutoRecovery:
+    def __init__(self, bookie_id: str, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
+        self._client = client
+        self._options = options or AutoRecoveryOptions()
+        self._cluster = Cluster(client, self._options)
+        self._election = Election(client.ledgers.store, client.clock, bookie_id, self._options.metadata_retry_s)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `SessionLost` when the metadata session is."""
+        try:
+            async with OrderedTaskGroup() as group:
+                group.create_task(Worker(self._client, self._cluster, self._options).run())
+                group.create_task(self._auditing())
+        except BaseExceptionGroup as errors:
+            raise _plain(errors) from None
+
+    async def _auditing(self) -> None:
+        while True:
+            await self._election.won()
+            auditor = Auditor(self._client, self._cluster, self._options, self._election.safe)
+            async with OrderedTaskGroup() as group:
+                group.create_task(auditor.run())
+                await self._election.term()
+                group.cancel()
+
+
+def _plain(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The session's end, if that was all; otherwise everything."""
+    lost, others = errors.split(SessionLost)
+    while isinstance(lost, BaseExceptionGroup):
+        lost = lost.exceptions[0]  # type: ignore[assignment]
+    return errors if others is not None or lost is None else lost

@@ -1,0 +1,56 @@
+"""What this process sees of the bookies: the view that repair and audit decide on, and who is lost by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """Auditor and worker of one process share it, so that both have seen a bookie go at the same time."""
+
+    def __init__(self, client: LedgerClient, options: AutoRecoveryOptions) -> None:
+        self._client = client
+        self.lost = LostBookies(options.lost_bookie_recovery_delay_s)
+
+    async def look(self) -> ClusterView:
+        """A view in which everything is at least as new as this call, but the registrations, which may lag a little.
+
+        The cookies are read last, since a bookie has its cookie before it registers: nobody who is alive is taken for
+        one without a cookie.
+        """
+        store = self._client.ledgers.store
+        alive = self._client.bookies.alive()
+        await store.sync()
+        leaving = await store.children(paths.LEAVING)
+        cookies = await store.children(paths.COOKIES)
+        writable = [one for one in self._client.bookies.writable() if one in cookies and one not in leaving]
+        view = ClusterView(
+            cookies=tuple(cookies),
+            alive=tuple(alive),
+            writable=tuple(writable),
+            read_only=tuple(one for one, info in alive.items() if info.read_only),
+            leaving=tuple(leaving),
+        )
+        self.lost.observe(view, self._client.clock.monotonic())
+        return view
+
+    def follow(self, changed: Callable[[], object]) -> Callable[[], None]:
+        """Notes who comes and goes at the time, and tells; returns what ends that."""
+
+        def heard() -> None:
+            view = replace(self.lost.view, alive=tuple(self._client.bookies.alive()))
+            self.lost.observe(view, self._client.clock.monotonic())
+            changed()
+
+        return self._client.bookies.listen(heard)

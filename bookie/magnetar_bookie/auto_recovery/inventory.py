@@ -1,0 +1,50 @@
+"""Asking a bookie which entries of a ledger it holds whole, and what a slot lacks by its answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.core.repair import FillSlot, missing_entries
+from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest, Status
+from magnetar_wire.transport import TransportError
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["lacking"]
+
+
+async def lacking(
+    client: LedgerClient, options: AutoRecoveryOptions, ledger_id: int, metadata: LedgerMetadata, step: FillSlot
+) -> AsyncIterator[tuple[int, list[int]]]:
+    """Piece by piece, where the piece ends (excluded) and which entries of the slot the target lacks in it.
+
+    Raises `CannotRepair` if it does not answer, or not as it should.
+    """
+    at = step.first_entry_id
+    while at <= step.last_entry_id:
+        last = min(at + options.inventory_entries - 1, step.last_entry_id)
+        request = InventoryRequest(ledger_id=ledger_id, first_entry_id=at, last_entry_id=last)
+        try:
+            answer = await client.bookies.call(
+                step.target, "inventory", request, InventoryAnswer, timeout_s=options.inventory_timeout_s
+            )
+        except TransportError as error:
+            raise CannotRepair(f"bookie {step.target} does not say what it holds: {error}") from None
+        if answer.status != OK:
+            raise CannotRepair(f"bookie {step.target} does not say what it holds: {status_name(answer.status)}")
+        end = min(answer.next_entry_id, last + 1)
+        if end <= at:
+            raise CannotRepair(f"bookie {step.target}'s inventory stands still at entry {at}")
+        held = [(one.first_entry_id, one.last_entry_id) for one in answer.held]
+        yield end, list(missing_entries(metadata.striping, step.slot, at, end - 1, held))
+        at = end
+
+
+def status_name(status: int) -> str:
+    """Also of a status that a newer bookie says."""
+    return Status.Name(status) if status in Status.values() else str(status)

@@ -1,0 +1,157 @@
+"""Repairing one ledger: look, plan, perform, and plan anew where something changed under our hands.
+
+Several may repair one ledger at once, among them one that was paused and knows nothing of what has happened. Each act
+of theirs is harmless at any time:
+
+- a copy is a record that its writer made, written under its own id: a bookie that has it says OK and changes nothing;
+  one on which the ledger was deleted says so;
+- `with_holder`, before the first copy, has a later tombstone wait for the bookie that may hold copies. Where the ledger
+  is a tombstone already it is refused, and nothing is copied;
+- `with_bookie_replaced` is refused unless the slot still names the bookie whose entries were copied. What was copied
+  stays what the slot should hold, since the fragment is final;
+- recovery is open to anybody at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
+from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.core.ledger_metadata import (
+    FragmentChanged,
+    LedgerMetadata,
+    LedgerState,
+    with_bookie_replaced,
+    with_holder,
+)
+from magnetar_bookie.core.lost_bookies import ClusterView
+from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
+from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.read.striping import fragment_of
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["LedgerRepair", "put_in_place"]
+
+# Plans for one ledger before it is left for later: others are changing it.
+_PLANS: Final = 5
+
+
+class LedgerRepair:
+    """One attempt at one ledger. `copied` and `total` say how far it is."""
+
+    def __init__(
+        self, client: LedgerClient, cluster: Cluster, options: AutoRecoveryOptions, ledger_id: int, progress: Progress
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._options = options
+        self._ledger_id = ledger_id
+        self._progress = progress
+        self.copied = 0
+        self.total = 0
+
+    async def run(self, named: Sequence[str]) -> str:
+        """Why the ledger could not be made whole; empty: it is, or it was deleted.
+
+        `named` are bookies that the auditor found lost: they are replaced unless they came back since.
+        """
+        try:
+            for _ in range(_PLANS):
+                try:
+                    return await self._attempt(named)
+                except FragmentChanged:
+                    continue
+        except (NoSuchLedger, LedgerDeleted):
+            return ""
+        except LedgerError as error:
+            return str(error)
+        return "others keep changing the ledger"
+
+    async def _attempt(self, named: Sequence[str]) -> str:
+        client, lost = self._client, self._cluster.lost
+        view = await self._cluster.look()
+        metadata = await client.ledgers.read(self._ledger_id, fresh=True)
+        if metadata.state is LedgerState.TOMBSTONE:
+            return ""
+        now = client.clock.monotonic()
+        bookies = metadata.bookies()
+        lost.name(bookies, now)
+        gone = [one for one in bookies if lost.lost(one, now) or (one in named and one not in view.alive)]
+        grace_s = self._options.open_ledger_rereplication_grace_period_s
+        overdue = [one for one in bookies if lost.overdue(one, now, grace_s)]
+        choose = partial(client.placement.replacement, randomness=client.randomness)
+        plan = plan_repair(metadata, view, gone, overdue, choose, everything=not gone)
+        if plan.recover:
+            await client.recover(self._ledger_id)
+            raise FragmentChanged("the ledger was recovered")
+        self.copied = 0
+        self.total = sum(
+            entries_of_slot(metadata.striping, step.slot, step.first_entry_id, step.last_entry_id)
+            for step in plan.steps
+        )
+        stuck = list(plan.stuck)
+        for step in plan.steps:
+            try:
+                await self._perform(metadata, view, step)
+            except CannotRepair as error:
+                stuck.append(str(error))
+        return "; ".join(dict.fromkeys(stuck))
+
+    async def _perform(self, metadata: LedgerMetadata, view: ClusterView, step: FillSlot) -> None:
+        try:
+            await put_in_place(
+                self._client,
+                self._options,
+                self._ledger_id,
+                metadata,
+                step,
+                self._copied,
+                read_only=step.target in view.read_only,
+            )
+        except ReadOnlyTarget:
+            # It can't be given what it lacks: another takes its place, and it goes on serving what it has.
+            fragment = fragment_of(metadata.fragments, step.first_entry_id)
+            choose = partial(self._client.placement.replacement, randomness=self._client.randomness)
+            target = successor(fragment.bookies, fragment, view.writable, choose)
+            if target is None:
+                raise CannotRepair(f"{no_successor(step)} (it lacks entries and is read-only)") from None
+            await put_in_place(
+                self._client, self._options, self._ledger_id, metadata, step.at(target), self._copied
+            )
+
+    async def _copied(self, entries: int) -> None:
+        self.copied = min(self.copied + entries, self.total)
+        await self._progress(entries)
+
+
+async def put_in_place(
+    client: LedgerClient,
+    options: AutoRecoveryOptions,
+    ledger_id: int,
+    metadata: LedgerMetadata,
+    step: FillSlot,
+    progress: Progress,
+    *,
+    read_only: bool = False,
+) -> None:
+    """Fills the slot, and then has the target stand in it."""
+    if step.replaces:
+        await client.ledgers.change(ledger_id, lambda current: with_holder(current, step.target))
+    try:
+        await fill_slot(client, options, ledger_id, metadata, step, progress, read_only=read_only)
+    except TargetFailed:
+        if step.replaces:
+            client.bookies.quarantine(step.target)
+        raise
+    if step.replaces:
+        await client.ledgers.change(
+            ledger_id,
+            lambda current: with_bookie_replaced(current, step.first_entry_id, step.slot, step.listed, step.target),
+        )

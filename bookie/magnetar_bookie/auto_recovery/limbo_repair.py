@@ -1,0 +1,112 @@
+"""Leading a bookie out of limbo: ledger by ledger, what it may have lost is made good.
+
+A ledger that names the bookie is recovered first if its entries are not settled: if it is IN_RECOVERY, or its last
+fragment names the bookie. (An open ledger that names it in earlier fragments only keeps its writer. Those are
+confirmed, and nothing that the bookie acknowledged for a later one is relied on: were it to be named anew, that is
+after it entered limbo.) Then each slot that names it is filled from the others. Then the ledger is out of limbo here.
+
+A ledger that does not name the bookie stays as it is: nobody asks for it here, and limbo says "unknown", which is
+always true.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar_bookie.auto_recovery.alarm import Alarm
+from magnetar_bookie.auto_recovery.copying import fill_slot
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.auto_recovery.tasks import LedgerLock
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_metadata.errors import Unavailable
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["InLimbo", "repair_limbo"]
+
+_log = logging.getLogger(__name__)
+_TOKEN_BYTES: Final = 8
+
+
+class InLimbo(Protocol):
+    """What of a bookie is needed here."""
+
+    @property
+    def bookie_id(self) -> str: ...
+
+    def in_limbo(self, ledger_id: int) -> bool: ...
+
+    async def clear_limbo(self, ledger_id: int) -> None: ...
+
+
+async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
+    """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`."""
+    options = options or AutoRecoveryOptions()
+    token = client.randomness.token(_TOKEN_BYTES)
+    alarm = Alarm(client.clock)
+    stop = client.bookies.listen(alarm.ring)
+    pause_s = options.rw_rereplicate_backoff_s
+    try:
+        while await _round(bookie, client, options, token):
+            await alarm.wait(pause_s)
+            pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_s)
+    finally:
+        stop()
+
+
+async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions, token: bytes) -> int:
+    """Tries every ledger in limbo; returns how many are left."""
+    left = 0
+    try:
+        await client.ledgers.store.sync()
+        async for ledger_id in client.ledgers.ledger_ids():
+            if not bookie.in_limbo(ledger_id):
+                continue
+            try:
+                async with LedgerLock(client, ledger_id, token) as mine:
+                    if not mine:
+                        left += 1
+                        continue
+                    await _repair(bookie, client, options, ledger_id)
+            except NoSuchLedger:
+                continue
+            except (LedgerError, Unavailable) as error:
+                left += 1
+                _log.info("ledger %s stays in limbo: %s", ledger_id, error)
+    except Unavailable as error:
+        _log.info("the way out of limbo waits for the metadata store: %s", error)
+        left += 1
+    return left
+
+
+async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions, ledger_id: int) -> None:
+    metadata = await client.ledgers.read(ledger_id, fresh=True)
+    if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
+        return
+    if not metadata.closed and (
+        metadata.state is LedgerState.IN_RECOVERY or bookie.bookie_id in metadata.last_fragment.bookies
+    ):
+        await client.recover(ledger_id)
+        metadata = await client.ledgers.read(ledger_id, fresh=True)
+        if metadata.state is LedgerState.TOMBSTONE:
+            return
+
+    async def progress(_: int) -> None: ...
+
+    for step in _own_slots(metadata, bookie.bookie_id):
+        await fill_slot(client, options, ledger_id, metadata, step, progress)
+    await bookie.clear_limbo(ledger_id)
+
+
+def _own_slots(metadata: LedgerMetadata, bookie_id: str) -> list[FillSlot]:
+    found = []
+    for index, fragment in enumerate(metadata.fragments):
+        last = metadata.last_entry_of(index)
+        if last is not None and bookie_id in fragment.bookies:
+            slot = fragment.bookies.index(bookie_id)
+            found.append(FillSlot(fragment.first_entry_id, last, slot, bookie_id, bookie_id))
+    return found

@@ -1,0 +1,91 @@
+"""Deleting ledgers that nobody ever claimed.
+
+Intent and ledger are made in one transaction; the owner claims by deleting the intent at version 0 in the transaction
+that records the ledger. The sweeper goes in three steps, each safe to repeat, to do late, or never to come to:
+
+1. `sweeping` is set in the intent by compare-and-set. It is at version 1 or above from then on and never at 0 again,
+   since no id is used twice: so every claim, on its way or not yet made, is refused for ever. If the claim was first,
+   there is no intent, and the sweeper lets go. If the outcome of the compare-and-set can't be found out, it lets go as
+   well: the next round reads what came of it.
+2. The ledger becomes a tombstone.
+3. The intent goes.
+
+A transaction that was held on its way and lands long after, brings intent and ledger together: an intent that begins
+its grace time then. An intent without a ledger is one whose step 3 is outstanding; its ledger will not come any more.
+
+The grace time counts from when this auditor saw the intent first: no clocks are compared, and none is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from magnetar_bookie import paths
+from magnetar_bookie.core.ledger_metadata import tombstone
+from magnetar_bookie.errors import NoSuchLedger, OutcomeNotKnown
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.errors import OutcomeUnknown
+from magnetar_protos.ledger_pb2 import LedgerIntent
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["Sweeper"]
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    def __init__(self, client: LedgerClient, grace_s: float) -> None:
+        self._client = client
+        self._store = client.ledgers.store
+        self._grace_s = grace_s
+        # Intents that are there, and when each was seen first.
+        self._seen_at: dict[int, float] = {}
+
+    async def sweep(self, allowed: Callable[[], bool]) -> None:
+        """One round over all intents, for as long as it is `allowed`."""
+        ledger_ids = [paths.id_of(name) for name in await self._store.children(paths.INTENTS)]
+        now = self._client.clock.monotonic()
+        self._seen_at = {one: self._seen_at.get(one, now) for one in ledger_ids}
+        for ledger_id, seen_at in list(self._seen_at.items()):
+            if seen_at + self._grace_s <= now and allowed():
+                try:
+                    await self._sweep(ledger_id)
+                except (OutcomeUnknown, OutcomeNotKnown) as error:
+                    _log.info("ledger %s, which nobody claimed, is swept another time: %s", ledger_id, error)
+
+    def next_due(self) -> float | None:
+        return min((seen_at + self._grace_s for seen_at in self._seen_at.values()), default=None)
+
+    async def _sweep(self, ledger_id: int) -> None:
+        if not await self._take(ledger_id):
+            return  # claimed
+        with contextlib.suppress(NoSuchLedger):  # its holders were faster: the tombstone was there before
+            await self._client.ledgers.change(ledger_id, tombstone)
+        await self._change(ledger_id, lambda payload: LEAVE if payload is None else DELETE)
+        _log.info("ledger %s was never claimed, and is deleted", ledger_id)
+
+    async def _take(self, ledger_id: int) -> bool:
+        """Sets `sweeping`. False: there is no intent."""
+
+        def taken(payload: bytes | None) -> bytes | Instead:
+            if payload is None:
+                return LEAVE
+            intent = LedgerIntent.FromString(payload)
+            if intent.sweeping:
+                return LEAVE
+            intent.sweeping = True
+            return intent.SerializeToString(deterministic=True)
+
+        return await self._change(ledger_id, taken) is not None
+
+    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> compare_and_set.Stored | None:
+        clock, randomness = self._client.clock, self._client.randomness
+        return await compare_and_set.change(
+            self._store, paths.intent(ledger_id), update, clock=clock, randomness=randomness
+        )

@@ -1,0 +1,158 @@
+"""The repair tasks in the metadata store: who writes one, who takes it, how it goes on and ends.
+
+A task says that somebody should look at a ledger, and no more: what is to be done is planned from the ledger's metadata
+each time. So a task that is too many costs a look, and one that two workers hold costs some copies made twice: all that
+they do is idempotent or a compare-and-set. The lock only keeps them apart as a rule.
+
+A task ends when its ledger is whole or deleted, and only as it was when the work on it began: a report that came
+meanwhile (it names more lost bookies) is not lost with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar_bookie import paths
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
+from magnetar_metadata.errors import NodeExists, NoNode, Unavailable
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.ledger_pb2 import RepairTask
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["LedgerLock", "RepairProgress", "Tasks", "repair_progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairProgress:
+    """One ledger's repair, for people to see."""
+
+    ledger_id: int
+    lost_bookies: tuple[str, ...]
+    entries_copied: int
+    entries_total: int
+    # Why it can't go on; empty: it can, or has not been tried.
+    stuck: str
+    found_ms: int
+    tried_ms: int
+
+
+async def repair_progress(client: LedgerClient) -> list[RepairProgress]:
+    """All ledgers that lack replicas, as far as is known."""
+    tasks = Tasks(client)
+    progress = []
+    for ledger_id in await tasks.ledger_ids():
+        task = await tasks.read(ledger_id)
+        if task is not None:
+            progress.append(
+                RepairProgress(
+                    ledger_id,
+                    tuple(task.lost_bookies),
+                    task.entries_copied,
+                    task.entries_total,
+                    task.stuck,
+                    task.found_ms,
+                    task.tried_ms,
+                )
+            )
+    return progress
+
+
+class Tasks:
+    def __init__(self, client: LedgerClient) -> None:
+        self._client = client
+        self._store = client.ledgers.store
+
+    async def ledger_ids(self) -> list[int]:
+        return [paths.id_of(name) for name in await self._store.children(paths.TASKS)]
+
+    async def read(self, ledger_id: int) -> RepairTask | None:
+        stored = await compare_and_set.read(self._store, paths.task(ledger_id))
+        return RepairTask.FromString(stored.payload) if stored else None
+
+    async def report(self, ledger_id: int, lost_bookies: Iterable[str] = ()) -> None:
+        """Makes the task, or adds the bookies to the one that is there."""
+        names = sorted(lost_bookies)
+        now_ms = self._client.clock.time_ms()
+
+        def reported(payload: bytes | None) -> bytes | Instead:
+            if payload is None:
+                return RepairTask(found_ms=now_ms, lost_bookies=names).SerializeToString(deterministic=True)
+            task = RepairTask.FromString(payload)
+            more = [name for name in names if name not in task.lost_bookies]
+            if not more:
+                return LEAVE
+            task.lost_bookies.extend(more)
+            return task.SerializeToString(deterministic=True)
+
+        await self._change(ledger_id, reported)
+
+    async def note(self, ledger_id: int, copied: int, total: int, stuck: str) -> None:
+        """How far the work is. A task that is gone meanwhile stays so."""
+        now_ms = self._client.clock.time_ms()
+
+        def noted(payload: bytes | None) -> bytes | Instead:
+            if payload is None:
+                return LEAVE
+            task = RepairTask.FromString(payload)
+            task.entries_copied, task.entries_total, task.stuck, task.tried_ms = copied, total, stuck, now_ms
+            return task.SerializeToString(deterministic=True)
+
+        await self._change(ledger_id, noted)
+
+    async def finish(self, ledger_id: int, worked_on: RepairTask) -> bool:
+        """Takes the task away; False: another report has come, and the ledger must be looked at once more."""
+        found, names = worked_on.found_ms, list(worked_on.lost_bookies)
+        done = False
+
+        def finished(payload: bytes | None) -> bytes | Instead:
+            nonlocal done
+            done = payload is None
+            if payload is None:
+                return LEAVE
+            task = RepairTask.FromString(payload)
+            done = task.found_ms == found and list(task.lost_bookies) == names
+            return DELETE if done else LEAVE
+
+        await self._change(ledger_id, finished)
+        return done
+
+    async def _change(self, ledger_id: int, update: compare_and_set.Update) -> None:
+        clock, randomness = self._client.clock, self._client.randomness
+        await compare_and_set.change(self._store, paths.task(ledger_id), update, clock=clock, randomness=randomness)
+
+
+class LedgerLock:
+    """The ephemeral lock on one ledger's repair: `async with LedgerLock(…) as mine`.
+
+    It saves work and guards nothing: it may be taken by another while its former holder, paused, still goes on. A lock
+    whose making or taking away got no answer is known by its session and token, and is taken up again.
+    """
+
+    def __init__(self, client: LedgerClient, ledger_id: int, token: bytes) -> None:
+        self._store = client.ledgers.store
+        self._path = paths.lock(ledger_id)
+        self._token = token
+        self._mine = False
+
+    async def __aenter__(self) -> bool:
+        try:
+            await self._store.put(self._path, self._token, ABSENT, ephemeral=True)
+            self._mine = True
+        except NodeExists:
+            node = await self._store.get(self._path)
+            own_session = node is not None and node.stat.ephemeral_owner == self._store.session.id
+            self._mine = own_session and node is not None and node.value == self._token
+        return self._mine
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._mine:
+            return
+        try:
+            await self._store.delete(self._path, 0)
+        except (NoNode, Unavailable):
+            return  # gone, or taken up again the next time

@@ -1,0 +1,268 @@
+"""Adds on their way to one bookie: one stream for all ledgers of the process.
+
+Theory of operation
+-------------------
+`send` puts a record in line. What is in line leaves in frames: the first as soon as the event loop comes round, the
+next with whatever gathered while that one was being sent. So work is done per frame, and a busy writer's frames grow by
+themselves. Every record is *unanswered* from `send` until the bookie's answer, wherever it is meanwhile.
+
+A stream breaks when its bookie goes, ends it, says what can't be read, leaves a record unanswered for the add time-out,
+or lags by more bytes than it may. Then every sink with something unanswered is told, once, and no answer of that stream
+reaches anybody any more: what was under way is unknown, and the sink has it sent elsewhere. The next `send` opens
+another stream. A bookie whose streams break without an answer is left alone for a pause that grows; a `send` within it
+fails at once, which is better for a ledger that has a spare bookie than to wait.
+
+One timer watches the oldest unanswered record; it is set anew when it has gone off, not when an answer comes.
+
+Ordinary adds and those of recovery have a stream each. An answer does not say which of the two it is for, and a writer
+that took the answers to a recovery's adds for its own could complete an add that the recovery beside it cuts off.
+
+Neither a sink nor a failure is ever told from within `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError
+
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.read.record import MAX_RECORD_BYTES
+from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
+from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.transport import Stream, TransportError
+
+__all__ = ["AddChannel", "AddSink"]
+
+log = logging.getLogger(__name__)
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+# What keeping one unanswered record takes besides its bytes, about.
+_OVERHEAD_BYTES: Final = 200
+
+
+class AddSink(Protocol):
+    """A ledger that is written to."""
+
+    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        """The bookie's answer to these entries."""
+
+    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+        """Whatever is unanswered there is unknown, and no answer to it will come."""
+
+
+class _Link:
+    """One stream, as long as it lives."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        # What the sender waits for when there is nothing to send.
+        self.idle: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        if self.idle is not None and not self.idle.done():
+            self.idle.set_result(None)
+
+
+class AddChannel:
+    """`Bookies.adds` makes it."""
+
+    def __init__(
+        self,
+        bookie_id: str,
+        open_stream: Callable[[], Stream],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        clock: Clock,
+        options: LedgerClientOptions,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        self._bookie_id = bookie_id
+        self._open_stream = open_stream
+        self._spawn = spawn
+        self._clock = clock
+        self._timeout_s = options.add_entry_timeout_s
+        self._max_lag_bytes = options.max_bookie_lag_bytes
+        self._recovery = recovery
+        # By ledger; several recoveries of one ledger may run in one process.
+        self._sinks: dict[int, list[AddSink]] = {}
+        # (ledger id, master key, entry id, record)
+        self._line: deque[tuple[int, bytes, int, bytes]] = deque()
+        # (ledger id, entry id) → since when, and its bytes. Oldest first; `_unanswered_bytes` is their sum.
+        self._unanswered: dict[tuple[int, int], tuple[float, int]] = {}
+        self._unanswered_bytes = 0
+        self._timer: Timer | None = None
+        self._link: _Link | None = None
+        self._pause_s = 0.0
+        self._not_before = 0.0
+        # Why the channel breaks in this turn of the loop, and the ledgers to be told though their records were not
+        # taken.
+        self._breaking: str | None = None
+        self._closed = False
+
+    @property
+    def unanswered_bytes(self) -> int:
+        return self._unanswered_bytes
+
+    def attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
+        """Has the sink told of the ledger's answers and failures. Returns what ends that."""
+        self._sinks.setdefault(ledger_id, []).append(sink)
+
+        def detach() -> None:
+            sinks = self._sinks.get(ledger_id, [])
+            if sink in sinks:
+                sinks.remove(sink)
+            if not sinks:
+                self._sinks.pop(ledger_id, None)
+
+        return detach
+
+    def send(self, ledger_id: int, master_key: bytes, entry_id: int, record: bytes, *, recovery: bool) -> None:
+        """Puts the record in line."""
+        assert recovery is self._recovery, "recovery's adds have a channel of their own: adds(…, recovery=True)"
+        now, size = self._clock.monotonic(), len(record) + _OVERHEAD_BYTES
+        before = self._unanswered.get((ledger_id, entry_id))
+        if before is not None:  # sent again: it is the oldest copy that is waited for
+            self._unanswered_bytes -= before[1]
+            now = before[0]
+        self._unanswered[ledger_id, entry_id] = now, size
+        self._unanswered_bytes += size
+        if self._breaking is not None:
+            return
+        if self._closed:
+            self._break_soon("the ledger client is closed")
+        elif self._link is None and now < self._not_before:
+            self._break_soon("it failed a moment ago")
+        elif self._unanswered_bytes > self._max_lag_bytes:
+            self._break_soon(f"it is behind by {self._unanswered_bytes} bytes, and may be by {self._max_lag_bytes}")
+        else:
+            self._line.append((ledger_id, master_key, entry_id, record))
+            if self._link is None:
+                self._open()
+            else:
+                self._link.wake()
+            if self._timer is None:
+                self._timer = self._clock.call_later(self._timeout_s, self._check_oldest)
+
+    def registered_anew(self) -> None:
+        """The bookie is there again: no reason to spare it."""
+        self._pause_s = self._not_before = 0.0
+
+    def close(self) -> None:
+        """Ends the stream; whatever is sent later fails."""
+        self._closed = True
+        self._break(self._link, "the ledger client is closed")
+
+    def _open(self) -> None:
+        link = self._link = _Link(self._open_stream())
+        self._spawn(self._guarded(link, self._send_frames(link)))
+        self._spawn(self._guarded(link, self._receive_answers(link)))
+
+    async def _guarded(self, link: _Link, work: Coroutine[Any, Any, str]) -> None:
+        """However the work ends, the stream ends with it."""
+        try:
+            reason = await work
+        except TransportError as error:
+            reason = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            log.exception("adds to bookie %s failed", self._bookie_id)
+            reason = f"a fault of ours: {error!r}"
+        self._break(link, reason)
+
+    async def _send_frames(self, link: _Link) -> str:
+        while link is self._link:
+            if self._line:
+                await link.stream.send(self._next_frame())
+            else:
+                link.idle = asyncio.get_running_loop().create_future()
+                await link.idle
+        return "the stream is over"
+
+    def _next_frame(self) -> bytes:
+        builder, line = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES), self._line
+        runs: list[AddRun] = []
+        last: tuple[int, bytes] | None = None
+        while line:
+            ledger_id, master_key, entry_id, record = line[0]
+            key = (ledger_id, master_key)
+            if not builder.add(ledger_id, entry_id, record, new_run=key != last):
+                break
+            line.popleft()
+            last = key
+            if builder.runs > len(runs):
+                runs.append(AddRun(master_key=master_key, recovery=self._recovery))
+        return AddRequest(frame=builder.take(), runs=runs).SerializeToString()
+
+    async def _receive_answers(self, link: _Link) -> str:
+        while (message := await link.stream.receive()) is not None:
+            if link is not self._link:
+                break
+            try:
+                answers = AddAnswers.FromString(message).answers
+            except DecodeError as error:
+                return f"its answer can't be read: {error}"
+            self._pause_s = 0.0
+            for answer in answers:
+                self._take(answer)
+        return "it ended the stream"
+
+    def _take(self, answer: AddAnswer) -> None:
+        ledger_id, first, count = answer.ledger_id, answer.first_entry_id, answer.count
+        unanswered = self._unanswered
+        # Never more work than there are unanswered records, whatever the bookie claims.
+        entry_ids: Iterable[int] = range(first, first + count)
+        if count > len(unanswered):
+            entry_ids = [entry_id for ledger, entry_id in unanswered if ledger == ledger_id and entry_id in entry_ids]
+        for entry_id in entry_ids:
+            found = unanswered.pop((ledger_id, entry_id), None)
+            if found is not None:
+                self._unanswered_bytes -= found[1]
+        for sink in tuple(self._sinks.get(ledger_id, ())):
+            sink.answered(self._bookie_id, first, count, answer.status)
+
+    def _check_oldest(self) -> None:
+        self._timer = None
+        if not self._unanswered:
+            return
+        since, _ = next(iter(self._unanswered.values()))
+        left_s = since + self._timeout_s - self._clock.monotonic()
+        if left_s > 0:
+            self._timer = self._clock.call_later(left_s, self._check_oldest)
+        else:
+            self._break(self._link, f"it has not answered an add within {self._timeout_s} s")
+
+    def _break_soon(self, reason: str) -> None:
+        self._breaking = reason
+        link = self._link
+        asyncio.get_running_loop().call_soon(lambda: self._break_for(link, reason))
+
+    def _break_for(self, link: _Link | None, reason: str) -> None:
+        if self._breaking is not None:
+            self._break(link, reason)
+
+    def _break(self, link: _Link | None, reason: str) -> None:
+        if link is not self._link:  # an old stream's end is no news
+            return
+        self._breaking = None
+        if link is not None:
+            self._link = None
+            link.stream.cancel()
+            link.wake()
+            if self._unanswered:
+                self._pause_s = min(max(_FIRST_PAUSE_S, self._pause_s * 2), _LONGEST_PAUSE_S)
+                self._not_before = self._clock.monotonic() + self._pause_s
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ledger_ids = dict.fromkeys(ledger_id for ledger_id, _ in self._unanswered)
+        self._unanswered.clear()
+        self._unanswered_bytes = 0
+        self._line.clear()
+        for ledger_id in ledger_ids:
+            for sink in tuple(self._sinks.get(ledger_id, ())):
+                sink.bookie_failed(self._bookie_id, reason)

@@ -1,0 +1,285 @@
+"""What a process knows of the bookies, and its connections to them.
+
+`/bookies/available` says who is alive, one node each that goes with its bookie's session; it is watched, and so is each
+node, since a bookie turns read-only in place. `/bookies/leaving` names those that are being emptied. What is known may
+be a little old: a bookie that is not there any more fails when it is used, and one that failed is in quarantine, so
+that it is not chosen again at once. A bookie seen before is called at its last known address, registered or not: its
+session may be lost while it serves on.
+
+When the metadata session is lost, what is known stays as it was; the client is discarded with its store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.add_channel import AddChannel
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.quarantine import Quarantine
+from magnetar_metadata.errors import SessionLost, Unavailable
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_wire.clock import Clock
+from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import Connection, Disconnected, Failed, NotReached, Stream, Transport
+
+__all__ = ["BookieInfo", "Bookies"]
+
+log = logging.getLogger(__name__)
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 2.0
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfo:
+    """A bookie, as it registered."""
+
+    bookie_id: str
+    address: str
+    instance_id: bytes
+    read_only: bool
+
+
+class Bookies:
+    """All of them, for one ledger client."""
+
+    def __init__(
+        self, metadata: MetadataStore, transport: Transport, clock: Clock, options: LedgerClientOptions
+    ) -> None:
+        self._metadata = metadata
+        self._transport = transport
+        self._clock = clock
+        self._options = options
+        # Whoever was seen since the start, at its last address.
+        self._known: dict[str, BookieInfo] = {}
+        # Of those registered now: the session that their node belongs to.
+        self._sessions: dict[str, int] = {}
+        self._leaving: list[str] = []
+        self._quarantine = Quarantine(clock, options.bookie_quarantine_time_s, self._tell)
+        self._listeners: list[Callable[[], object]] = []
+        self._connections: dict[str, tuple[str, Connection]] = {}
+        self._channels: dict[tuple[str, bool], AddChannel] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._tasks: OrderedTaskGroup | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Returns when the first reading is done. Raises `SessionLost`."""
+        read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.get_running_loop().create_task(self._run(read))
+        await read
+
+    async def close(self) -> None:
+        self._closed = True
+        for channel in self._channels.values():
+            channel.close()
+        self._quarantine.close()
+        self._listeners.clear()
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.wait([self._owner])
+        for _, connection in self._connections.values():
+            await connection.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that ends with this object at the latest. `work` raises nothing."""
+        assert self._tasks is not None, "start it first"
+        return self._tasks.create_task(work)
+
+    def alive(self) -> dict[str, BookieInfo]:
+        """Who is registered now, by id, in order."""
+        return {bookie_id: self._known[bookie_id] for bookie_id in sorted(self._sessions)}
+
+    def writable(self) -> list[str]:
+        """Who may be chosen for new entries, in order."""
+        return [bookie_id for bookie_id in self._willing() if bookie_id not in self._quarantine]
+
+    def _willing(self) -> list[str]:
+        return [
+            bookie_id
+            for bookie_id, info in self.alive().items()
+            if not info.read_only and bookie_id not in self._leaving
+        ]
+
+    def quarantine(self, bookie_id: str) -> None:
+        """It failed: it is not chosen for some time, unless it registers anew."""
+        self._quarantine.put(bookie_id)
+
+    def forgive(self, bookie_id: str) -> None:
+        self._quarantine.forgive(bookie_id)
+
+    def in_quarantine(self) -> list[str]:
+        """Who could be chosen but for the quarantine, in order."""
+        return [bookie_id for bookie_id in self._willing() if bookie_id in self._quarantine]
+
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Calls it, on the loop, when the bookies that are alive or may be chosen changed. Returns what ends that."""
+        self._listeners.append(callback)
+
+        def stop() -> None:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+        return stop
+
+    async def call(self, bookie_id: str, method: str, request: Message, answer_type: type[M], *, timeout_s: float) -> M:
+        """The bookie's answer. Raises `TransportError`; an answer that can't be read is `Failed`."""
+        answer = await self._connection(bookie_id).call(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            return answer_type.FromString(answer)
+        except DecodeError as error:
+            raise Failed(f"bookie {bookie_id} answered {method} with what can't be read: {error}") from None
+
+    def adds(self, bookie_id: str, *, recovery: bool = False) -> AddChannel:
+        """The stream of adds to this bookie, shared by all ledgers; another for those that pass a fence."""
+        key = (bookie_id, recovery)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = AddChannel(
+                bookie_id,
+                lambda: self._open_stream(bookie_id),
+                self.spawn,
+                self._clock,
+                self._options,
+                recovery=recovery,
+            )
+        return channel
+
+    def _open_stream(self, bookie_id: str) -> Stream:
+        try:
+            return self._connection(bookie_id).open_stream("add")
+        except NotReached as error:
+            return _NoStream(error)
+
+    def _connection(self, bookie_id: str) -> Connection:
+        info = self._known.get(bookie_id)
+        if info is None:
+            raise NotReached(f"bookie {bookie_id} has not been seen: its address is not known")
+        if self._closed:
+            raise NotReached("the ledger client is closed")
+        address, connection = self._connections.get(bookie_id, ("", None))
+        if connection is None or address != info.address:
+            if connection is not None:
+                self.spawn(connection.close())
+            connection = self._transport.connect(info.address)
+            self._connections[bookie_id] = info.address, connection
+        return connection
+
+    # ── following the metadata ──
+
+    async def _run(self, read: asyncio.Future[None]) -> None:
+        try:
+            async with OrderedTaskGroup() as self._tasks:
+                await self._patiently(self._read_available)
+                await self._patiently(self._read_leaving)
+                if not read.done():
+                    read.set_result(None)
+                self._tasks.create_task(self._follow(paths.LEAVING, self._read_leaving))
+                self._tasks.create_task(self._follow(paths.AVAILABLE, self._read_available))
+                await asyncio.get_running_loop().create_future()  # the group lives until it is cancelled
+        except SessionLost as error:
+            if not read.done():
+                read.set_exception(error)
+        except asyncio.CancelledError:
+            read.cancel()
+            raise
+
+    async def _follow(self, path: str, reading: Callable[[], Awaitable[None]]) -> None:
+        watch = self._metadata.watch(path)
+        try:
+            while True:
+                await watch.wait()
+                await self._patiently(reading)
+        except SessionLost:
+            return
+        finally:
+            watch.close()
+
+    async def _patiently(self, reading: Callable[[], Awaitable[None]]) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await reading()
+            except Unavailable:
+                await self._clock.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _read_leaving(self) -> None:
+        leaving = await self._metadata.children(paths.LEAVING)
+        if leaving != self._leaving:
+            self._leaving = leaving
+            self._tell()
+
+    async def _read_available(self) -> None:
+        names = await self._metadata.children(paths.AVAILABLE)
+        for bookie_id in names:
+            if bookie_id not in self._following:
+                await self._read_bookie(bookie_id)
+                reading = functools.partial(self._read_bookie, bookie_id)
+                self._following[bookie_id] = self.spawn(self._follow(paths.available(bookie_id), reading))
+
+    async def _read_bookie(self, bookie_id: str) -> None:
+        node = await self._metadata.get(paths.available(bookie_id))
+        if node is None:
+            if self._sessions.pop(bookie_id, None) is not None:
+                self._tell()
+            return
+        try:
+            said = BookieRegistration.FromString(node.value)
+        except DecodeError as error:
+            log.warning("the registration of bookie %s can't be read: %s", bookie_id, error)
+            return
+        info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only)
+        session = node.stat.ephemeral_owner
+        anew = self._sessions.get(bookie_id) != session
+        if not anew and self._known.get(bookie_id) == info:
+            return
+        self._known[bookie_id], self._sessions[bookie_id] = info, session
+        if anew:
+            self._quarantine.forgive(bookie_id, tell=False)
+            for recovery in (False, True):
+                if (channel := self._channels.get((bookie_id, recovery))) is not None:
+                    channel.registered_anew()
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in list(self._listeners):
+            if callback in self._listeners:
+                try:
+                    callback()
+                except Exception:  # one listener's mistake must not keep the others from hearing
+                    log.exception("a listener to the bookies failed")
+
+
+class _NoStream:
+    """To a bookie that can't be reached: says so when it is used."""
+
+    def __init__(self, error: NotReached) -> None:
+        self._error = error
+
+    async def send(self, message: bytes) -> None:
+        raise self._error
+
+    async def receive(self) -> bytes | None:
+        raise self._error
+
+    async def finish(self) -> None:
+        raise Disconnected("there is no stream")
+
+    def cancel(self) -> None:
+        pass

@@ -1,0 +1,133 @@
+"""A process' way to the ledgers: makes, writes, reads, recovers and deletes them.
+
+A client is one metadata session's. When that is lost the client is closed and another one made: its writers could not
+change an ensemble any more, and what it knows of the bookies grows old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magnetar_bookie.client.bookies import Bookies
+from magnetar_bookie.client.ledger_store import LedgerStore, MadeLedger
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.core.placement import Placement, SpreadPlacement
+from magnetar_bookie.errors import NotEnoughBookies
+from magnetar_bookie.read.striping import Striping
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.transport import Transport, TransportError
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_reader import LedgerReader
+
+__all__ = ["LedgerClient"]
+
+_DEFAULTS: Final = LedgerClientOptions()
+_SPREAD: Final = SpreadPlacement()
+
+
+class LedgerClient:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        transport: Transport,
+        clock: Clock,
+        randomness: Randomness,
+        options: LedgerClientOptions = _DEFAULTS,
+        placement: Placement = _SPREAD,
+    ) -> None:
+        self.clock = clock
+        self.randomness = randomness
+        self.options = options
+        self.placement = placement
+        self.ledgers = LedgerStore(metadata, clock, randomness)
+        self.bookies = Bookies(metadata, transport, clock, options)
+        # Those that are neither closed nor abandoned, oldest first.
+        self._writers: dict[int, LedgerWriter] = {}
+
+    async def start(self) -> None:
+        await self.bookies.start()
+
+    async def close(self) -> None:
+        """Abandons the writers that there are still."""
+        for writer in list(self._writers.values()):
+            writer.abandon()
+        await self.bookies.close()
+
+    async def create(
+        self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+    ) -> tuple[MadeLedger, LedgerWriter]:
+        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept.
+
+        With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
+        raises `NotEnoughBookies`: wait and try again.
+        """
+        ensemble = self._new_ensemble(striping)
+        if len(ensemble) < striping.ack_quorum and self.bookies.in_quarantine():
+            await self._ask_those_in_quarantine()
+            ensemble = self._new_ensemble(striping)
+        size = len(ensemble)
+        if size < striping.ack_quorum:
+            raise NotEnoughBookies(
+                f"{size} bookies can take a new ledger, of {len(self.bookies.alive())} that are alive, and it needs "
+                f"{striping.ack_quorum}: wait until more are there"
+            )
+        actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
+        made = await self.ledgers.make(
+            ensemble,
+            actual,
+            wanted_ensemble_size=striping.ensemble_size,
+            purpose=purpose,
+            properties=properties,
+        )
+        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None))
+        self._writers[made.ledger_id] = writer
+        return made, writer
+
+    def _new_ensemble(self, striping: Striping) -> list[str]:
+        return self.placement.new_ensemble(striping.ensemble_size, self.bookies.writable(), self.randomness)
+
+    async def _ask_those_in_quarantine(self) -> None:
+        """A trouble of our own network puts all bookies into quarantine; those that answer now need not stay."""
+        await asyncio.gather(*(self._forgive_if_there(bookie_id) for bookie_id in self.bookies.in_quarantine()))
+
+    async def _forgive_if_there(self, bookie_id: str) -> None:
+        request = LastAddConfirmedRequest(ledger_id=0, above=-1)
+        timeout_s = self.options.read_entry_timeout_s
+        try:
+            await self.bookies.call(
+                bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=timeout_s
+            )
+        except TransportError:
+            return
+        self.bookies.forgive(bookie_id)
+
+    async def open(self, ledger_id: int) -> LedgerReader:
+        """A reader, of a ledger that may still be written: up to what is confirmed."""
+        from magnetar_bookie.client.ledger_reader import LedgerReader
+
+        return await LedgerReader.open(self, ledger_id)
+
+    async def recover(self, ledger_id: int) -> LedgerMetadata:
+        """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more."""
+        from magnetar_bookie.client.ledger_recovery import recover
+
+        return await recover(self, ledger_id)
+
+    async def open_with_recovery(self, ledger_id: int) -> LedgerReader:
+        """A reader of the ledger, closed."""
+        from magnetar_bookie.client.ledger_reader import LedgerReader
+
+        return LedgerReader(self, ledger_id, await self.recover(ledger_id))
+
+    async def delete(self, ledger_id: int) -> None:
+        """Makes the ledger a tombstone; bookies drop their entries by and by. No error if it is one already."""
+        await self.ledgers.change(ledger_id, ledger_metadata.tombstone)

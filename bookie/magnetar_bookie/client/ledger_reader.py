@@ -1,0 +1,256 @@
+"""Reads one ledger, closed or still written.
+
+Theory of operation
+-------------------
+What may be read ends at the last entry of a closed ledger, and at the LAC of one that is not. The LAC is what the last
+fragment's bookies say, the highest of them: each tells a true lower bound. A reader's own never falls. That the ledger
+was closed, or has a new fragment, stands in the metadata alone, so the two are always asked together.
+
+A range that no replica gives is tried once more with fresh metadata: repair or the writer may have put other bookies in
+the place of those that are gone. Where a bookie lacks an entry that it should have, and that is settled (the ledger is
+closed, or the fragment is not its last), a repair task is written down, unless one is there already.
+
+`entries` reads ahead: while its caller works on one chunk the next is fetched, so memory holds two. `tail` goes on
+where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
+whichever knows of more first wakes it. It ends when the ledger is found closed and all of it was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar_bookie.errors import LedgerDeleted, NoSuchEntry, Unreadable
+from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import MetadataError, Unavailable
+from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["LedgerReader"]
+
+_log = logging.getLogger(__name__)
+# What a chunk of a sequential read holds at most, and what is read at a time where the caller set no limit.
+_CHUNK_BYTES: Final = 4_194_304
+# A reader that meets many faults writes one task for them all; and waits only so long for the metadata store.
+_REPORT_AGAIN_S: Final = 60.0
+_REPORT_TIMEOUT_S: Final = 1.0
+
+
+class LedgerReader:
+    """Made by `LedgerClient.open` and `open_with_recovery`. Owns nothing that would have to be closed."""
+
+    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> None:
+        self.ledger_id = ledger_id
+        self._client = client
+        self._metadata = metadata
+        # A fragment begins above a LAC of the writer's.
+        self._last_add_confirmed = _confirmed_by(metadata)
+        self._reported_at: float | None = None
+        options = client.options
+        self._entries = EntryReader(
+            ledger_id,
+            metadata.striping,
+            metadata.fragments,
+            self._ask,
+            client.clock,
+            timeout_s=options.read_entry_timeout_s,
+            speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
+        )
+
+    @classmethod
+    async def open(cls, client: LedgerClient, ledger_id: int) -> LedgerReader:
+        """A reader that knows the present LAC, as far as a bookie can be reached that tells it."""
+        metadata = await client.ledgers.read(ledger_id, fresh=True)
+        _check_not_deleted(ledger_id, metadata)
+        reader = cls(client, ledger_id, metadata)
+        if not metadata.closed:
+            try:
+                await reader._ask_last_add_confirmed()
+            except Unreadable as error:
+                _log.warning("%s: begun with what the metadata tells", error)
+        return reader
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """As it was read last."""
+        return self._metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The highest entry that may be read; of a closed ledger its last. Never falls."""
+        return self._last_add_confirmed
+
+    async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
+        """The entries from `first` to `last`, both included; with `max_bytes` those that fit, at least one.
+
+        Raises `NoSuchEntry` above the bound and `Unreadable`.
+        """
+        if first < 0 or last > self._last_add_confirmed:
+            raise NoSuchEntry(
+                f"entries {first} to {last} of ledger {self.ledger_id} were asked for, and 0 to "
+                f"{self._last_add_confirmed} may be read: wait for more with `tail`, or `read_last_add_confirmed`"
+            )
+        entries: list[bytes] = []
+        left = max_bytes
+        while first + len(entries) <= last:
+            records = await self._read_records(first + len(entries), last, _CHUNK_BYTES if left is None else left)
+            for record in records:
+                if left is not None and entries and len(record) - RECORD_HEADER_BYTES > left:
+                    return entries
+                entries.append(entry_of(record))
+                if left is not None:
+                    left -= len(entries[-1])
+            if left is not None and left <= 0:
+                break
+        return entries
+
+    async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Entry ids and entries in order, up to `last` or what may be read when this begins."""
+        last = self._last_add_confirmed if last is None else last
+        if last > self._last_add_confirmed:
+            raise NoSuchEntry(f"entry {last} of ledger {self.ledger_id} lies above {self._last_add_confirmed}")
+        ahead: asyncio.Task[list[bytes]] | None = None
+        try:
+            while first <= last:
+                records = await (self._chunk(first, last) if ahead is None else ahead)
+                begin, first = first, first + len(records)
+                more = first <= last and self._client.options.read_ahead_entries > 0
+                ahead = asyncio.create_task(self._chunk(first, last)) if more else None
+                for place, record in enumerate(records):
+                    yield begin + place, entry_of(record)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+    async def tail(self, first: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Entry ids and entries in order as they are confirmed; ends at the end of the ledger, once it is closed."""
+        watch = self._client.ledgers.store.watch(paths.ledger(self.ledger_id))
+        try:
+            while True:
+                while first <= self._last_add_confirmed:
+                    async with aclosing(self.entries(first)) as entries:
+                        async for entry_id, entry in entries:
+                            first = entry_id + 1
+                            yield entry_id, entry
+                if self._metadata.closed:
+                    return
+                if not await wait_last_add_confirmed(
+                    self._client,
+                    self.ledger_id,
+                    self._metadata.last_fragment,
+                    self._last_add_confirmed,
+                    self._raise_to,
+                    watch,
+                ):
+                    continue
+                with suppress(Unavailable):  # the flag goes up again when the connection is back
+                    await self._reread()
+        finally:
+            watch.close()
+
+    async def read_last_add_confirmed(self) -> int:
+        """Asks anew how far may be read."""
+        if not self._metadata.closed:
+            try:
+                await self._reread()
+            except Unavailable as error:
+                _log.warning("ledger %d: only the bookies tell how far it is confirmed: %s", self.ledger_id, error)
+        if not self._metadata.closed:
+            await self._ask_last_add_confirmed()
+        return self._last_add_confirmed
+
+    async def _ask_last_add_confirmed(self) -> None:
+        self._raise_to(await ask_last_add_confirmed(self._client, self.ledger_id, self._metadata))
+
+    async def _reread(self, *, fresh: bool = False) -> None:
+        metadata = await self._client.ledgers.read(self.ledger_id, fresh=fresh)
+        _check_not_deleted(self.ledger_id, metadata)
+        if self._metadata.closed and not metadata.closed:
+            return  # a server that lags: what is closed stays closed
+        self._metadata = metadata
+        self._entries.fragments = metadata.fragments
+        self._raise_to(_confirmed_by(metadata))
+
+    def _raise_to(self, last_add_confirmed: int) -> None:
+        self._last_add_confirmed = max(self._last_add_confirmed, last_add_confirmed)
+
+    async def _chunk(self, first: int, last: int) -> list[bytes]:
+        """Half of what may be fetched ahead: the rest of one chunk and the next come to no more than that."""
+        entries = max(1, (self._client.options.read_ahead_entries + 1) // 2)
+        return await self._read_records(first, min(last, first + entries - 1), _CHUNK_BYTES)
+
+    async def _read_records(self, first: int, last: int, max_bytes: int) -> list[bytes]:
+        """At least the first of them."""
+        try:
+            read = await self._entries.read(first, last, max_bytes)
+        except NotRead as error:
+            await self._report(error.faults)
+            before = self._metadata.fragments
+            try:
+                await self._reread(fresh=True)
+            except Unavailable as unavailable:
+                raise Unreadable(f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons) from None
+            if self._metadata.fragments == before:
+                raise Unreadable(str(error), error.reasons) from None
+            read = await self._read_again(first, last, max_bytes)
+        if read.faults:
+            await self._report(read.faults)
+        if not self._metadata.closed:
+            self._raise_to(read.last_add_confirmed)
+        return read.records
+
+    async def _read_again(self, first: int, last: int, max_bytes: int) -> RangeRead:
+        try:
+            return await self._entries.read(first, last, max_bytes)
+        except NotRead as error:
+            await self._report(error.faults)
+            raise Unreadable(str(error), error.reasons) from None
+
+    async def _ask(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
+        return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
+
+    async def _report(self, faults: dict[Fault, None]) -> None:
+        """Writes down that the ledger is to be repaired. What a slow bookie has still to get is not a fault."""
+        metadata = self._metadata
+        settled = [
+            fault for fault in faults if metadata.closed or fault.entry_id < metadata.last_fragment.first_entry_id
+        ]
+        now = self._client.clock.monotonic()
+        if not settled or (self._reported_at is not None and now < self._reported_at + _REPORT_AGAIN_S):
+            return
+        self._reported_at = now
+        fault = settled[0]
+        _log.warning("%s, entry %d of ledger %d: %s", fault.bookie_id, fault.entry_id, self.ledger_id, fault.lack.value)
+        task = RepairTask(found_ms=self._client.clock.time_ms()).SerializeToString()
+        try:
+            await compare_and_set.change(
+                self._client.ledgers.store,
+                paths.task(self.ledger_id),
+                lambda payload: task if payload is None else compare_and_set.LEAVE,
+                clock=self._client.clock,
+                randomness=self._client.randomness,
+                timeout_s=_REPORT_TIMEOUT_S,
+            )
+        except MetadataError as error:
+            # The auditor's own checks find it as well.
+            _log.warning("the repair of ledger %d could not be asked for: %s", self.ledger_id, error)
+
+
+def _confirmed_by(metadata: LedgerMetadata) -> int:
+    return metadata.last_entry_id if metadata.closed else metadata.last_fragment.first_entry_id - 1
+
+
+def _check_not_deleted(ledger_id: int, metadata: LedgerMetadata) -> None:
+    if metadata.state is LedgerState.TOMBSTONE:
+        raise LedgerDeleted(f"ledger {ledger_id} was deleted")

@@ -1,0 +1,294 @@
+"""Closes a ledger whose writer is gone, or is to be shut out: protocol.md, "Recovery".
+
+`recover` takes the ledger into recovery and makes attempts until one of them, or somebody else, has closed it. An
+attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
+(core/recovery.py decides what that shows), writes what is kept to an ack quorum, and closes. Everything that it relies
+on is checked by the compare-and-set of the close; an attempt that comes to nothing has at most written records to more
+bookies, and the next one begins anew. So a recoverer may be stopped, or wake up late, anywhere.
+
+All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
+no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core.ledger_metadata import (
+    FragmentChanged,
+    LedgerMetadata,
+    SomebodyElseClosed,
+    begin_recovery,
+    closed_by_recovery,
+)
+from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
+from magnetar_bookie.errors import AddFailed, LedgerError, OutcomeNotKnown, RecoveryUndecided
+from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.read_answer import BadAnswer, read_entries, status_name
+from magnetar_bookie.read.record import NO_ENTRY, check_record
+from magnetar_bookie.read.striping import Fragment
+from magnetar_protos import ledger_pb2
+from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, ReadRequest
+from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import TransportError
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["recover"]
+
+# How much of the ledger's end is held in memory at a time, and comes in one answer.
+_WINDOW_BYTES: Final = 16_777_216
+_ANSWER_BYTES: Final = 1_048_576
+# Between asking a bookie and asking it again; doubles up to the second.
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+
+
+async def recover(client: LedgerClient, ledger_id: int) -> LedgerMetadata:
+    """The ledger's metadata once it is closed, by this recovery or whoever was faster.
+
+    Raises `RecoveryUndecided` if the bookies that answer do not suffice, `NoSuchLedger` and `LedgerDeleted`.
+    """
+    deadline = client.clock.monotonic() + client.options.recovery_timeout_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            metadata = await client.ledgers.change(ledger_id, begin_recovery)
+            if metadata.closed:
+                return metadata
+            return await _Attempt(client, ledger_id, metadata, deadline).run()
+        except SomebodyElseClosed as closed:
+            return closed.metadata
+        except (FragmentChanged, OutcomeNotKnown, _Failed) as error:
+            if client.clock.monotonic() + pause_s >= deadline:
+                raise RecoveryUndecided(
+                    f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
+                    "try again when more bookies are back"
+                ) from error
+        await client.clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+class _Failed(LedgerError):
+    """The attempt came to nothing; another may do better."""
+
+
+class _Attempt:
+    """One attempt, based on the metadata as it was when it began."""
+
+    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, deadline: float) -> None:
+        self._client = client
+        self._clock = client.clock
+        self._ledger_id = ledger_id
+        self._metadata = metadata
+        self._fragment = metadata.last_fragment
+        self._deadline = deadline
+        # What became of the ensemble where recovery had to replace bookies; nobody else knows of it before the close.
+        self._own_fragments: list[Fragment] = []
+        # Whoever waits looks again when this has pulsed.
+        self._pulse = asyncio.Event()
+        # Why the attempt can't go on.
+        self._broken = ""
+
+    async def run(self) -> LedgerMetadata:
+        last_add_confirmed = await self._fence()
+        first = first_to_recover(self._fragment, last_add_confirmed)
+        last, length = await self._read_and_write(first)
+        if length is None:
+            length = await self._length_up_to(last)
+        now_ms = self._clock.time_ms()
+        return await self._client.ledgers.change(
+            self._ledger_id,
+            lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+        )
+
+    async def _fence(self) -> int:
+        """Returns the LAC when no ack quorum can form any more."""
+        answers = FenceAnswers(self._metadata.striping)
+        said = dict.fromkeys(self._fragment.bookies, "it has not answered")
+        request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
+
+        async def fence(slot: int, bookie_id: str) -> None:
+            pause_s = _FIRST_PAUSE_S
+            while True:
+                try:
+                    answer = await self._client.bookies.call(
+                        bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
+                    )
+                except TransportError as error:
+                    said[bookie_id] = str(error)
+                else:
+                    if answer.status == ledger_pb2.OK:
+                        said[bookie_id] = "it is fenced"
+                        answers.fenced(slot, answer.last_add_confirmed)
+                        self._tell()
+                        return
+                    self._refused(bookie_id, answer.status)
+                    said[bookie_id] = f"it answered {status_name(answer.status)}"
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+        await self._at_all_slots(fence, lambda: answers.covered)
+        if not answers.covered:
+            raise _Failed(
+                f"{self._metadata.striping.fence_coverage} of the last fragment's bookies must be fenced: {_told(said)}"
+            )
+        return answers.last_add_confirmed
+
+    async def _read_and_write(self, first: int) -> tuple[int, int | None]:
+        """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
+        options = self._client.options
+        reads = RecoveryReads(
+            self._metadata.striping, first, window_entries=options.recovery_window_entries, window_bytes=_WINDOW_BYTES
+        )
+        adds = self._adds(first)
+        unwritten = 0
+        length: int | None = None
+
+        def written(error: AddFailed | None) -> None:
+            nonlocal unwritten
+            unwritten -= 1
+            if error is not None:
+                self._broken = self._broken or f"what was kept can't be written: {error}"
+            self._tell()
+
+        def write_kept() -> bool:
+            """Hands on what is kept, as far as there is room; whether all is done."""
+            nonlocal unwritten, length
+            taken = False
+            while adds.pending_entries < options.max_pending_entries and adds.pending_bytes < options.max_pending_bytes:
+                kept = reads.take()
+                if kept is None:
+                    break
+                entry_id, record = kept
+                length = check_record(record, self._ledger_id, entry_id).ledger_bytes
+                unwritten += 1
+                taken = True
+                adds.add(entry_id, record, written)
+            if taken:  # the window has moved on
+                self._tell()
+            return reads.done and not unwritten
+
+        try:
+            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, slot, bookie_id), write_kept)
+        finally:
+            adds.stop()
+        if not (reads.done and not unwritten) or self._broken:
+            raise _Failed(self._broken or self._why_undecided(reads, unwritten))
+        assert reads.last_entry_id is not None
+        return reads.last_entry_id, length
+
+    def _adds(self, first: int) -> ReplicatedAdds:
+        async def publish(fragment: Fragment) -> None:
+            self._own_fragments.append(fragment)
+
+        return ReplicatedAdds(
+            self._ledger_id,
+            self._metadata.master_key,
+            self._metadata.striping,
+            self._fragment,
+            first,
+            self._client.bookies,
+            self._client.placement,
+            publish,
+            self._clock,
+            self._client.randomness,
+            self._client.options,
+            recovery=True,
+        )
+
+    async def _read_slot(self, reads: RecoveryReads, slot: int, bookie_id: str) -> None:
+        """Reads from one bookie what it is asked for, until the end is found."""
+        pause_s = _FIRST_PAUSE_S
+        while reads.last_entry_id is None:
+            asked = reads.ask(slot)
+            if asked is not None:
+                await self._read(reads, slot, bookie_id, *asked)
+                self._tell()
+            elif reads.owes_an_answer(slot):
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                reads.ask_again(slot)
+            else:
+                await self._pulse.wait()
+
+    async def _read(self, reads: RecoveryReads, slot: int, bookie_id: str, first: int, last: int) -> None:
+        request = ReadRequest(
+            ledger_id=self._ledger_id,
+            first_entry_id=first,
+            last_entry_id=last,
+            step=1,
+            max_bytes=_ANSWER_BYTES,
+            fence=True,
+            master_key=self._metadata.master_key,
+        )
+        try:
+            answer = await self._client.bookies.call(
+                bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_s
+            )
+            self._refused(bookie_id, answer.status)
+            reads.answered(slot, read_entries(request, answer))
+        except (TransportError, BadAnswer) as error:
+            reads.not_answered(slot, first, last, str(error))
+
+    def _why_undecided(self, reads: RecoveryReads, unwritten: int) -> str:
+        if reads.last_entry_id is not None:
+            return f"{unwritten} kept entries up to {reads.last_entry_id} are not on an ack quorum yet"
+        said = {self._fragment.bookies[slot]: reason for slot, reason in reads.answers().items()}
+        return f"whether entry {reads.undecided} was completed can't be told: {_told(said)}"
+
+    async def _length_up_to(self, last: int) -> int:
+        """The bytes of the ledger's entries up to this one, which is confirmed: its record tells."""
+        if last == NO_ENTRY:
+            return 0
+        options = self._client.options
+        reader = EntryReader(
+            self._ledger_id,
+            self._metadata.striping,
+            self._metadata.fragments,
+            lambda bookie_id, request, timeout_s: self._client.bookies.call(
+                bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s
+            ),
+            self._clock,
+            timeout_s=options.read_entry_timeout_s,
+            speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
+        )
+        try:
+            read = await reader.read(last, last)
+        except NotRead as error:
+            raise _Failed(f"the ledger's length can't be told: {error}") from error
+        return check_record(read.records[0], self._ledger_id, last).ledger_bytes
+
+    async def _at_all_slots(
+        self, work: Callable[[int, str], Coroutine[Any, Any, None]], enough: Callable[[], bool]
+    ) -> None:
+        """Has this done with all bookies at once until it is enough, nothing helps, or the time is over."""
+        timer = self._clock.call_later(max(0.0, self._deadline - self._clock.monotonic()), self._tell)
+        try:
+            async with OrderedTaskGroup() as tasks:
+                for slot, bookie_id in enumerate(self._fragment.bookies):
+                    tasks.create_task(work(slot, bookie_id))
+                while not enough() and not self._broken and self._clock.monotonic() < self._deadline:
+                    await self._pulse.wait()
+                tasks.cancel()
+        finally:
+            timer.cancel()
+
+    def _refused(self, bookie_id: str, status: int) -> None:
+        """A bookie that has dropped the ledger knows of its tombstone: look at the metadata anew."""
+        if status == ledger_pb2.DELETED:
+            self._broken = self._broken or f"{bookie_id} says that the ledger was deleted"
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wakes all who wait at this moment, and nobody else."""
+        self._pulse.set()
+        self._pulse.clear()
+
+
+def _told(said: dict[str, str]) -> str:
+    return "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in said.items())

@@ -1,0 +1,227 @@
+"""The one who writes a ledger, from its first entry to its close.
+
+    ledger_id, errors first: after the first add that fails all later ones fail, and what is left is `close`
+
+`append` makes the record, once: with the LAC of this moment and the bytes of all entries so far. It is taken as long as
+there is room; `room` waits for that, `add` for that and for the completion too. A caller of `add` that is cancelled
+leaves the add with the ledger: it is decided like any other.
+
+`close` waits until nothing is pending and closes the ledger at its LAC. If it returns, no failed add will ever be read.
+If it raises `CloseLost`, somebody else has closed the ledger or is about to. If it raises `OutcomeNotKnown` or an error
+of the metadata store, or is cancelled, it may be called again.
+
+When a writer falls silent, explicit_lac.py tells the bookies its LAC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.client.explicit_lac import ExplicitLac
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, TooManyPending, WriterClosed
+from magnetar_bookie.read.record import encode_record
+from magnetar_bookie.read.striping import Fragment
+from magnetar_wire.errors import TooLarge
+from magnetar_wire.limits import MAX_ENTRY_BYTES
+
+if TYPE_CHECKING:
+    from magnetar_bookie.client.ledger_client import LedgerClient
+
+__all__ = ["LedgerWriter"]
+
+
+class LedgerWriter:
+    """`LedgerClient.create` makes it."""
+
+    def __init__(self, client: LedgerClient, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
+        self.ledger_id = made.ledger_id
+        # As this writer last saw or made it.
+        self.metadata = made.metadata
+        self._client = client
+        self._ended = ended
+        options = client.options
+        self._max_entries, self._max_bytes = options.max_pending_entries, options.max_pending_bytes
+        self._adds = ReplicatedAdds(
+            made.ledger_id,
+            made.metadata.master_key,
+            made.metadata.striping,
+            made.metadata.last_fragment,
+            0,
+            client.bookies,
+            client.placement,
+            self._publish,
+            client.clock,
+            client.randomness,
+            options,
+            recovery=False,
+        )
+        self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds)
+        self._next_entry_id = 0
+        # Of all entries that were appended, and of those that have completed.
+        self._appended_bytes = 0
+        self.length_bytes = 0
+        self._add_failed = False
+        self._closing = False
+        self._abandoned = False
+        # What the close under way comes to; and of one that has decided, for good.
+        self._close_result: asyncio.Future[LedgerMetadata] | None = None
+        # Those that wait for room, first come first served.
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def last_add_confirmed(self) -> int:
+        return self._adds.last_add_confirmed
+
+    @property
+    def pending_entries(self) -> int:
+        return self._adds.pending_entries
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._adds.pending_bytes
+
+    @property
+    def failed(self) -> AddFailed | None:
+        """What the first add that failed failed with; so will every later one."""
+        return self._adds.failed
+
+    @property
+    def wants_roll(self) -> bool:
+        """The ledger has fewer bookies than were asked for, and by now as many could be had."""
+        return self.metadata.degraded and len(self._client.bookies.writable()) >= self.metadata.wanted_ensemble_size
+
+    def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
+        """Adds the entry and returns its id. `done` is called with the id or the failure, in order, later.
+
+        Raises `TooManyPending`, and takes nothing, when there is no room.
+        """
+        if len(entry) > MAX_ENTRY_BYTES:
+            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        if not self._has_room():
+            raise TooManyPending(
+                f"ledger {self.ledger_id} has {self._adds.pending_entries} adds of {self._adds.pending_bytes} bytes "
+                f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
+            )
+        entry_id = self._next_entry_id
+        self._next_entry_id += 1
+        self._appended_bytes += len(entry)
+        record = encode_record(self.ledger_id, entry_id, self._adds.last_add_confirmed, self._appended_bytes, entry)
+        self._lac.told(self._adds.last_add_confirmed)
+        size = len(entry)
+
+        def completed(error: AddFailed | None) -> None:
+            if error is None:
+                self.length_bytes += size
+            elif not isinstance(error, WriterClosed):
+                self._add_failed = True
+            self._after_completion()
+            done(entry_id if error is None else error)
+
+        self._adds.add(entry_id, record, completed)
+        return entry_id
+
+    async def room(self) -> None:
+        """Returns when `append` finds room, or will fail anyway."""
+        while not self._has_room():
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(room)
+            await room
+
+    async def add(self, entry: bytes) -> int:
+        """Adds the entry and returns its id when it has completed. Raises `AddFailed`."""
+        await self.room()
+        added: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(result: int | AddFailed) -> None:
+            if added.done():  # the caller was cancelled
+                return
+            if isinstance(result, AddFailed):
+                added.set_exception(result)
+            else:
+                added.set_result(result)
+
+        self.append(entry, done)
+        return await added
+
+    async def close(self) -> LedgerMetadata:
+        """Closes the ledger at its last completed entry, once nothing is pending."""
+        self._closing = True
+        self._adds.end()
+        self._wake()
+        result = self._close_result
+        if result is None:
+            result = self._close_result = asyncio.get_running_loop().create_future()
+            self._client.bookies.spawn(self._close(result))
+        return await asyncio.shield(result)
+
+    async def _close(self, result: asyncio.Future[LedgerMetadata]) -> None:
+        """In a task of its own: a caller that is cancelled does not leave the close half made."""
+        try:
+            await self._adds.wait_all()
+            if self._abandoned:
+                raise CloseLost(f"ledger {self.ledger_id} was given up before it was closed: recover it")
+            self._stop()
+            result.set_result(await self._set_closed())
+        except Exception as error:  # noqa: BLE001 (whoever waits for the close is told)
+            if not isinstance(error, CloseLost):
+                self._close_result = None  # undecided: it may be tried again
+            result.set_exception(error)
+            result.exception()  # seen, should nobody be waiting any more
+        finally:
+            result.cancel()
+
+    async def _set_closed(self) -> LedgerMetadata:
+        last, length = self._adds.last_add_confirmed, self.length_bytes
+        clean = not self._add_failed
+
+        def closed(current: LedgerMetadata | None) -> LedgerMetadata:
+            if clean and current is not None and current.closed and current.last_entry_id == last:
+                return current  # as it would be by our own hand
+            return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms())
+
+        try:
+            self.metadata = await self._client.ledgers.change(self.ledger_id, closed)
+        except LedgerFenced as error:
+            raise CloseLost(
+                f"ledger {self.ledger_id} was to be closed at entry {last}, and somebody else was faster: what "
+                f"failed may be in it or not ({error})"
+            ) from error
+        return self.metadata
+
+    def abandon(self) -> None:
+        """Stops. The ledger stays as it is, for a recovery to close."""
+        self._closing = self._abandoned = True
+        self._stop()
+
+    def _stop(self) -> None:
+        self._lac.stop()
+        self._adds.stop()
+        self._wake()
+        self._ended()
+
+    def _has_room(self) -> bool:
+        adds = self._adds
+        return self._closing or (adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes)
+
+    def _after_completion(self) -> None:
+        if self._waiting and self._has_room():
+            self._wake()
+        if not self._adds.pending_entries:
+            self._lac.idle()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for room in waiting:
+            if not room.done():
+                room.set_result(None)
+
+    async def _publish(self, fragment: Fragment) -> None:
+        self.metadata = await self._client.ledgers.change(
+            self.ledger_id, lambda current: ledger_metadata.in_new_ensemble(current, fragment)
+        )

@@ -1,0 +1,34 @@
+"""What can be set about a ledger client."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from magnetar_wire.configuration import Configuration
+
+__all__ = ["LedgerClientOptions"]
+
+
+class LedgerClientOptions(Configuration):
+    # A bookie that has not answered an add for so long has failed.
+    add_entry_timeout_s: float = Field(default=5.0, gt=0)
+    read_entry_timeout_s: float = Field(default=5.0, gt=0)
+    # After so long the next replica is asked as well.
+    speculative_read_timeout_ms: int = Field(default=2000, gt=0)
+    # A writer that adds nothing for so long tells the bookies its LAC; 0: never.
+    explicit_lac_interval_ms: int = Field(default=100, ge=0)
+    # Per ledger: what may be added and not completed. The entry that passes the bound in bytes is still taken.
+    max_pending_entries: int = Field(default=1000, gt=0)
+    max_pending_bytes: int = Field(default=67_108_864, gt=0)
+    # Of one bookie, over all ledgers of the process: with more bytes unanswered it has failed.
+    max_bookie_lag_bytes: int = Field(default=134_217_728, gt=0)
+    # A bookie that failed is not chosen for so long; for longer each time that it fails again soon after.
+    bookie_quarantine_time_s: float = Field(default=30.0, gt=0)
+    # So long a recovery asks bookies again that could not say whether an entry exists.
+    recovery_timeout_s: float = Field(default=60.0, gt=0)
+    # So many entries a recovery reads ahead of the one that it decides on.
+    recovery_window_entries: int = Field(default=64, gt=0)
+    # So many entries a reader has fetched or on their way before they are asked for.
+    read_ahead_entries: int = Field(default=256, ge=0)
+    # So long a bookie keeps a tailing reader's question for the LAC.
+    long_poll_timeout_ms: int = Field(default=10_000, gt=0)

@@ -1,0 +1,278 @@
+"""Adds to one ledger's last fragment: what core/add_pipeline.py decides, done.
+
+The writer adds through it, and recovery does with the records that it keeps. It keeps the pending records, sends them
+to the ensemble's bookies, and hands what bookies answer to the rules. After the answers of one turn of the event loop
+it asks the rules once what follows. A new ensemble is made known by `publish`, its owner's; a bookie that failed is put
+into quarantine, or, where it refused this very ledger, is not chosen for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from magnetar_bookie.client.add_channel import AddChannel
+from magnetar_bookie.client.bookies import Bookies
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
+from magnetar_bookie.core.ensemble_change import Change
+from magnetar_bookie.core.placement import Placement
+from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["Done", "ReplicatedAdds"]
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[AddFailed | None], object]
+# What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
+_PASSING: Final = frozenset({Status.READ_ONLY})
+
+
+class ReplicatedAdds:
+    def __init__(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        striping: Striping,
+        fragment: Fragment,
+        next_entry_id: int,
+        bookies: Bookies,
+        placement: Placement,
+        publish: Callable[[Fragment], Awaitable[None]],
+        clock: Clock,
+        randomness: Randomness,
+        options: LedgerClientOptions,
+        *,
+        recovery: bool,
+    ) -> None:
+        self._ledger_id = ledger_id
+        self._master_key = master_key
+        self._bookies = bookies
+        self._placement = placement
+        self._publish = publish
+        self._randomness = randomness
+        self._recovery = recovery
+        self._pipeline = AddPipeline(ledger_id, striping, fragment, next_entry_id, self._choose)
+        # By entry id, in order: the records that are pending, and whom to tell.
+        self._pending: dict[int, tuple[bytes, Done]] = {}
+        self._pending_bytes = 0
+        # Added after the failure or the end: told of it behind all that was pending.
+        self._late: deque[Done] = deque()
+        # Bookies that refused this ledger.
+        self._refusing: dict[str, None] = {}
+        # By slot, for the last fragment's bookies, each attached.
+        self._channels: list[AddChannel] = []
+        self._detach: list[Callable[[], None]] = []
+        self._settling = False
+        self._ended: AddFailed | None = None
+        self._stopped = False
+        self._publishing: asyncio.Task[None] | None = None
+        # Those that wait until nothing is pending.
+        self._waiting: list[asyncio.Future[None]] = []
+        self._attach(fragment)
+        self._end_listening = bookies.listen(self._bookies_changed)
+
+    @property
+    def last_add_confirmed(self) -> int:
+        return self._pipeline.last_add_confirmed
+
+    @property
+    def fragment(self) -> Fragment:
+        """The last one that is published."""
+        return self._pipeline.fragment
+
+    @property
+    def failed(self) -> AddFailed | None:
+        return self._pipeline.failed
+
+    @property
+    def pending_entries(self) -> int:
+        return len(self._pending)
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._pending_bytes
+
+    @property
+    def absent(self) -> list[int]:
+        """Slots whose bookie failed, and which nobody could be found for."""
+        return self._pipeline.absent
+
+    def add(self, entry_id: int, record: bytes, done: Done) -> None:
+        """Sends the record. `done` is called when its fate is known here, in order and never from within this call."""
+        if self._pipeline.failed is not None or self._ended is not None:
+            self._late.append(done)
+            self._settle_soon()
+            return
+        slots = self._pipeline.add(entry_id)
+        self._pending[entry_id] = record, done
+        self._pending_bytes += len(record)
+        for slot in slots:
+            self._channels[slot].send(self._ledger_id, self._master_key, entry_id, record, recovery=self._recovery)
+
+    async def wait_all(self) -> None:
+        """Returns when nothing is pending and no ensemble change is under way: all done, or failed."""
+        while not self._resting():
+            resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(resting)
+            await resting
+
+    def lose(self, error: AddFailed) -> None:
+        """Somebody else found out that the ledger is lost."""
+        self._pipeline.lose(error)
+        self._settle_soon()
+
+    def end(self) -> None:
+        """Takes no more: what is added from now on fails, behind what is pending."""
+        if self._ended is None:
+            self._ended = WriterClosed(f"the writer of ledger {self._ledger_id} was closed by its owner")
+
+    def stop(self) -> None:
+        """Nothing more is sent, and nothing more is heard of. What is pending fails, in the next turn of the loop."""
+        if self._stopped:
+            return
+        self.end()
+        self._stopped = True
+        self._end_listening()
+        self._release()
+        if self._pending and self._ended is not None:
+            self.lose(self._ended)
+        if self._publishing is not None:
+            self._publishing.cancel()
+
+    # ── what the bookies say ──
+
+    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        if status == Status.OK:
+            self._pipeline.acked(bookie_id, first_entry_id, count)
+        elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
+            said = f"bookie {bookie_id} says {Status.Name(status)}"
+            self._pipeline.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
+        else:
+            name = Status.Name(status) if status in Status.values() else str(status)
+            self._bookie_failed(bookie_id, f"it refused an add: {name}", passes=status in _PASSING)
+        self._settle_soon()
+
+    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+        self._bookie_failed(bookie_id, reason, passes=True)
+        self._settle_soon()
+
+    def _bookie_failed(self, bookie_id: str, reason: str, *, passes: bool) -> None:
+        if passes:
+            self._bookies.quarantine(bookie_id)
+        else:
+            self._refusing[bookie_id] = None
+        if self._pipeline.bookie_failed(bookie_id):
+            log.warning("bookie %s failed ledger %d: %s", bookie_id, self._ledger_id, reason)
+
+    def _bookies_changed(self) -> None:
+        if self._pipeline.absent:
+            self._pipeline.bookies_came()
+            self._settle_soon()
+
+    def _choose(self, others: Sequence[str]) -> str | None:
+        candidates = [bookie_id for bookie_id in self._bookies.writable() if bookie_id not in self._refusing]
+        return self._placement.replacement(others, candidates, self._randomness)
+
+    # ── what follows ──
+
+    def _settle_soon(self) -> None:
+        """Once for all that happens in this turn of the loop."""
+        if not self._settling:
+            self._settling = True
+            asyncio.get_running_loop().call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        # After the end nothing but a failure is left to be told.
+        for action in self._pipeline.settle() if not self._stopped or self._pipeline.failed else ():
+            if isinstance(action, Complete):
+                self._complete(action.up_to)
+            elif isinstance(action, Change):
+                self._begin_change(action)
+            elif isinstance(action, Fail):
+                self._fail(action.error)
+        while self._late and not self._pending:
+            _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+        if self._waiting and self._resting():
+            waiting, self._waiting = self._waiting, []
+            for resting in waiting:
+                if not resting.done():
+                    resting.set_result(None)
+
+    def _resting(self) -> bool:
+        if self._pipeline.failed is not None:
+            return not (self._pending or self._late)
+        return not self._pending and not self._pipeline.changing
+
+    def _complete(self, up_to: int) -> None:
+        first = next(iter(self._pending))
+        completed = [self._pending.pop(entry_id) for entry_id in range(first, up_to + 1)]
+        self._pending_bytes -= sum(len(record) for record, _ in completed)
+        for _, done in completed:
+            _tell(done, None)
+
+    def _fail(self, error: AddFailed) -> None:
+        if not self._stopped:
+            log.warning("adds to ledger %d fail: %s", self._ledger_id, error)
+        self._release()
+        pending, self._pending, self._pending_bytes = self._pending, {}, 0
+        for _, done in pending.values():
+            _tell(done, error)
+
+    def _begin_change(self, change: Change) -> None:
+        if self._bookies.closed:
+            self.lose(WriterClosed(f"ledger {self._ledger_id} has lost its bookies: the ledger client is closed"))
+        else:
+            self._publishing = self._bookies.spawn(self._make_known(change.fragment))
+
+    async def _make_known(self, fragment: Fragment) -> None:
+        try:
+            await self._publish(fragment)
+        except AddFailed as error:
+            self._pipeline.lose(error)
+        except Exception as error:  # noqa: BLE001 (whatever it is: nobody knows what the metadata says now)
+            self._pipeline.lose(
+                MetadataUnknown(
+                    f"whether ledger {self._ledger_id} has a new ensemble from entry {fragment.first_entry_id} on is "
+                    f"not known: {error}; close the ledger"
+                )
+            )
+        self._publishing = None
+        if self._pipeline.failed is None:
+            self._take_on(fragment)
+        self._settle_soon()
+
+    def _take_on(self, fragment: Fragment) -> None:
+        sends = self._pipeline.change_made()
+        self._attach(fragment)
+        for send in sends:
+            channel = self._channels[send.slot]
+            for entry_id in send.entry_ids:
+                record, _ = self._pending[entry_id]
+                channel.send(self._ledger_id, self._master_key, entry_id, record, recovery=self._recovery)
+
+    def _attach(self, fragment: Fragment) -> None:
+        """Hears of these bookies from now on, and of no others."""
+        self._release()
+        self._channels = [self._bookies.adds(bookie_id, recovery=self._recovery) for bookie_id in fragment.bookies]
+        self._detach = [channel.attach(self._ledger_id, self) for channel in self._channels]
+
+    def _release(self) -> None:
+        for detach in self._detach:
+            detach()
+        self._detach = []
+
+
+def _tell(done: Done, error: AddFailed | None) -> None:
+    try:
+        done(error)
+    except Exception:  # its owner's mistake must not keep the others from hearing
+        log.exception("the completion of an add failed")

@@ -1,0 +1,125 @@
+"""The ensemble that a ledger is being written to: which of its slots take entries, and how it changes.
+
+A slot is in one of four conditions:
+
+    present ──fails──► failed ──a replacement──► being replaced ──the metadata says so──► present
+                         │                             ▲
+                         └──none──► absent ────────────┘  when the placement has a bookie for it again
+
+- **present**: its bookie is sent every entry of which it is to hold a copy;
+- **failed**: its bookie failed, and nobody has dealt with that yet. It is sent nothing more;
+- **being replaced**: the metadata is being changed. Nothing completes meanwhile;
+- **absent**: nobody could take its place. It stays listed, is sent nothing, and what its bookie acknowledged counts on:
+  that is on its disk.
+
+Slots that are replaced are named by the change itself. Comparing ensembles would miss the bookie that returns to the
+slot that it left, and yet lacks what was added in between.
+
+One change is under way at a time. Bookies that fail during it are dealt with after it, before anything completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from magnetar_bookie.read.striping import Fragment, Striping
+
+__all__ = ["Change", "Choose", "Ensemble"]
+
+# A bookie for one slot, given who is in the others; None: there is none.
+Choose = Callable[[Sequence[str]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The metadata is to say that from the fragment's first entry on the ledger is written to its bookies."""
+
+    fragment: Fragment
+    # In order.
+    replaced: tuple[int, ...]
+
+
+class Ensemble:
+    """The slots of one ledger's last fragment."""
+
+    def __init__(self, striping: Striping, bookies: Sequence[str]) -> None:
+        assert len(bookies) == striping.ensemble_size
+        self._striping = striping
+        self.bookies = list(bookies)
+        self._slots = {bookie_id: slot for slot, bookie_id in enumerate(bookies)}
+        # Ordered sets; disjoint.
+        self._failed: dict[int, None] = {}
+        self._absent: dict[int, None] = {}
+        # Somebody may be there for an absent slot.
+        self._refill = False
+        self.changing: Change | None = None
+
+    def slot_of(self, bookie_id: str) -> int | None:
+        return self._slots.get(bookie_id)
+
+    @property
+    def absent(self) -> list[int]:
+        return list(self._absent)
+
+    @property
+    def all_present(self) -> bool:
+        return not (self._failed or self._absent)
+
+    def present(self, slot: int) -> bool:
+        return slot not in self._failed and slot not in self._absent
+
+    def fail(self, bookie_id: str) -> bool:
+        """Whether this says anything new."""
+        slot = self._slots.get(bookie_id)
+        if slot is None or not self.present(slot):
+            return False
+        self._failed[slot] = None
+        return True
+
+    def refill(self) -> None:
+        """Bookies came: absent slots are looked at again by the next `begin_change`."""
+        self._refill = bool(self._absent)
+
+    def begin_change(self, first_entry_id: int, choose: Choose) -> Change | None:
+        """Deals with all failed slots. The change that is to be made known, if there is one."""
+        assert self.changing is None
+        if not (self._failed or self._refill):
+            return None
+        wanting = sorted({**self._failed, **self._absent} if self._refill else self._failed)
+        self._refill = False
+        bookies = list(self.bookies)
+        replaced = []
+        for slot in wanting:
+            chosen = choose([bookie_id for other, bookie_id in enumerate(bookies) if other != slot])
+            if chosen is not None:
+                bookies[slot] = chosen
+                replaced.append(slot)
+        # Those being replaced count as absent as well until they are.
+        self._absent.update(self._failed)
+        self._failed.clear()
+        if not replaced:
+            return None
+        self.changing = Change(Fragment(first_entry_id, tuple(bookies)), tuple(replaced))
+        return self.changing
+
+    def change_made(self) -> Change:
+        """The metadata has it."""
+        change = self.changing
+        assert change is not None
+        self.changing = None
+        self.bookies = list(change.fragment.bookies)
+        self._slots = {bookie_id: slot for slot, bookie_id in enumerate(self.bookies)}
+        for slot in change.replaced:
+            del self._absent[slot]
+        return change
+
+    def short_write_set(self) -> list[int] | None:
+        """The slots of a write set that has too few present ones for an ack quorum; None: all have enough."""
+        if self.all_present:
+            return None
+        for start in range(self._striping.ensemble_size):
+            slots = self._striping.write_set(start)
+            if sum(map(self.present, slots)) < self._striping.ack_quorum:
+                return slots
+        return None

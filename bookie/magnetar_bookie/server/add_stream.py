@@ -1,0 +1,187 @@
+"""One `add` stream: frames of records in, ranges of answers out.
+
+A frame is decided on as a whole, in one step, when there is room in line for it; the stream is not read on before. The
+answers of whatever became durable together leave in one message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from magnetar_bookie.core.commit_group import Answer
+from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
+from magnetar_bookie.read.record import MAX_RECORD_BYTES
+from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
+from magnetar_wire.errors import MalformedFrame, TooLarge
+from magnetar_wire.frame import DecodedRun, decode_frame
+from magnetar_wire.transport import Code, Refusal, Stream
+
+__all__ = ["AddStream"]
+
+_ANSWERS_PER_MESSAGE: Final = 20_000
+# Held records that are read at a time to be compared: so many, and while those to compare with are below so many bytes.
+_COMPARED_TOGETHER: Final = 64
+_COMPARED_BYTES: Final = 1_048_576
+
+
+class AddStream:
+    def __init__(
+        self,
+        stream: Stream,
+        replicas: LedgerReplicas,
+        commit: GroupCommit,
+        reader: RecordReader,
+        options: BookieOptions,
+    ) -> None:
+        self._stream = stream
+        self._replicas = replicas
+        self._commit = commit
+        self._reader = reader
+        self._options = options
+        # Answers that have not left yet.
+        self._answers: list[Answer] = []
+        # Entries that were taken and not answered.
+        self._open = 0
+        # The sender is gone: nothing more can be said.
+        self._broken = False
+        # What the sender waits for, and what the receiver does.
+        self._to_send: asyncio.Future[None] | None = None
+        self._sent: asyncio.Future[None] | None = None
+
+    async def serve(self) -> None:
+        sender = asyncio.get_running_loop().create_task(self._send())
+        try:
+            while (message := await self._stream.receive()) is not None:
+                runs = _decode(message)
+                await self._commit.room(self._options.max_pending_bytes)
+                await self._take(runs)
+                while len(self._answers) > self._options.max_waiting_answers and not self._broken:
+                    await self._wait_sent()
+            while (self._open or self._answers) and not self._broken:
+                await self._wait_sent()
+        finally:
+            self._broken = True
+            sender.cancel()
+            await asyncio.wait([sender])
+            if not sender.cancelled():
+                sender.exception()  # the stream broke: the receiver meets that too
+
+    def answered(self, answer: Answer) -> None:
+        """Taken by the sender when it comes to it."""
+        if self._broken:
+            return
+        self._open -= answer.count
+        self._answers.append(answer)
+        if self._to_send is not None and not self._to_send.done():
+            self._to_send.set_result(None)
+
+    async def _take(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:
+        to_compare: list[ToCompare] = []
+        for run, said in runs:
+            self._open += len(run.entries)
+            decisions = self._replicas.add_run(
+                run.channel, said.master_key, run.first, run.entries, said.recovery, self
+            )
+            self._decided(decisions, to_compare)
+        self._commit.kick()
+        while to_compare:
+            again: list[ToCompare] = []
+            for together in _portions(to_compare):
+                ledger_id = together[0].ledger_id
+                held = await self._reader.held(ledger_id, [add.entry_id for add in together])
+                self._commit.check()
+                for add, record in zip(together, held, strict=True):
+                    self._decided(self._replicas.compared(add, record, self), again)
+                self._commit.kick()
+            to_compare = again
+
+    def _decided(self, decisions: Decisions, to_compare: list[ToCompare]) -> None:
+        to_compare += decisions.to_compare
+        for answer in decisions.answers:
+            self.answered(answer)
+
+    async def _send(self) -> None:
+        try:
+            while True:
+                while not self._answers:
+                    self._to_send = asyncio.get_running_loop().create_future()
+                    await self._to_send
+                leaving = self._answers[:_ANSWERS_PER_MESSAGE]
+                await self._stream.send(_encode(leaving))
+                del self._answers[: len(leaving)]
+                self._wake_receiver()
+        finally:
+            self._broken = True
+            self._wake_receiver()
+
+    async def _wait_sent(self) -> None:
+        self._sent = asyncio.get_running_loop().create_future()
+        await self._sent
+
+    def _wake_receiver(self) -> None:
+        if self._sent is not None and not self._sent.done():
+            self._sent.set_result(None)
+
+
+def _decode(message: bytes) -> list[tuple[DecodedRun, AddRun]]:
+    try:
+        request = AddRequest.FromString(message)
+        runs = decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES)
+    except (DecodeError, MalformedFrame, TooLarge) as error:
+        raise Refusal(Code.INVALID_ARGUMENT, f"an add can't be read: {error}") from None
+    if len(runs) != len(request.runs):
+        raise Refusal(
+            Code.INVALID_ARGUMENT,
+            f"a frame of {len(runs)} runs has {len(request.runs)} descriptions beside it, and not one for each",
+        )
+    return list(zip(runs, request.runs, strict=True))
+
+
+def _encode(answers: Sequence[Answer]) -> bytes:
+    """Neighbours that were decided alike become one."""
+    merged: list[AddAnswer] = []
+    for answer in answers:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last.ledger_id == answer.ledger_id
+            and last.status == answer.status
+            and last.first_entry_id + last.count == answer.first_entry_id
+        ):
+            last.count += answer.count
+        else:
+            merged.append(
+                AddAnswer(
+                    ledger_id=answer.ledger_id,
+                    first_entry_id=answer.first_entry_id,
+                    count=answer.count,
+                    status=answer.status,
+                )
+            )
+    return AddAnswers(answers=merged).SerializeToString()
+
+
+def _portions(adds: Sequence[ToCompare]) -> list[list[ToCompare]]:
+    """Adds of one ledger, as many as are read at a time."""
+    portions: list[list[ToCompare]] = []
+    size = 0
+    for add in adds:
+        last = portions[-1] if portions else None
+        if (
+            last is None
+            or last[0].ledger_id != add.ledger_id
+            or len(last) >= _COMPARED_TOGETHER
+            or size >= _COMPARED_BYTES
+        ):
+            portions.append([])
+            size = 0
+        portions[-1].append(add)
+        size += len(add.record)
+    return portions

@@ -1,0 +1,306 @@
+"""The bookie's service: requests in, answers out, around the rules of core/ledger_replicas.py.
+
+What a request can make the bookie do is bounded: ids and bytes per answer, reads at a time, polls that wait, answers
+that nobody takes, and what is in line for the disk. What can't be read, or asks for something that there is not, is
+refused with INVALID_ARGUMENT; nothing of it was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError, Message
+
+from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, Durable, LedgerReplicas
+from magnetar_bookie.read.record import NO_ENTRY
+from magnetar_bookie.server.add_stream import AddStream
+from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.long_polls import LongPolls
+from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
+from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_bookie.storage.interface import Damaged, LedgerStorage
+from magnetar_protos.ledger_pb2 import (
+    BookieRecord,
+    ConfirmAnswer,
+    ConfirmRequest,
+    EntryRange,
+    FenceAnswer,
+    FenceRequest,
+    InventoryAnswer,
+    InventoryRequest,
+    LastAddConfirmedAnswer,
+    LastAddConfirmedRequest,
+    ReadAnswer,
+    ReadRequest,
+    Status,
+)
+from magnetar_wire.clock import Clock
+from magnetar_wire.transport import Code, Peer, Refusal, Stream
+
+__all__ = ["Bookie"]
+
+# Why a bookie is read-only.
+OPERATOR: Final = "its operator wants it"
+FULL: Final = "its disk is full"
+LEAVING: Final = "it is being decommissioned"
+
+
+class Bookie:
+    def __init__(
+        self, bookie_id: str, storage: LedgerStorage, clock: Clock, options: BookieOptions | None = None
+    ) -> None:
+        self.bookie_id = bookie_id
+        self.storage = storage
+        self.options = options or BookieOptions()
+        self.record = BookieRecord.FromString(storage.bookie() or b"")
+        self._replicas = LedgerReplicas(storage, self.options.max_ledgers_in_memory)
+        self._replicas.limbo_below = self.record.limbo_below
+        self._replicas.limbo_generation = self.record.limbo_generation
+        self._commit = GroupCommit(storage, self._replicas, self._durable, lambda: self.set_read_only(FULL, True))
+        self._reader = RecordReader(storage, self._replicas, self._commit)
+        self._polls = LongPolls(clock, self.options.max_long_polls)
+        self._reads = 0
+        self._read_only: dict[str, None] = {}
+        # Called when the bookie becomes read-only or ceases to be.
+        self._listeners: dict[Callable[[], object], None] = {}
+        self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message]]]] = {
+            "read": (ReadRequest, partial(self._bounded, self._read)),
+            "fence": (FenceRequest, self._fence),
+            "last_add_confirmed": (LastAddConfirmedRequest, self._last_add_confirmed),
+            "confirm": (ConfirmRequest, self._confirm),
+            "inventory": (InventoryRequest, partial(self._bounded, self._inventory)),
+        }
+        self.read_only = self.options.read_only
+
+    # The service.
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method not in self._methods:
+            raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no call {method!r:.80}")
+        kind, answer = self._methods[method]
+        try:
+            message = kind.FromString(request)
+        except DecodeError as error:
+            raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
+        self._commit.check()
+        answered = await answer(message)
+        self._commit.check()
+        return answered.SerializeToString()
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        if method != "add":
+            raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no stream {method!r:.80}")
+        await AddStream(stream, self._replicas, self._commit, self._reader, self.options).serve()
+
+    async def close(self) -> None:
+        """Takes nothing more to the disk. The storage is its owner's to close."""
+        await self._commit.close()
+
+    # What the process around it asks.
+
+    @property
+    def failed(self) -> BaseException | None:
+        """What went wrong with the disk, or that the bookie was closed: nothing is answered any more."""
+        return self._commit.failed
+
+    async def wait_failed(self) -> BaseException:
+        return await self._commit.wait_failed()
+
+    @property
+    def read_only(self) -> bool:
+        return bool(self._read_only)
+
+    @read_only.setter
+    def read_only(self, wanted: bool) -> None:
+        """As the operator wants it. To be writable also takes that there is no other reason left."""
+        self.set_read_only(OPERATOR, wanted)
+
+    @property
+    def read_only_because(self) -> list[str]:
+        return list(self._read_only)
+
+    def set_read_only(self, reason: str, holds: bool) -> None:
+        before = self.read_only
+        if holds:
+            self._read_only[reason] = None
+        else:
+            self._read_only.pop(reason, None)
+        self._replicas.read_only = self.read_only
+        if self.read_only is not before:
+            for listener in list(self._listeners):
+                listener()
+
+    def listen_read_only(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Calls it at each change of `read_only`; returns what ends that."""
+        self._listeners[listener] = None
+        return lambda: self._listeners.pop(listener, None)
+
+    def in_limbo(self, ledger_id: int) -> bool:
+        return self._replicas.in_limbo(ledger_id)
+
+    async def enter_limbo(self, below: int) -> None:
+        """Durably: every ledger below this id may have lost entries here."""
+        # What was lost may be the record of an earlier limbo. What was cleared in that must not count in this one.
+        ledgers = [self.storage.ledger(ledger_id) for ledger_id in self.storage.ledger_ids()]
+        cleared = max((ledger.limbo_cleared for ledger in ledgers if ledger is not None), default=0)
+        await self._keep_limbo(max(below, self.record.limbo_below), max(cleared, self.record.limbo_generation) + 1)
+
+    async def narrow_limbo(self, below: int) -> None:
+        """Durably: the limbo that was entered last goes up to here only."""
+        await self._keep_limbo(below, self.record.limbo_generation)
+
+    async def _keep_limbo(self, below: int, generation: int) -> None:
+        self._replicas.limbo_below, self._replicas.limbo_generation = below, generation
+        record = BookieRecord()
+        record.CopyFrom(self.record)
+        record.limbo_below, record.limbo_generation = below, generation
+        await self.write_record(record)
+
+    async def clear_limbo(self, ledger_id: int) -> None:
+        """Durably: all that this bookie should hold of the ledger is here."""
+        await self._commit.durable(self._replicas.clear_limbo(ledger_id))
+
+    async def write_record(self, record: BookieRecord) -> None:
+        """Keeps it durably as what the bookie knows of itself."""
+        self.record = record
+        group = self._replicas.group
+        group.changes.bookie = record.SerializeToString(deterministic=True)
+        await self._commit.durable(group)
+
+    async def tombstone(self, ledger_id: int) -> None:
+        """Durably: the ledger is deleted, its entries go, and none is taken any more."""
+        await self._commit.durable(self._replicas.tombstone(ledger_id))
+
+    def is_deleted(self, ledger_id: int) -> bool:
+        return self._replicas.is_deleted(ledger_id)
+
+    def ledger_ids(self) -> list[int]:
+        """All ledgers that it was ever told of, those that it knows to be deleted included."""
+        return self.storage.ledger_ids()
+
+    # The calls.
+
+    async def _fence(self, request: FenceRequest) -> FenceAnswer:
+        status = await self._fenced(request.ledger_id, request.master_key)
+        if status != Status.OK:
+            return FenceAnswer(status=status, last_add_confirmed=NO_ENTRY)
+        last_add_confirmed = await self._reader.last_add_confirmed(request.ledger_id)
+        return FenceAnswer(status=status, last_add_confirmed=last_add_confirmed)
+
+    async def _fenced(self, ledger_id: int, master_key: bytes) -> Status:
+        status, group = self._replicas.fence(ledger_id, master_key)
+        await self._commit.durable(group)
+        return status
+
+    async def _confirm(self, request: ConfirmRequest) -> ConfirmAnswer:
+        if not NO_ENTRY <= request.last_add_confirmed <= MAX_ENTRY_ID:
+            raise Refusal(Code.INVALID_ARGUMENT, f"{request.last_add_confirmed} is no entry that can be confirmed")
+        status, group = self._replicas.confirm(request.ledger_id, request.master_key, request.last_add_confirmed)
+        await self._commit.durable(group)
+        return ConfirmAnswer(status=status)
+
+    async def _last_add_confirmed(self, request: LastAddConfirmedRequest) -> LastAddConfirmedAnswer:
+        ledger_id = request.ledger_id
+        known = await self._reader.last_add_confirmed(ledger_id)
+        if known <= request.above and not self._replicas.is_deleted(ledger_id):
+            wait_ms = min(request.wait_ms, self.options.max_long_poll_ms)
+            if wait_ms:
+                await self._polls.wait(ledger_id, request.above, wait_ms / 1000)
+            known = await self._reader.last_add_confirmed(ledger_id)
+        if self._replicas.is_deleted(ledger_id):
+            return LastAddConfirmedAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
+        return LastAddConfirmedAnswer(status=Status.OK, last_add_confirmed=known)
+
+    async def _read(self, request: ReadRequest) -> ReadAnswer:
+        ledger_id, first, step = request.ledger_id, request.first_entry_id, request.step or 1
+        ids = self._ids(first, request.last_entry_id, step)
+        if request.fence:
+            status = await self._fenced(ledger_id, request.master_key)
+            if status != Status.OK:
+                return ReadAnswer(status=status, last_add_confirmed=NO_ENTRY)
+        # Asked before anything is read: what is repaired meanwhile may be missing in what was read.
+        in_limbo = self._replicas.in_limbo(ledger_id)
+        held = self._held(ledger_id, ids)
+        max_bytes = min(request.max_bytes or self.options.max_read_bytes, MAX_ANSWER_BYTES)
+        records = await self._reader.read(ledger_id, held, max_bytes)
+        last_add_confirmed = await self._reader.last_add_confirmed(ledger_id)
+        if self._replicas.is_deleted(ledger_id):
+            return ReadAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
+        end = held[len(records)] if len(records) < len(held) else ids.stop
+        found = dict(zip(held, records, strict=False))
+        missing = [entry_id for entry_id in range(first, end, step) if entry_id not in found]
+        return ReadAnswer(
+            status=Status.OK,
+            records=[record for record in records if isinstance(record, bytes)],
+            absent=[] if in_limbo else missing,
+            unknown=missing if in_limbo else [],
+            damaged=[entry_id for entry_id, record in found.items() if isinstance(record, Damaged)],
+            next_entry_id=end,
+            last_add_confirmed=last_add_confirmed,
+        )
+
+    async def _inventory(self, request: InventoryRequest) -> InventoryAnswer:
+        ledger_id, first, last = request.ledger_id, request.first_entry_id, request.last_entry_id
+        self._ids(first, last, 1)
+        limit = self.options.max_ids_per_answer
+        held = self.storage.entry_ids(ledger_id, first, last, limit)
+        records = await self._reader.read(ledger_id, held, self.options.max_inventory_bytes)
+        if self._replicas.is_deleted(ledger_id):
+            return InventoryAnswer(status=Status.DELETED)
+        if len(records) < len(held):
+            end = held[len(records)]
+        else:
+            end = held[-1] + 1 if len(held) == limit else last + 1
+        whole = [entry_id for entry_id, record in zip(held, records, strict=False) if isinstance(record, bytes)]
+        return InventoryAnswer(status=Status.OK, held=_ranges(whole), next_entry_id=end)
+
+    def _ids(self, first: int, last: int, step: int) -> range:
+        """The entries that one answer speaks of, of those asked for."""
+        if not first <= last <= MAX_ENTRY_ID:
+            raise Refusal(Code.INVALID_ARGUMENT, f"{first} … {last} is no range of entries up to {MAX_ENTRY_ID}")
+        count = min((last - first) // step + 1, self.options.max_ids_per_answer)
+        return range(first, first + count * step, step)
+
+    def _held(self, ledger_id: int, ids: range) -> list[int]:
+        """Those of the entries that are on the disk or in line for it."""
+        ids = ids[: max(0, (self._replicas.highest_entry(ledger_id) - ids.start) // ids.step + 1)]
+        if not ids:
+            return []
+        if ids.step == 1:
+            held = self.storage.entry_ids(ledger_id, ids[0], ids[-1], len(ids))
+        else:
+            held = [entry_id for entry_id in ids if self.storage.has(ledger_id, entry_id)]
+        in_line = [entry_id for entry_id in self._replicas.entries_in_line(ledger_id) if entry_id in ids]
+        return sorted(dict.fromkeys((*held, *in_line))) if in_line else held
+
+    async def _bounded(self, reading: Callable[[Any], Awaitable[Message]], request: Message) -> Message:
+        """Reads, unless too many do already."""
+        if self._reads >= self.options.max_concurrent_reads:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, f"the bookie is at {self._reads} reads, and does no more at a time")
+        self._reads += 1
+        try:
+            return await reading(request)
+        finally:
+            self._reads -= 1
+
+    def _durable(self, durable: Durable) -> None:
+        for answer in durable.answers:
+            answer.asker.answered(answer)
+        for ledger_id, last_add_confirmed in durable.risen.items():
+            self._polls.risen(ledger_id, last_add_confirmed)
+        for ledger_id in durable.deleted:
+            self._polls.gone(ledger_id)
+        if durable.deleted:
+            self.set_read_only(FULL, False)
+
+
+def _ranges(entry_ids: Sequence[int]) -> list[EntryRange]:
+    ranges: list[EntryRange] = []
+    for entry_id in entry_ids:
+        if ranges and ranges[-1].last_entry_id + 1 == entry_id:
+            ranges[-1].last_entry_id = entry_id
+        else:
+            ranges.append(EntryRange(first_entry_id=entry_id, last_entry_id=entry_id))
+    return ranges

@@ -1,0 +1,142 @@
+"""How a bookie's changes get to the disk: a group is written and synced while the next one gathers.
+
+There is one write and one sync at a time. Whatever came while they were under way is the next group; so a busy bookie
+syncs large groups, and an idle one each add by itself, without waiting for more. The task lives as long as there is
+something in line.
+
+A sync that fails, or anything else that goes wrong here, ends it all: nobody knows what is on the disk. Nothing is
+answered from then on (the calls that wait break off, which tells their callers nothing), and whoever waits in
+`wait_failed` ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageFull
+
+__all__ = ["GroupCommit"]
+
+_log = logging.getLogger(__name__)
+
+
+class GroupCommit:
+    def __init__(
+        self,
+        storage: LedgerStorage,
+        replicas: LedgerReplicas,
+        durable: Callable[[Durable], object],
+        full: Callable[[], object],
+    ) -> None:
+        self._storage = storage
+        self._replicas = replicas
+        # Called when a group is durable, and when the disk had no room for one.
+        self._durable = durable
+        self._full = full
+        self._task: asyncio.Task[None] | None = None
+        # The group on its way.
+        self._under_way: CommitGroup | None = None
+        self.failed: BaseException | None = None
+        self._failure_waiters: dict[asyncio.Future[None], None] = {}
+        # Streams that wait until less is in line, in the order in which they came.
+        self._room_waiters: dict[asyncio.Future[None], None] = {}
+
+    def kick(self) -> None:
+        """Something was put in line."""
+        if self._task is None and self.failed is None and self._replicas.group:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def durable(self, group: CommitGroup | None) -> None:
+        """Returns when the group is on the disk; None: it is. Raises `StorageFailed`."""
+        self.check()
+        if group is None:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        group.waiting.append(done)
+        self.kick()
+        await done
+
+    async def room(self, max_pending_bytes: int) -> None:
+        """Returns when no more than that is in line."""
+        self.check()
+        while self._replicas.pending_bytes > max_pending_bytes:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room_waiters[woken] = None
+            try:
+                await woken
+            finally:
+                self._room_waiters.pop(woken, None)
+            self.check()
+
+    async def wait_failed(self) -> BaseException:
+        """Returns, with what happened, when the disk has failed."""
+        while self.failed is None:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._failure_waiters[woken] = None
+            try:
+                await woken
+            finally:
+                self._failure_waiters.pop(woken, None)
+        return self.failed
+
+    def check(self) -> None:
+        if self.failed is not None:
+            raise StorageFailed(f"the bookie's disk failed, and nothing is answered any more: {self.failed}")
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong with the disk: nothing is answered any more."""
+        if self.failed is not None:
+            return
+        self.failed = error
+        for group in (self._under_way, self._replicas.group):
+            for done in group.waiting if group else ():
+                if not done.done():
+                    done.set_exception(StorageFailed(f"the bookie's disk failed: {error}"))
+        _wake(self._room_waiters)
+        _wake(self._failure_waiters)
+
+    async def close(self) -> None:
+        """Takes nothing more to the disk. What waits breaks off."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self.fail(StorageFailed("the bookie was closed"))
+
+    async def _run(self) -> None:
+        try:
+            while self._replicas.group and self.failed is None:
+                group = self._under_way = self._replicas.take()
+                try:
+                    self._storage.write(group.changes)
+                except StorageFull as error:
+                    _log.warning("the bookie takes no entries any more: %s", error)
+                    self._full()
+                    self._storage.write(group.without_records())
+                await self._storage.sync()
+                self._answer(group)
+                self._under_way = None
+        except Exception as error:  # noqa: BLE001 (whatever it is, what is on the disk is not known any more)
+            _log.error("the bookie's disk failed: %s", error)
+            self.fail(error)
+        finally:
+            self._task = None
+
+    def _answer(self, group: CommitGroup) -> None:
+        if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
+            return
+        self._durable(self._replicas.durable(group))
+        for done in group.waiting:
+            if not done.done():
+                done.set_result(None)
+        _wake(self._room_waiters)
+
+
+def _wake(waiters: dict[asyncio.Future[None], None]) -> None:
+    for waiter in list(waiters):
+        if not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,212 @@
+"""What recovery decides, against a plain reading of the rule, over every combination of answers and all orders."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
+from magnetar_bookie.read.read_answer import Lack, ReadEntries
+from magnetar_bookie.read.striping import Fragment, Striping
+
+STRIPINGS = [
+    Striping(ensemble, write, ack)
+    for ensemble in range(1, 5)
+    for write in range(1, ensemble + 1)
+    for ack in range(1, write + 1)
+]
+
+
+def _reads(striping: Striping, first: int = 0, window: int = 64) -> RecoveryReads:
+    return RecoveryReads(striping, first, window_entries=window, window_bytes=1_000_000)
+
+
+def _one(entry_id: int, found: bytes | Lack) -> ReadEntries:
+    return ReadEntries({entry_id: found}, entry_id + 1, -1)
+
+
+def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes]]:
+    while (kept := reads.take()) is not None:
+        yield kept
+
+
+@pytest.mark.parametrize("striping", STRIPINGS, ids=str)
+def test_one_entry_is_decided_by_every_combination_of_answers_as_the_rule_says(striping: Striping) -> None:
+    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does."""
+    possible: list[bytes | Lack | str] = [b"record", *Lack, "timed out"]
+    for entry_id in range(striping.ensemble_size):
+        for said in itertools.product(possible, repeat=striping.write_quorum):
+            reads = _reads(striping, entry_id)
+            for slot, found in zip(striping.write_set(entry_id), said, strict=True):
+                if isinstance(found, str):
+                    reads.not_answered(slot, entry_id, entry_id, found)
+                else:
+                    reads.answered(slot, _one(entry_id, found))
+            noes = [place for place, found in enumerate(said) if found is Lack.ABSENT]
+            enough = striping.write_quorum - striping.ack_quorum + 1
+            yes = said.index(b"record") if b"record" in said else None
+            # Answers count in the order in which they come.
+            ends = len(noes) >= enough and (yes is None or noes[enough - 1] < yes)
+            assert reads.last_entry_id == (entry_id - 1 if ends else None)
+            assert list(_took(reads)) == ([] if ends or yes is None else [(entry_id, b"record")])
+
+
+@pytest.mark.parametrize("striping", STRIPINGS, ids=str)
+def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) -> None:
+    """CHK-14: whichever ack quorum holds it, and whoever of the others says no, holds it, or gives no answer."""
+    for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
+        others = [slot for slot in striping.write_set(1) if slot not in holders]
+        possible: list[bytes | Lack | str] = [b"record", Lack.ABSENT, "timed out"]
+        for said in itertools.product(possible, repeat=len(others)):
+            for silent in range(striping.ack_quorum + 1):
+                reads = _reads(striping, 1)
+                for slot, found in zip(others, said, strict=True):
+                    if isinstance(found, str):
+                        reads.not_answered(slot, 1, 1, found)
+                    else:
+                        reads.answered(slot, _one(1, found))
+                for slot in holders[:silent]:
+                    reads.not_answered(slot, 1, 1, "timed out")
+                for slot in holders[silent:]:
+                    reads.answered(slot, _one(1, b"record"))
+                assert reads.last_entry_id is None
+
+
+@pytest.mark.parametrize("striping", STRIPINGS, ids=str)
+def test_fenced_slots_cover_exactly_when_no_ack_quorum_is_left_in_any_write_set(striping: Striping) -> None:
+    """CHK-7: where a write set is the whole ensemble the count is exact; where entries are striped it is enough."""
+    for fenced in itertools.product([False, True], repeat=striping.ensemble_size):
+        answers = FenceAnswers(striping)
+        for slot in (slot for slot, is_fenced in enumerate(fenced) if is_fenced):
+            answers.fenced(slot, slot)
+            answers.fenced(slot, -1)  # a bookie that answers twice is one bookie
+        possible = any(
+            sum(not fenced[slot] for slot in striping.write_set(entry_id)) >= striping.ack_quorum
+            for entry_id in range(striping.ensemble_size)
+        )
+        assert not (answers.covered and possible)
+        if striping.write_quorum == striping.ensemble_size:
+            assert answers.covered is not possible
+        assert answers.last_add_confirmed == max((s for s, is_fenced in enumerate(fenced) if is_fenced), default=-1)
+
+
+def test_recovery_begins_above_what_is_certainly_confirmed() -> None:
+    """CHK-12: a fragment begins above a LAC of its writer's, which the bookies may never have heard of."""
+    assert first_to_recover(Fragment(0, ("a",)), -1) == 0
+    assert first_to_recover(Fragment(0, ("a",)), 6) == 7
+    assert first_to_recover(Fragment(10, ("a",)), -1) == 10
+    assert first_to_recover(Fragment(10, ("a",)), 9) == 10
+    assert first_to_recover(Fragment(10, ("a",)), 12) == 13
+
+
+_answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged", "silent"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 5), st.integers(1, 7), st.integers(1, 40))
+def test_any_order_of_answers_leads_to_what_a_plain_reading_of_them_says(
+    data: st.DataObject, striping: Striping, first: int, window: int, window_bytes: int
+) -> None:
+    """The decisions come in order, never change, and are those that follow from all that was said until then."""
+    reads = RecoveryReads(striping, first, window_entries=window, window_bytes=window_bytes)
+    # What each slot has said of each entry, last word last: the model keeps it all.
+    said: dict[tuple[int, int], list[str]] = {}
+    kept: list[int] = []
+    end: int | None = None
+    for _ in range(data.draw(st.integers(0, 60))):
+        slot = data.draw(st.integers(0, striping.ensemble_size - 1))
+        taken = first + len(kept)
+        asked = reads.ask(slot)
+        if asked is None:
+            reads.ask_again(slot)
+            asked = reads.ask(slot)
+        if asked is not None:
+            begin, last = asked
+            assert taken <= begin <= last < taken + window
+            assert reads.undecided <= begin
+            if data.draw(st.integers(0, 5)) == 0:
+                reads.not_answered(slot, begin, last, "timed out")
+            else:
+                stop = data.draw(st.integers(begin, last))
+                entries = {entry_id: data.draw(_answers) for entry_id in range(begin, stop + 1)}
+                if "silent" in entries.values():
+                    reads.not_answered(slot, begin, last, "timed out")
+                else:
+                    for entry_id, answer in entries.items():
+                        if striping.holds(slot, entry_id):
+                            said.setdefault((entry_id, slot), []).append(answer)
+                    found: dict[str, bytes | Lack] = {
+                        "yes": b"12345678",
+                        "no": Lack.ABSENT,
+                        "unknown": Lack.UNKNOWN,
+                        "damaged": Lack.DAMAGED,
+                    }
+                    reads.answered(
+                        slot, ReadEntries({entry_id: found[word] for entry_id, word in entries.items()}, stop + 1, -1)
+                    )
+        if data.draw(st.booleans()):
+            kept += [entry_id for entry_id, _ in _took(reads)]
+        assert kept == list(range(first, first + len(kept)))
+        if end is not None:
+            assert reads.last_entry_id == end
+        end = reads.last_entry_id
+        _check_against(said, striping, reads)
+    if end is not None:
+        kept += [entry_id for entry_id, _ in _took(reads)]
+        assert kept == list(range(first, end + 1))
+
+
+def _check_against(said: dict[tuple[int, int], list[str]], striping: Striping, reads: RecoveryReads) -> None:
+    def words(entry_id: int) -> list[list[str]]:
+        return [said.get((entry_id, slot), []) for slot in striping.write_set(entry_id)]
+
+    def is_kept(entry_id: int) -> bool:
+        return any("yes" in slot_words for slot_words in words(entry_id))
+
+    def is_over(entry_id: int) -> bool:
+        return sum("no" in slot_words for slot_words in words(entry_id)) >= striping.read_coverage
+
+    frontier = reads.undecided
+    if reads.last_entry_id is None:
+        assert not is_kept(frontier)
+        assert not is_over(frontier)
+    else:
+        assert reads.last_entry_id == frontier - 1
+        assert is_over(frontier)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(STRIPINGS), st.integers(0, 12), st.integers(1, 5), st.integers(1, 30))
+def test_bookies_that_answer_in_the_end_lead_to_the_end_whatever_the_window(
+    data: st.DataObject, striping: Striping, length: int, window: int, window_bytes: int
+) -> None:
+    """No window is so narrow, and no answer so short, that recovery gets stuck while enough bookies answer."""
+    reads = RecoveryReads(striping, 0, window_entries=window, window_bytes=window_bytes)
+    kept: list[int] = []
+    # As many bookies as may be away at a time while an entry of an ack quorum can still be told from none.
+    away = data.draw(st.lists(st.integers(0, striping.ensemble_size - 1), max_size=striping.ack_quorum - 1))
+    for _ in range(1000):
+        if reads.last_entry_id is not None:
+            break
+        for slot in range(striping.ensemble_size):
+            asked = reads.ask(slot)
+            if asked is None:
+                reads.ask_again(slot)
+            elif slot in away:
+                reads.not_answered(slot, *asked, "timed out")
+            else:
+                begin, last = asked
+                stop = data.draw(st.integers(begin, last))
+                entries: dict[int, bytes | Lack] = {
+                    entry_id: b"123456789" if entry_id < length and striping.holds(slot, entry_id) else Lack.ABSENT
+                    for entry_id in range(begin, stop + 1)
+                }
+                reads.answered(slot, ReadEntries(entries, stop + 1, -1))
+        kept += [entry_id for entry_id, _ in _took(reads)]
+    assert reads.last_entry_id == length - 1
+    assert reads.done
+    assert kept == list(range(length))

@@ -1,0 +1,217 @@
+"""A ledger client among small bookies that are honest, keep everything in memory, and misbehave on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, entry_of
+from magnetar_bookie.read.striping import Striping
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.ledger_pb2 import (
+    AddAnswer,
+    AddAnswers,
+    AddRequest,
+    BookieRegistration,
+    ConfirmAnswer,
+    ConfirmRequest,
+    LastAddConfirmedAnswer,
+    Status,
+)
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.frame import decode_frame
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
+from tests.running import run, until
+
+__all__ = ["QUICK", "FakeBookie", "Scene", "scenario"]
+
+QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
+
+
+class FakeBookie:
+    """Keeps what it is sent; `hold` keeps it from answering, `status` has it answer that instead of OK."""
+
+    def __init__(self, scene: Scene, bookie_id: str) -> None:
+        self.scene = scene
+        self.bookie_id = bookie_id
+        # ledger id → entry id → record
+        self.records: dict[int, dict[int, bytes]] = {}
+        self.fenced: set[int] = set()
+        self.confirmed: dict[int, int] = {}
+        self.status: Status = Status.OK
+        self.holding = False
+        self.held: list[tuple[Stream, AddAnswer]] = []
+        self.frames: list[int] = []
+        self.store: MemoryStore | None = None
+        self.listener: Listener | None = None
+
+    async def come(self, *, read_only: bool = False) -> None:
+        """Listens and registers, anew if it was there before."""
+        if self.listener is None:
+            self.listener = await self.scene.transport.listen(self.address, self)
+        self.store = self.scene.server.connect()
+        registration = BookieRegistration(address=self.address, instance_id=b"i", read_only=read_only)
+        path = paths.available(self.bookie_id)
+        await self.store.put(path, registration.SerializeToString(), ABSENT, ephemeral=True)
+
+    async def go(self, *, registered: bool = False) -> None:
+        """Dies; its registration goes with it unless it is to linger."""
+        if self.listener is not None:
+            await self.listener.close()
+            self.listener = None
+        if self.store is not None and not registered:
+            await self.store.close()
+
+    @property
+    def address(self) -> str:
+        return f"{self.bookie_id}:1"
+
+    def entries(self, ledger_id: int) -> dict[int, bytes]:
+        return {entry_id: entry_of(record) for entry_id, record in sorted(self.records.get(ledger_id, {}).items())}
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        assert method == "add"
+        while (message := await stream.receive()) is not None:
+            request = AddRequest.FromString(message)
+            answers = []
+            runs = decode_frame(request.frame, max_entry_bytes=MAX_RECORD_BYTES)
+            self.frames.append(len(request.frame.entries))
+            for run_, said in zip(runs, request.runs, strict=True):
+                status = self._decide(run_.channel, said.recovery)
+                if status == Status.OK:
+                    kept = self.records.setdefault(run_.channel, {})
+                    for entry_id, record in enumerate(run_.entries, run_.first):
+                        check_record(record, run_.channel, entry_id)
+                        assert kept.setdefault(entry_id, record) == record
+                answers.append(
+                    AddAnswer(ledger_id=run_.channel, first_entry_id=run_.first, count=len(run_.entries), status=status)
+                )
+            if self.holding:
+                self.held += [(stream, answer) for answer in answers]
+            else:
+                await stream.send(AddAnswers(answers=answers).SerializeToString())
+
+    def _decide(self, ledger_id: int, recovery: bool) -> Status:
+        if ledger_id in self.fenced and not recovery:
+            return Status.FENCED
+        return self.status
+
+    async def release(self) -> None:
+        """Answers what was held."""
+        self.holding = False
+        held, self.held = self.held, []
+        for stream, answer in held:
+            await stream.send(AddAnswers(answers=[answer]).SerializeToString())
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method == "confirm":
+            asked = ConfirmRequest.FromString(request)
+            status = self._decide(asked.ledger_id, False)
+            if status == Status.OK:
+                self.confirmed[asked.ledger_id] = asked.last_add_confirmed
+            return ConfirmAnswer(status=status).SerializeToString()
+        if method == "last_add_confirmed":
+            return LastAddConfirmedAnswer(status=Status.OK, last_add_confirmed=-1).SerializeToString()
+        raise Refusal(Code.UNIMPLEMENTED, method)
+
+
+class Scene:
+    """Bookies b1, b2 …, a metadata server, and a client's processes."""
+
+    def __init__(self, bookies: int = 4, options: LedgerClientOptions = QUICK) -> None:
+        self.clock = ManualClock()
+        self.server = MemoryServer(self.clock)
+        self.transport = InProcessTransport(self.clock)
+        self.options = options
+        self.bookies = {f"b{number}": FakeBookie(self, f"b{number}") for number in range(1, bookies + 1)}
+        self.clients: list[LedgerClient] = []
+        self.store = self.server.connect()
+
+    async def client(self, store: MemoryStore | None = None) -> LedgerClient:
+        client = LedgerClient(
+            store or self.store, self.transport, self.clock, SeededRandomness(len(self.clients)), self.options
+        )
+        self.clients.append(client)
+        await client.start()
+        return client
+
+    async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2) -> LedgerWriter:
+        client = self.clients[0] if self.clients else await self.client()
+        _, writer = await client.create(Striping(ensemble, write, ack), "a test")
+        return writer
+
+    def ensemble(self, writer: LedgerWriter) -> list[FakeBookie]:
+        return [self.bookies[bookie_id] for bookie_id in writer.metadata.last_fragment.bookies]
+
+    def spare(self, writer: LedgerWriter) -> FakeBookie:
+        (spare,) = [one for name, one in self.bookies.items() if name not in writer.metadata.last_fragment.bookies]
+        return spare
+
+    async def settled(self, condition: Callable[[], bool], what: str = "it holds") -> None:
+        """Lets things take their course until the condition holds."""
+        for _ in range(2000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        await until(condition, what)
+
+    async def idle(self) -> None:
+        """Long enough for whatever was to happen by itself."""
+        for _ in range(300):
+            await asyncio.sleep(0)
+
+
+class Outcomes:
+    """What became of the entries that were appended, in the order of being told."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self.writer = writer
+        self.told: list[int | AddFailed] = []
+
+    def append(self, *entries: bytes) -> None:
+        for entry in entries:
+            self.writer.append(entry, self.told.append)
+
+    @property
+    def completed(self) -> list[int]:
+        return [one for one in self.told if isinstance(one, int)]
+
+    @property
+    def failures(self) -> list[AddFailed]:
+        return [one for one in self.told if isinstance(one, AddFailed)]
+
+
+def scenario(
+    bookies: int = 4, options: LedgerClientOptions = QUICK
+) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
+    """A test that is a coroutine over a scene whose bookies are all there."""
+
+    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
+        def running() -> None:
+            async def inside() -> None:
+                scene = Scene(bookies, options)
+                for bookie in scene.bookies.values():
+                    await bookie.come()
+                try:
+                    await test(scene)
+                finally:
+                    for client in scene.clients:
+                        await client.close()
+                    for bookie in scene.bookies.values():
+                        await bookie.go()
+
+            run(inside())
+
+        running.__doc__ = test.__doc__
+        running.__name__ = test.__name__
+        return running
+
+    return decorate
