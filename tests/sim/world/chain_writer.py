@@ -8,7 +8,6 @@ became of it, so it is not sent again, and the chain is given up.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -23,16 +22,15 @@ from magnetar_bookie.errors import (
     TooManyPending,
 )
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import MetadataError, SessionLost
+from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
-from magnetar_wire.transport import TransportError
 from tests.sim.invariants.history import CHAINS, Chain
 from tests.sim.world.host import Host
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-__all__ = ["ChainWriter", "GivenUp"]
+__all__ = ["ChainOwner", "ChainWriter", "GivenUp"]
 
 
 class GivenUp(Exception):
@@ -40,7 +38,7 @@ class GivenUp(Exception):
 
 
 class ChainWriter(Host):
-    """`WriterHost`'s work; also the last one's, which finds out whether the cluster works again."""
+    """Writes chains as long as there is something to write. One life after another, and one session after another."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -121,34 +119,32 @@ class ChainOwner:
         for ledger_id in self._list.deleting:
             await self._client.delete(ledger_id)
         if self._list.deleting:
-            await self._change_list(Chain(self._list.ledgers, []))
+            await self._change_list(deleted=self._list.deleting)
         if self._list.ledgers:
             metadata = await self._client.recover(self._list.ledgers[-1])
             self._host.trace(f"recovered ledger {self._list.ledgers[-1]}: closed at {metadata.last_entry_id}")
 
-    async def _change_list(self, new: Chain, record: object = None) -> None:
-        await compare_and_set.change(
+    async def _change_list(self, deleted: list[int]) -> None:
+        stored = await compare_and_set.change(
             self._store,
             self._path,
-            self._update(new),
+            self._update(deleted=deleted),
             clock=self._host.clock,
             randomness=self._host.chance,
         )
-        self._list = new
+        assert stored is not None
+        self._list = Chain.of(stored.payload)
 
-    def _update(self, new: Chain) -> compare_and_set.Update:
-        """Only on top of what this owner knows."""
+    def _update(self, made: int | None = None, deleted: list[int] | None = None) -> compare_and_set.Update:
+        """Only on top of what this owner knows; but somebody may have taken ledgers off the head meanwhile."""
         known = self._list
 
         def update(payload: bytes | None) -> bytes:
             current = Chain.of(payload) if payload is not None else Chain()
             if current.ledgers[-1:] != known.ledgers[-1:]:
                 raise GivenUp(f"{self._chain} has other ledgers by now: {current.ledgers}, and not {known.ledgers}")
-            # Somebody may have taken ledgers off its head meanwhile.
-            gone = [ledger_id for ledger_id in known.ledgers if ledger_id not in current.ledgers]
-            ledgers = [ledger_id for ledger_id in new.ledgers if ledger_id not in gone]
-            deleting = list(current.deleting) if new.deleting or new.ledgers != known.ledgers else []
-            return Chain(ledgers, deleting).encode()
+            deleting = [ledger_id for ledger_id in current.deleting if ledger_id not in (deleted or ())]
+            return Chain(current.ledgers + ([] if made is None else [made]), deleting).encode()
 
         return update
 
@@ -164,9 +160,8 @@ class ChainOwner:
         if host.chance.random() < 0.05:
             # A slow owner: the sweeper may be faster.
             await host.clock.sleep(10 * host.chance.random())
-        new = Chain([*self._list.ledgers, made.ledger_id], self._list.deleting)
         try:
-            stored = await client.ledgers.record(made, self._path, self._update(new))
+            stored = await client.ledgers.record(made, self._path, self._update(made=made.ledger_id))
         except IntentSwept:
             writer.abandon()
             self._world.count("an intent was swept")
@@ -243,11 +238,3 @@ class ChainOwner:
         host.trace(f"closed ledger {writer.ledger_id} at {metadata.last_entry_id}")
         # It returned: what failed will never be read.
         self._again, self._failed = self._failed + self._again, []
-
-
-async def patiently(host: Host, seconds: float) -> None:
-    await host.clock.sleep(seconds)
-
-
-__all__ += ["ChainOwner"]
-_ = (asyncio, SessionLost, TransportError)
