@@ -1,0 +1,209 @@
+"""Everything that one bookie process does, for as long as it lives.
+
+It begins with what must be settled before anybody is served: a loss on the disk is noted, the bookie's identity made
+sure of, its limbo narrowed. Then it listens. What needs the metadata store (the registration, garbage, leading ledgers
+out of limbo, auto-recovery) lives with one session, and begins anew with another when that is lost. The service goes on
+meanwhile: what it takes part in is guarded by fences, and not by sessions.
+
+The disk's failure ends the process, and so does a refusal to start. Nothing else does: a part that breaks off is
+reported and begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
+from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.errors import BookieRefused
+from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_bookie.server.identity import establish_identity
+from magnetar_bookie.server.limbo import narrow_limbo, note_loss
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.server.registration import Registration, follow_leaving
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
+from magnetar_metadata.errors import MetadataError, SessionLost
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import Transport
+
+__all__ = ["BookieProcess", "WithSession"]
+
+_log = logging.getLogger(__name__)
+_BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}")
+
+# What lives with a metadata session. A part that returns is done for that session.
+WithSession = Callable[[LedgerClient, Bookie], Coroutine[Any, Any, None]]
+
+
+class BookieProcess:
+    """The storage is the caller's to close, when `run` has ended."""
+
+    def __init__(
+        self,
+        bookie_id: str,
+        storage: LedgerStorage,
+        open_metadata: Callable[[], Awaitable[MetadataStore]],
+        transport: Transport,
+        address: str,
+        clock: Clock,
+        randomness: Randomness,
+        options: BookieOptions | None = None,
+        client_options: LedgerClientOptions | None = None,
+        auto_recovery_options: AutoRecoveryOptions | None = None,
+        with_session: Sequence[WithSession] | None = None,
+    ) -> None:
+        """`with_session`: what lives with a session besides registration and garbage; None: limbo and auto-recovery."""
+        if not _BOOKIE_ID.fullmatch(bookie_id):
+            raise BookieRefused(
+                f"a bookie can't be called {bookie_id!r:.120}: a name has 1 … 100 letters, digits and _ . ~ : -, and "
+                "does not begin with a dot"
+            )
+        self.bookie = Bookie(bookie_id, storage, clock, options)
+        self.collector = GarbageCollector(self.bookie, clock, randomness)
+        # It has been registered for the first time: writers can find it.
+        self.started = asyncio.Event()
+        # Where it listens, when it does.
+        self.address = address
+        self._open_metadata = open_metadata
+        self._transport = transport
+        self._clock = clock
+        self._randomness = randomness
+        self._client_options = client_options or LedgerClientOptions()
+        self._auto_recovery_options = auto_recovery_options or AutoRecoveryOptions()
+        self._with_session = [self._limbo_repair, self._auto_recovery] if with_session is None else with_session
+
+    async def run(self) -> None:
+        """Raises `StorageFailed` or `BookieRefused`; ends otherwise when it is cancelled."""
+        try:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(self._end_with_the_disk())
+                await self._serve()
+        except BaseExceptionGroup as errors:
+            raise _decisive(errors) from errors
+        finally:
+            await self.bookie.close()
+
+    async def _end_with_the_disk(self) -> NoReturn:
+        error = await self.bookie.wait_failed()
+        raise StorageFailed(f"the disk of bookie {self.bookie.bookie_id} failed: {error}") from error
+
+    async def _serve(self) -> None:
+        await note_loss(self.bookie)
+        store = await self._settled()
+        try:
+            listener = await self._transport.listen(self.address, self.bookie)
+        except BaseException:
+            await store.close()
+            raise
+        self.address = listener.address
+        try:
+            while True:
+                await self._live_with(store)
+                store = await self._new_store()
+        finally:
+            await listener.close()
+
+    async def _settled(self) -> MetadataStore:
+        """A store with which identity and limbo were settled."""
+        while True:
+            store = await self._new_store()
+            try:
+                await establish_identity(self.bookie, store, self._clock, self._randomness)
+                await narrow_limbo(self.bookie, LedgerStore(store, self._clock, self._randomness))
+                return store
+            except MetadataError as error:
+                await store.close()
+                _log.info("bookie %s can't start yet: %s", self.bookie.bookie_id, error)
+            except BaseException:
+                await store.close()
+                raise
+            await self._clock.sleep(self._retry_s)
+
+    async def _new_store(self) -> MetadataStore:
+        while True:
+            try:
+                return await self._open_metadata()
+            except MetadataError as error:
+                _log.info("bookie %s does not reach the metadata store: %s", self.bookie.bookie_id, error)
+            await self._clock.sleep(self._retry_s)
+
+    async def _live_with(self, store: MetadataStore) -> None:
+        """Returns when the session is lost."""
+        bookie, clock = self.bookie, self._clock
+        client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
+        registration = Registration(bookie, self.address, store, clock, self._retry_s, self.started)
+        try:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(self._kept_up("registration", registration.run))
+                tasks.create_task(self._kept_up("leaving", lambda: follow_leaving(bookie, store, clock, self._retry_s)))
+                tasks.create_task(self._kept_up("garbage", lambda: self.collector.run(client.ledgers)))
+                tasks.create_task(self._maintain(client))
+                await store.session.wait_lost()
+                tasks.cancel()
+        finally:
+            await client.close()
+            await store.close()
+
+    async def _maintain(self, client: LedgerClient) -> None:
+        try:
+            await client.start()
+        except SessionLost:
+            return
+        async with OrderedTaskGroup() as tasks:
+            for part in self._with_session:
+                name = getattr(part, "__name__", "part").strip("_")
+                tasks.create_task(self._kept_up(name, partial(part, client, self.bookie)))
+
+    async def _kept_up(self, name: str, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begins the part anew when it breaks off, until the session is lost or the disk failed."""
+        while True:
+            try:
+                await part()
+                return
+            except (SessionLost, StorageFailed):
+                return
+            except Exception as error:  # noqa: BLE001 (one part's trouble must not take the service down)
+                if isinstance(error, ExceptionGroup) and error.split((SessionLost, StorageFailed))[1] is None:
+                    return
+                _log.exception("%s of bookie %s broke off, and begins anew", name, self.bookie.bookie_id)
+            await self._clock.sleep(self._retry_s)
+
+    async def _limbo_repair(self, client: LedgerClient, bookie: Bookie) -> None:
+        await repair_limbo(bookie, client, self._auto_recovery_options)
+
+    async def _auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
+        await AutoRecovery(bookie.bookie_id, client, self._auto_recovery_options).run()
+
+    @property
+    def _retry_s(self) -> float:
+        return self.bookie.options.metadata_retry_s
+
+
+def _decisive(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Why it ended: the disk before anything else, then the refusal to start, then whatever was first."""
+    leaves = list(_leaves(errors))
+    for kind in (StorageFailed, BookieRefused):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0] if len(leaves) == 1 else errors
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in errors.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

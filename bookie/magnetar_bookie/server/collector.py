@@ -1,0 +1,93 @@
+"""Garbage: the bookie drops ledgers that were deleted, and makes itself known for those that forgot it.
+
+A tombstone is the one thing that has it drop entries. That the metadata store has no such ledger has it drop nothing:
+a store that was restored from yesterday, or the wrong one, has none of today's ledgers either. Such ledgers are counted
+and reported.
+
+The ledgers are listed before the sync, so whatever is on the list was made before, and its node can be seen.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.client.tombstone import take_off_tombstone
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_holder
+from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.server.bookie import Bookie
+from magnetar_metadata.errors import ForeignValue, MetadataError, SessionLost
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["GarbageCollector"]
+
+_log = logging.getLogger(__name__)
+
+
+class GarbageCollector:
+    """One bookie's, as long as its process lives."""
+
+    def __init__(self, bookie: Bookie, clock: Clock, randomness: Randomness) -> None:
+        self._bookie = bookie
+        self._clock = clock
+        self._randomness = randomness
+        # Deleted ledgers with which nothing is left to do.
+        self._settled: dict[int, None] = {}
+        # Ledgers that are here and that the metadata store does not know, as of the last round.
+        self.unexplained: dict[int, None] = {}
+
+    async def run(self, ledgers: LedgerStore) -> None:
+        """Until it is cancelled or the session lost (`SessionLost`)."""
+        while True:
+            try:
+                await self.collect(ledgers)
+            except SessionLost:
+                raise
+            except MetadataError as error:
+                _log.info("looking for deleted ledgers was broken off: %s", error)
+            await self._clock.sleep(self._bookie.options.garbage_interval_s)
+
+    async def collect(self, ledgers: LedgerStore) -> None:
+        """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""
+        held = [ledger_id for ledger_id in self._bookie.ledger_ids() if ledger_id not in self._settled]
+        await ledgers.store.sync()
+        unexplained: dict[int, None] = {}
+        for ledger_id in held:
+            try:
+                metadata = await ledgers.read(ledger_id)
+            except NoSuchLedger:
+                if self._bookie.is_deleted(ledger_id):
+                    self._settled[ledger_id] = None
+                else:
+                    unexplained[ledger_id] = None
+                continue
+            except (LedgerError, ForeignValue) as error:
+                _log.error("what the metadata store says of ledger %d can't be read: %s", ledger_id, error)
+                continue
+            await self._look_at(ledgers, ledger_id, metadata)
+        self._report(unexplained)
+
+    async def _look_at(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
+        bookie = self._bookie
+        if metadata.state is LedgerState.TOMBSTONE:
+            if not bookie.is_deleted(ledger_id):
+                await bookie.tombstone(ledger_id)
+            if bookie.bookie_id in metadata.holders or not metadata.holders:
+                await take_off_tombstone(ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness)
+            self._settled[ledger_id] = None
+        elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
+            try:
+                await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))
+            except LedgerError as error:
+                _log.info("ledger %d is looked at again in the next round: %s", ledger_id, error)
+
+    def _report(self, unexplained: dict[int, None]) -> None:
+        new = [ledger_id for ledger_id in unexplained if ledger_id not in self.unexplained]
+        if new:
+            _log.warning(
+                "%d ledgers are here of which the metadata store knows nothing, ledger %d among them: they are kept",
+                len(unexplained),
+                new[0],
+            )
+        self.unexplained = unexplained
