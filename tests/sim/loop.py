@@ -11,19 +11,21 @@ too many steps in all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import heapq
+import logging
 import sys
 import warnings
 from asyncio import events
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from tests.sim.process import PROCESS, Process
 
-__all__ = ["Handle", "NoProgress", "SimulatedLoop"]
+__all__ = ["Handle", "NoProgress", "SimulatedLoop", "dropping_quietly"]
 
 # Of one moment; thousands of entries' worth of callbacks stay far below.
 _MOST_STEPS_AT_ONCE: Final = 200_000
@@ -267,28 +269,40 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Drops everything that is left, without a word: nobody is to run any more."""
+        """Drops everything that is left: nobody is to run any more. See `dropping_quietly`."""
         if self._closed:
             return
         self._closed = True
-        hook = sys.unraisablehook
-        sys.unraisablehook = lambda _: None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                for process in self.processes:
-                    for task in process.tasks:
-                        task._log_destroy_pending = False  # type: ignore[attr-defined]
-                        task._log_traceback = False  # type: ignore[attr-defined]
-                    process.tasks.clear()
-                    process.parked.clear()
-                    process.on_end.clear()
-                self._ready.clear()
-                self._due.clear()
-                self.processes.clear()
-                gc.collect()
-        finally:
-            sys.unraisablehook = hook
+        with dropping_quietly():
+            for process in self.processes:
+                for task in process.tasks:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    task._log_traceback = False  # type: ignore[attr-defined]
+                process.tasks.clear()
+                process.parked.clear()
+                process.on_end.clear()
+            self._ready.clear()
+            self._due.clear()
+            self.processes.clear()
+
+
+@contextlib.contextmanager
+def dropping_quietly() -> Iterator[None]:
+    """What is dropped within this, or is not referred to at its end, goes without a word.
+
+    A coroutine that is collected has its `finally` blocks run, which find no loop any more and fail.
+    """
+    hook, disabled = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(disabled)
 
 
 def _name_of(callback: object) -> str:

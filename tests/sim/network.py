@@ -44,7 +44,7 @@ from tests.sim.loop import Handle, SimulatedLoop
 from tests.sim.process import Process
 from tests.sim.stream import SimulatedStream
 
-__all__ = ["NetworkOptions", "SimulatedNetwork", "SimulatedTransport", "Tap"]
+__all__ = ["NetworkOptions", "SimulatedNetwork", "SimulatedTransport", "Tap", "is_mistake"]
 
 _log = logging.getLogger(__name__)
 # What a service may meet from outside; anything else is a mistake in it.
@@ -238,7 +238,7 @@ class SimulatedListener:
         if isinstance(error, Refusal):
             return Rejected(error.code, str(error))
         _log.error("a request failed", exc_info=error)
-        if isinstance(error, _MISTAKES) and self._network.on_mistake is not None:
+        if is_mistake(error) and self._network.on_mistake is not None:
             self._network.on_mistake(self.process, method, error)
         return Failed("the server broke off: its log says why")
 
@@ -406,6 +406,13 @@ class _Call:
             raise error
         if not self.answer.done():
             network.later(self._source, network.delay(), self._answered, answer)
+
+
+def is_mistake(error: BaseException) -> bool:
+    """An error that no fault of the world explains."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_mistake, error.exceptions))
+    return isinstance(error, _MISTAKES)
 
 
 def check_size(message: bytes) -> None:

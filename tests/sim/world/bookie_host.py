@@ -37,7 +37,18 @@ class BookieHost(Host):
         assert self.process is not None
         process = self.process
         storage = self.disk.open()
-        bookie = self.bookie = make_bookie_process(self, storage)
+        bookie = self.bookie = BookieProcess(
+            self.name,
+            storage,
+            self.open_metadata,
+            self.transport,
+            f"{self.name}:3181",
+            self.clock,
+            self.chance,
+            world.plan.bookie,
+            world.plan.client,
+            world.plan.auto_recovery,
+        )
         try:
             await bookie.run()
         except StorageFailed as error:
@@ -52,4 +63,3 @@ class BookieHost(Host):
     def kill(self) -> None:
         super().kill()
         self.disk.crash()
-

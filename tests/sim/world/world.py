@@ -44,7 +44,7 @@ class World:
         if self.trace.on:
             self.network.taps.append(self.trace)
         self.network.counts = self.counts
-        self.loop.on_failure = self._failed
+        self.loop.on_failure = self.failed
         # What ended the run, the first of it.
         self.failure: BaseException | None = None
         self.entries_left = self.plan.entries
@@ -117,9 +117,9 @@ class World:
         self.checker.metadata_changed(path, value)
 
     def _mistake(self, process: Process, method: str, error: Exception) -> None:
-        self._failed(process, f"{method} failed", error)
+        self.failed(process, f"{method} failed", error)
 
-    def _failed(self, process: Process, message: str, error: BaseException | None) -> None:
+    def failed(self, process: Process, message: str, error: BaseException | None) -> None:
         self.trace.line(process.name, f"FAILED: {message}: {type(error).__name__}: {error}")
         if self.failure is None:
             self.failure = error if error is not None else AssertionError(message)
