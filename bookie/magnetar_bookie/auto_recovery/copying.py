@@ -80,7 +80,7 @@ def _unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
 async def _write(
     client: LedgerClient, ledger_id: int, master_key: bytes, target: str, records: Mapping[int, bytes]
 ) -> None:
-    channel = client.bookies.adds(target)
+    channel = client.bookies.adds(target, recovery=True)
     batch = _Batch(records)
     detach = channel.attach(ledger_id, batch)
     try:
