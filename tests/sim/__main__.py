@@ -6,6 +6,7 @@ The exit status is 1 if a seed failed. Everything that a seed's run depends on i
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -68,6 +69,9 @@ def _many(options: argparse.Namespace) -> int:
 
 def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
     """In order of the seeds, on so many cores."""
+    # What is there before the first seed is not looked through after each.
+    gc.collect()
+    gc.freeze()
     if jobs == 1:
         yield from map(run_seed, seeds)
         return

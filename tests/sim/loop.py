@@ -268,12 +268,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def close(self) -> None:
+    def close(self, *, collect: bool = True) -> None:
         """Drops everything that is left: nobody is to run any more. See `dropping_quietly`."""
         if self._closed:
             return
         self._closed = True
-        with dropping_quietly():
+        with dropping_quietly(collect=collect):
             for process in self.processes:
                 for task in process.tasks:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 @contextlib.contextmanager
-def dropping_quietly() -> Iterator[None]:
+def dropping_quietly(*, collect: bool = True) -> Iterator[None]:
     """What is dropped within this, or is not referred to at its end, goes without a word.
 
     A coroutine that is collected has its `finally` blocks run, which find no loop any more and fail.
@@ -299,7 +299,8 @@ def dropping_quietly() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-            gc.collect()
+            if collect:
+                gc.collect()
     finally:
         sys.unraisablehook = hook
         logging.disable(disabled)

@@ -72,7 +72,7 @@ def run_seed(seed: int, write: Callable[[str], object] | None = None, *, raises:
     if error is not None and not raises:
         error.__traceback__ = error.__context__ = error.__cause__ = None
     with dropping_quietly():
-        world.loop.close()
+        world.loop.close(collect=False)
         del world, mistakes
         if not raises:
             error = None
