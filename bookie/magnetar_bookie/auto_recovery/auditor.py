@@ -4,7 +4,8 @@ One pass: look at the bookies, then read every ledger's node.
 
 - A ledger that names a lost bookie gets a task (core/audit.py).
 - From a tombstone the bookies without a cookie are taken off: nobody is left who could drop the ledger there. The node
-  goes with the last of them.
+  goes with the last of them. A holder that is alive and still named at the next pass may never have heard of the
+  ledger, as it was never written to: it is told, by a fence, and takes itself off.
 - The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
   (decommission.py).
 
@@ -23,6 +24,7 @@ before any ledger names it. Deleting a cookie and setting `sweeping` are compare
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
@@ -36,6 +38,7 @@ from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule, bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
@@ -43,10 +46,11 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
 from magnetar_metadata.errors import OutcomeUnknown, Unavailable
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import TransportError
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
@@ -72,6 +76,8 @@ class Auditor:
         self._tasks = Tasks(client)
         self._sweeper = Sweeper(client, options.intent_grace_period_s)
         self._checks = CheckSchedule(options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_s)
+        # Tombstones that were there at the last pass already.
+        self._lingering: dict[int, None] = {}
         self._scan_due = Alarm(client.clock)
         self._check_due = Alarm(client.clock)
 
@@ -113,6 +119,7 @@ class Auditor:
         view = await self._cluster.look()
         left = dict.fromkeys(view.leaving, 0)
         closed: list[int] = []
+        tombstones: list[int] = []
         whole = True
         async for ledger_id, stored in self._nodes():
             if not self._allowed():
@@ -130,6 +137,7 @@ class Auditor:
                     left[bookie_id] += 1
             try:
                 if metadata.state is LedgerState.TOMBSTONE:
+                    tombstones.append(ledger_id)
                     await self._bury(ledger_id, metadata)
                 else:
                     await self._report(ledger_id, metadata)
@@ -139,6 +147,7 @@ class Auditor:
                 closed.append(ledger_id)
                 self._checks.scanned(ledger_id, stored.version)
         self._checks.forget_all_but(closed)
+        self._lingering = dict.fromkeys(tombstones)
         if whole:
             for bookie_id, ledgers_left in left.items():
                 if self._allowed():
@@ -168,24 +177,29 @@ class Auditor:
             await self._tasks.report(ledger_id, names)
 
     async def _bury(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Takes the bookies off a tombstone that do not exist any more."""
-        if metadata.holders and all(one in self._cluster.lost.view.cookies for one in metadata.holders):
-            return
-        store = self._client.ledgers.store
-        await store.sync()
-        gone = [one for one in metadata.holders if await store.exists(paths.cookie(one)) is None]
+        """Has the tombstone come to its end, where its holders would not by themselves."""
+        client, cookies = self._client, self._cluster.lost.view.cookies
+        if not metadata.holders or any(one not in cookies for one in metadata.holders):
+            await client.ledgers.store.sync()
+            gone = [
+                one
+                for one in metadata.holders
+                if await client.ledgers.store.exists(paths.cookie(one)) is None
+            ]
+            if gone or not metadata.holders:
+                await take_off_tombstone(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
+        if ledger_id in self._lingering:
+            for one in metadata.holders:
+                if one in client.bookies.alive():
+                    await self._tell(one, ledger_id, metadata.master_key)
 
-        def buried(payload: bytes | None) -> bytes | Instead:
-            current = None if payload is None else ledger_metadata.decode(payload)
-            if current is None or current.state is not LedgerState.TOMBSTONE:
-                return LEAVE
-            changed = ledger_metadata.without_holders(current, gone)
-            if not changed.holders:
-                return DELETE
-            return LEAVE if changed == current else changed.encode()
-
-        clock, randomness = self._client.clock, self._client.randomness
-        await compare_and_set.change(store, paths.ledger(ledger_id), buried, clock=clock, randomness=randomness)
+    async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
+        """A bookie looks after the ledgers that it has heard of, and by a fence it hears of this one."""
+        request = FenceRequest(ledger_id=ledger_id, master_key=master_key)
+        timeout_s = self._client.options.read_entry_timeout_s
+        # It will be told again.
+        with contextlib.suppress(TransportError):
+            await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)
 
     async def _checking(self) -> None:
         while True:

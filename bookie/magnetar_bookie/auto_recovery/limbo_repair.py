@@ -22,6 +22,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_metadata.errors import Unavailable
+from magnetar_protos.ledger_pb2 import BookieRecord
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
@@ -35,8 +36,8 @@ _TOKEN_BYTES: Final = 8
 class InLimbo(Protocol):
     """What of a bookie is needed here."""
 
-    @property
-    def bookie_id(self) -> str: ...
+    bookie_id: str
+    record: BookieRecord
 
     def in_limbo(self, ledger_id: int) -> bool: ...
 
@@ -45,6 +46,8 @@ class InLimbo(Protocol):
 
 async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
     """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`."""
+    if not bookie.record.limbo_below:
+        return
     options = options or AutoRecoveryOptions()
     token = client.randomness.token(_TOKEN_BYTES)
     alarm = Alarm(client.clock)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from magnetar_bookie import paths
@@ -9,6 +11,7 @@ from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.decommission import NoSuchBookie, decommission, decommission_progress
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.errors import AddFailed
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from tests.unit.bookie.repair_scene import Scene, scene
@@ -124,7 +127,8 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest(of: Scene) -> None
     await of.auto_recovery()
 
     async def stuck() -> bool:
-        return ["no replica could be read of entry 0" in one.stuck for one in await repair_progress(of.client)] == [True]
+        said = [one.stuck for one in await repair_progress(of.client)]
+        return len(said) == 1 and "no replica could be read of entry 0" in said[0]
 
     await of.until(stuck, "the single replica's task says why it is stuck")
     tried = [(await repair_progress(of.client))[0].tried_ms]
@@ -135,7 +139,7 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest(of: Scene) -> None
 
         await of.until(tried_again, "it was tried again")
         tried.append((await repair_progress(of.client))[0].tried_ms)
-    pauses = [later - earlier for earlier, later in zip(tried, tried[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert pauses == sorted(pauses)
     assert pauses[-1] >= 4 * pauses[0] or pauses[-1] >= 8000
     assert [one.ledger_id for one in await repair_progress(of.client)] == [single]
@@ -311,3 +315,63 @@ async def test_two_that_repair_the_same_ledgers_do_no_harm(of: Scene) -> None:
     for ledger_id in ledgers:
         await of.until(lambda one=ledger_id: of.whole(one, without=["b4"]), "the ledger is whole")  # type: ignore[misc]
     await of.until(of.no_tasks, "the tasks are done")
+
+
+@scene()
+async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(of: Scene) -> None:
+    """CHK-62: the one way to repair a last fragment is to fence its writer first."""
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    lost = writer.metadata.fragments[0].bookies[2]
+    await of.bookies[lost].go()
+    await of.auto_recovery()
+    await of.passes(5)
+    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+    await of.until(lambda: of.whole(writer.ledger_id, without=[lost]), "the ledger is closed and whole")
+    assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
+    with pytest.raises(AddFailed):
+        await of.over(writer.add(b"3"))
+
+
+@scene(bookies=3)
+async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing(of: Scene) -> None:
+    """There is no bookie that could take the place: so its writer goes on with the two that there are."""
+    writer = await of.writer()
+    await of.over(writer.add(b"0"))
+    await of.bookies["b3"].go()
+    client = await of.auto_recovery()
+
+    async def stuck() -> bool:
+        return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
+
+    await of.until(stuck, "the task says why")
+    await of.over(writer.add(b"1"))
+    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+
+
+@scene()
+async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scene) -> None:
+    """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
+
+    With the last fragment repaired behind the writer's back, the entry that b2 and b3 acknowledged would be lost.
+    """
+    await of.bookies["b4"].go()
+    writer = await of.writer()
+    assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b2", "b3"]
+    await of.over(writer.add(b"0"))
+    await of.bookies["b3"].go()
+    await of.bookies["b4"].come()
+    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_s": 30.0})
+    await of.auto_recovery("b4", options)
+    await of.passes(15)
+    await of.bookies["b3"].come()
+    await of.passes(1)
+    await of.bookies["b1"].go()
+    acknowledged = await of.over(writer.add(b"1"))
+    await of.bookies["b2"].go()
+    writer.abandon()
+    await of.bookies["b1"].come()
+    await of.passes(1)
+    metadata = await of.over(of.client.recover(writer.ledger_id))
+    assert metadata.last_entry_id >= acknowledged

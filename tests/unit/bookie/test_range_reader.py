@@ -147,6 +147,7 @@ def test_a_read_stays_below_its_bytes_but_for_the_first_entry(striping: Striping
     for fits in (3, 6, 9):
         found, _ = run(scene.read(20, 39, fits * one + 1))
         assert found == entries(20, 19 + fits)
+    assert run(scene.read(20, 39, 1))[0] == entries(20, 20)
     assert run(scene.read_all(0, 39, 1)) == (entries(0, 39), [])
 
 
