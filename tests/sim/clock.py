@@ -15,8 +15,6 @@ from tests.sim.process import Process
 __all__ = ["ProcessClock", "SimulatedClock"]
 
 _START_MS: Final = 1_700_000_000_000
-# Monotonic clocks start anywhere: a process that takes another's for its own is to be found out.
-_MONOTONIC_START_S: Final = 1000.0
 
 
 class SimulatedClock:
@@ -32,7 +30,7 @@ class SimulatedClock:
         return self._start_ms + int(self._loop.now * 1000)
 
     def monotonic(self) -> float:
-        return self._loop.now + _MONOTONIC_START_S
+        return self._loop.now
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Handle:
         loop = self._loop

@@ -27,6 +27,8 @@ from tests.sim.process import PROCESS, Process
 
 __all__ = ["Handle", "NoProgress", "SimulatedLoop", "dropping_quietly"]
 
+# Monotonic clocks begin anywhere.
+_START_S: Final = 1000.0
 # Of one moment; thousands of entries' worth of callbacks stay far below.
 _MOST_STEPS_AT_ONCE: Final = 200_000
 
@@ -67,7 +69,7 @@ class Handle:
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, most_steps: int = 20_000_000) -> None:
-        self.now = 0.0
+        self.now = _START_S
         self.steps = 0
         self._most_steps = most_steps
         self._ready: deque[Handle] = deque()
@@ -93,6 +95,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context.run(PROCESS.set, process)
         self.processes.append(process)
         return process
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the run began."""
+        return self.now - _START_S
 
     @property
     def current_process(self) -> Process:
@@ -264,7 +271,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             f"{handle.process.name}: {_name_of(handle.callback)}" for handle in self._ready if handle.callback
         )
         busiest = ", ".join(f"{count} × {name}" for name, count in names.most_common(8))
-        return f"no progress at {self.now:.3f} s after {self.steps} steps, {at_once} of them at this moment: {busiest}"
+        return f"no progress at {self.elapsed_s:.3f} s after {self.steps} steps, {at_once} of them at this moment: {busiest}"
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -65,7 +65,7 @@ def run_seed(seed: int, write: Callable[[str], object] | None = None, *, raises:
         logging.disable(logging.NOTSET)
         log.removeHandler(mistakes)
     error = world.failure or error
-    outcome = Outcome(seed, world.loop.now, world.loop.steps, world.counts, world.checker.history.looked)
+    outcome = Outcome(seed, world.loop.elapsed_s, world.loop.steps, world.counts, world.checker.history.looked)
     if error is not None:
         outcome.item = error.item if isinstance(error, Violation) else type(error).__name__
         outcome.failure = f"{type(error).__name__}: {error}"

@@ -35,7 +35,7 @@ class Trace:
 
     def line(self, who: str, what: str) -> None:
         if self._write is not None:
-            self._write(f"{self._loop.now:10.4f} {who:<10} {what}")
+            self._write(f"{self._loop.elapsed_s:10.4f} {who:<10} {what}")
 
     def request_sent(self, source: Process, target: Process, method: str, request: bytes) -> None:
         self.line(source.name, f"→ {target.name} {method} {_shown(method, request, 0)}")

@@ -213,7 +213,8 @@ class Auditor:
             now = self._client.clock.monotonic()
             next_due = self._checks.next_due()
             wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - now
-            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s) if not due else wait_s)
+            # The pause always: what is due may be due still, since it was not allowed, or since there is more of it.
+            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s))
 
     async def _check(self, ledger_id: int) -> None:
         """Holds a closed ledger against its bookies' inventories."""

@@ -17,21 +17,22 @@ def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
     """A writer was just told that this entry completed."""
     if entry_id != ledger.acked + 1:
         raise Violation("6", f"ledger {ledger.ledger_id}: entry {entry_id} completed after {ledger.acked}")
-    metadata = ledger.metadata
-    if metadata is None:
-        raise Violation("26", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and the metadata is gone")
     ledger.acked = entry_id
     check_last_entry(history, ledger)
     check_held(history, ledger, (entry_id,))
     history.look("5")
-    if ledger.chain:
-        listed = history.chains[ledger.chain].ledgers
-        if not listed or listed[-1] != ledger.ledger_id:
-            raise Violation(
-                "5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lists {listed}"
-            )
-    else:
+    if ledger.may_go:
+        return  # the writer hears late of what completed before its ledger was closed, and deleted since
+    if not ledger.chain:
         raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and no chain lists the ledger")
+    listed, metadata = history.chains[ledger.chain].ledgers, ledger.metadata
+    if metadata is None or ledger.ledger_id not in listed:
+        raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lost the ledger")
+    # One that is closed already is told late; item 1 says that the entry is in it.
+    if listed[-1] != ledger.ledger_id and metadata.state != ledger_pb2.CLOSED:
+        raise Violation(
+            "5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lists {listed}"
+        )
 
 
 def check_last_entry(history: History, ledger: Ledger) -> None:

@@ -26,6 +26,15 @@ class Faults:
         self._draw = world.chance.stream("faults")
         # Hosts whose connection to the metadata server is kept down.
         self.metadata_down: dict[str, None] = {}
+        options = world.network.options
+        self._network_as_planned = (
+            options.long_share,
+            options.long_delay_s,
+            options.loss_share,
+            options.duplicate_share,
+        )
+        # Those whose disks were full: an operator who has made room starts them again.
+        self._full: dict[str, None] = {}
         self._decommissioned = False
         self._wiped = False
 
@@ -143,13 +152,14 @@ class Faults:
 
     def _bad_network(self) -> bool:
         options = self._world.network.options
-        before = (options.long_share, options.long_delay_s, options.loss_share, options.duplicate_share)
+        before = self._network_as_planned
         options.long_share, options.long_delay_s = 0.2 * self._draw.random(), 2 * self._draw.random()
         options.loss_share = self._draw.choice((0.0, 0.02))
         options.duplicate_share = self._draw.choice((0.0, 0.2))
 
         def heal() -> None:
-            options.long_share, options.long_delay_s, options.loss_share, options.duplicate_share = before
+            if not self._world.quiet:
+                options.long_share, options.long_delay_s, options.loss_share, options.duplicate_share = before
 
         self._later(self._seconds(), heal)
         return True
@@ -258,8 +268,16 @@ class Faults:
     def _full_disk(self) -> bool:
         bookie = self._draw.choice(self._world.bookies)
         bookie.disk.fill()
-        self._later(2 * self._seconds(), lambda: setattr(bookie.disk, "capacity_bytes", None))
+        self._full[bookie.name] = None
+        if self._draw.random() < 0.5:
+            self._later(2 * self._seconds(), lambda: self._make_room(bookie))
         return True
+
+    def _make_room(self, bookie: BookieHost) -> None:
+        bookie.disk.capacity_bytes = None
+        self._full.pop(bookie.name, None)
+        bookie.kill()
+        self._restart(bookie)
 
     def _loser(self) -> BookieHost | None:
         losers = [self._world.bookies[number] for number in self._world.plan.losers]
@@ -333,7 +351,8 @@ class Faults:
         self.metadata_down.clear()
         for bookie in world.bookies:
             bookie.disk.faults = _ORDERLY
-            bookie.disk.capacity_bytes = None
+            if bookie.name in self._full:
+                self._make_room(bookie)
             bookie.disk._fail_next = False
         for host in world.hosts:
             host.resume()

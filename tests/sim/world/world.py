@@ -35,7 +35,7 @@ class World:
         self.plan = plan(self.chance)
         self.loop = SimulatedLoop()
         self.trace = Trace(self.loop, write)
-        self.checker = Checker(self.loop.time)
+        self.checker = Checker(lambda: self.loop.elapsed_s)
         self.counts: dict[str, int] = {}
         self.metadata = SimulatedMetadata(self.loop, self.plan.session_timeout_s, self._metadata_changed)
         self.network = SimulatedNetwork(self.loop, self.chance.stream("network"), self.plan.network)
@@ -123,5 +123,5 @@ class World:
         self.trace.line(process.name, f"FAILED: {message}: {type(error).__name__}: {error}")
         if self.failure is None:
             self.failure = error if error is not None else AssertionError(message)
-            self.failure.add_note(f"in process {process.name} at {self.loop.now:.4f} s: {message}")
+            self.failure.add_note(f"in process {process.name} at {self.loop.elapsed_s:.4f} s: {message}")
         self.loop.stop()
