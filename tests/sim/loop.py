@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tests.sim.process import PROCESS, Process
 
-__all__ = ["Handle", "NoProgress", "SimulatedLoop", "dropping_quietly"]
+__all__ = ["Handle", "NoProgress", "SimulatedLoop", "dropping_quietly", "new_loop"]
 
 # Monotonic clocks begin anywhere.
 _START_S: Final = 1000.0
@@ -187,7 +187,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     async def shutdown_asyncgens(self) -> None:
         pass
 
-    async def shutdown_default_executor(self) -> None:  # type: ignore[override]
+    async def shutdown_default_executor(self) -> None:
         pass
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,7 +224,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _finish_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         if not self._closed and not self._process.dead:
-            self.create_task(generator.aclose())  # type: ignore[arg-type]
+            self.create_task(generator.aclose())
 
     def _run(self) -> None:
         ready, due, pop_due = self._ready, self._due, heapq.heappop
@@ -270,8 +270,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         names = Counter(
             f"{handle.process.name}: {_name_of(handle.callback)}" for handle in self._ready if handle.callback
         )
-        busiest = ", ".join(f"{count} × {name}" for name, count in names.most_common(8))
-        return f"no progress at {self.elapsed_s:.3f} s after {self.steps} steps, {at_once} of them at this moment: {busiest}"
+        busiest = ", ".join(f"{count} times {name}" for name, count in names.most_common(8))
+        where = f"at {self.elapsed_s:.3f} s after {self.steps} steps, {at_once} of them at this moment"
+        return f"no progress {where}: {busiest}"
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -284,13 +285,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             for process in self.processes:
                 for task in process.tasks:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    task._log_traceback = False  # type: ignore[attr-defined]
+                    task._log_traceback = False
                 process.tasks.clear()
                 process.parked.clear()
                 process.on_end.clear()
             self._ready.clear()
             self._due.clear()
             self.processes.clear()
+
+
+def new_loop() -> SimulatedLoop:
+    # What asyncio asks of a loop and the simulation has no use for (sockets, signals, threads) is left out.
+    return SimulatedLoop()  # type: ignore[abstract]
 
 
 @contextlib.contextmanager

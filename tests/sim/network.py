@@ -83,7 +83,9 @@ class Tap(Protocol):
 
     def answer_sent(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> object: ...
 
-    def answer_arrived(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> object: ...
+    def answer_arrived(
+        self, source: Process, target: Process, method: str, request: bytes, answer: bytes
+    ) -> object: ...
 
     def message_sent(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> object:
         """`served`: it goes from the service to the client."""

@@ -174,7 +174,7 @@ class SimulatedStream:
         if peer._broken is not None:
             return  # it was cancelled before it came
         work = listener.service.stream(Peer(self._process.name), self._method, peer)
-        task: asyncio.Task[None] = network.loop.create_task(work, context=listener.process.context.copy())  # type: ignore[arg-type]
+        task: asyncio.Task[None] = network.loop.create_task(work, context=listener.process.context.copy())
         peer._task = task
         listener.coming.pop(self, None)
         listener.serving[task] = self._server_is_gone

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from tests.sim.clock import SimulatedClock
-from tests.sim.loop import NoProgress, SimulatedLoop
+from tests.sim.loop import NoProgress, new_loop
 
 
 def test_time_jumps_and_order_is_kept() -> None:
-    loop, seen = SimulatedLoop(), []
+    loop = new_loop()
+    seen: list[object] = []
 
     async def main() -> None:
         clock = SimulatedClock(loop)
@@ -24,7 +25,7 @@ def test_time_jumps_and_order_is_kept() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await asyncio.sleep(10)
-        assert await asyncio.gather(clock.sleep(1), clock.sleep(2)) == [None, None]
+        await asyncio.gather(clock.sleep(1), clock.sleep(2))
 
     loop.run_until_complete(main())
     assert seen == ["first", "second", "late"]
@@ -33,7 +34,8 @@ def test_time_jumps_and_order_is_kept() -> None:
 
 
 def test_a_killed_process_never_runs_again() -> None:
-    loop, seen = SimulatedLoop(), []
+    loop = new_loop()
+    seen: list[object] = []
     victim = loop.process("victim")
 
     async def ticks() -> None:
@@ -60,7 +62,8 @@ def test_a_killed_process_never_runs_again() -> None:
 
 
 def test_a_paused_process_runs_late() -> None:
-    loop, seen = SimulatedLoop(), []
+    loop = new_loop()
+    seen: list[object] = []
     victim = loop.process("victim")
 
     async def ticks() -> None:
@@ -82,7 +85,7 @@ def test_a_paused_process_runs_late() -> None:
 
 
 def test_what_a_process_does_not_catch_is_kept() -> None:
-    loop = SimulatedLoop()
+    loop = new_loop()
     process = loop.process("p")
 
     async def breaks() -> None:
@@ -103,7 +106,7 @@ def test_what_a_process_does_not_catch_is_kept() -> None:
 
 
 def test_a_run_that_spins_or_hangs_fails() -> None:
-    loop = SimulatedLoop()
+    loop = new_loop()
 
     async def spins() -> None:
         while True:
@@ -116,7 +119,7 @@ def test_a_run_that_spins_or_hangs_fails() -> None:
     async def hangs() -> None:
         await loop.create_future()
 
-    loop = SimulatedLoop()
+    loop = new_loop()
     with pytest.raises(NoProgress, match="waits"):
         loop.run_until_complete(hangs())
     loop.close()

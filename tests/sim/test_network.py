@@ -11,13 +11,13 @@ import pytest
 from magnetar_wire.transport import Transport
 from tests.contract.transport_contract import TransportContract
 from tests.sim.chance import Chance
-from tests.sim.loop import SimulatedLoop
+from tests.sim.loop import SimulatedLoop, new_loop
 from tests.sim.network import SimulatedNetwork
 from tests.sim.process import PROCESS
 
 
 def run_simulated(main: Coroutine[Any, Any, None]) -> None:
-    loop = SimulatedLoop()
+    loop = new_loop()
     try:
         loop.run_until_complete(loop.process("one").spawn(main))
         assert not loop.failures

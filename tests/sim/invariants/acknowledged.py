@@ -27,7 +27,7 @@ def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
         raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and no chain lists the ledger")
     listed, metadata = history.chains[ledger.chain].ledgers, ledger.metadata
     if metadata is None or ledger.ledger_id not in listed:
-        raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lost the ledger")
+        raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lost it")
     # One that is closed already is told late; item 1 says that the entry is in it.
     if listed[-1] != ledger.ledger_id and metadata.state != ledger_pb2.CLOSED:
         raise Violation(

@@ -44,7 +44,7 @@ class Answers:
                 if not disk.has(ledger_id, entry_id) and not history.ledger(ledger_id).may_go:
                     raise Violation(
                         "21",
-                        f"{disk.bookie_id} answers OK for entry {entry_id} of ledger {ledger_id}, and it is not durable",
+                        f"{disk.bookie_id} answers OK for entry {entry_id} of ledger {ledger_id}, which is not durable",
                     )
                 promised.setdefault(entry_id, now)
 

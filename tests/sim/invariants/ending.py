@@ -57,7 +57,7 @@ def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata,
 
 
 def check_chain_entries(history: History, chain: str, payloads: Sequence[bytes]) -> None:
-    """The chain as the production's reader gave it: what was acknowledged and not deleted, once, in its writers' order."""
+    """The chain as the production's reader gave it: what was acknowledged and not deleted, once, in order."""
     history.look("5")
     known: dict[bytes, None] = {}
     order: dict[bytes, int] = {}

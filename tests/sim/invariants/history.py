@@ -1,6 +1,6 @@
 """What the checker has seen: every ledger from its making to its end, and what each disk has promised.
 
-Records are read here by their layout, and metadata by its message alone: nothing of the production code's rules is used.
+Records are read here by their layout, and metadata by its message alone: none of the production code's rules is used.
 """
 
 from __future__ import annotations

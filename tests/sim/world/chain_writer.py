@@ -2,8 +2,8 @@
 
 It takes a chain over: reads the list, finishes what deletions were begun, recovers the last ledger, makes a new one and
 records it behind the others. Then it appends payloads, each of which is unique. When an add fails it does what STO-4
-says: it closes. If the close returns, what failed is sent again in a new ledger. If the close is lost, nobody knows what
-became of it, so it is not sent again, and the chain is given up.
+says: it closes. If the close returns, what failed is sent again in a new ledger. If the close is lost, nobody knows
+what became of it, so it is not sent again, and the chain is given up.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ChainOwner:
     async def own(self, entries: int) -> None:
         world, host = self._world, self._host
         await self._take_over()
-        while entries > 0 and world.entries_left > 0 or self._again:
+        while (entries > 0 and world.entries_left > 0) or self._again:
             writer = await self._next_ledger()
             try:
                 entries -= await self._write(writer, min(entries, world.plan.roll_entries))
@@ -178,7 +178,7 @@ class ChainOwner:
         """Appends so many payloads, in bursts, and returns when all are decided or one has failed."""
         host, world, chance = self._host, self._world, self._host.chance
         written = 0
-        while (written < count and world.entries_left > 0 or self._again) and writer.failed is None:
+        while ((written < count and world.entries_left > 0) or self._again) and not _failed(writer):
             for _ in range(1 + chance.below(6)):
                 if self._again:
                     payload = self._again[0]
@@ -197,7 +197,7 @@ class ChainOwner:
                     continue
                 if self._again:
                     self._again.pop(0)
-                if writer.failed is not None:
+                if _failed(writer):
                     break
             await host.clock.sleep(chance.random() * chance.choice((0.002, 0.1, 0.4)))
             if writer.wants_roll:
@@ -238,3 +238,7 @@ class ChainOwner:
         host.trace(f"closed ledger {writer.ledger_id} at {metadata.last_entry_id}")
         # It returned: what failed will never be read.
         self._again, self._failed = self._failed + self._again, []
+
+
+def _failed(writer: LedgerWriter) -> bool:
+    return writer.failed is not None

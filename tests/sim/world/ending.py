@@ -88,7 +88,7 @@ async def end(world: World) -> None:
         _restart(world)
         if waited_s > _LIVENESS_S:
             raise Violation("20", f"{waited_s:.0f} s after all has healed the last writer {last.doing}")
-    history, rest, waited_s = world.checker.history, "", 0.0
+    history, waited_s = world.checker.history, 0.0
     while rest := unrest(history, world.metadata, [b.name for b in world.bookies if b.serves]):
         await clock.sleep(1.0)
         waited_s += 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar_metadata.memory.server import Fault
@@ -141,7 +142,7 @@ class Faults:
         for other in self._world.hosts:
             if other is not host:
                 network.cut(host.name, other.name)
-                self._later(seconds, lambda other=other: network.heal(host.name, other.name))
+                self._later(seconds, partial(network.heal, host.name, other.name))
         return True
 
     def _isolate_bookie(self) -> bool:

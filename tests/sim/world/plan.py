@@ -11,6 +11,7 @@ from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_wire.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
 
@@ -67,29 +68,6 @@ FAULTS = {
 LOSSES = ("bit flip", "lossy restart", "wipe")
 
 
-@dataclass(slots=True)
-class Plan:
-    striping: Striping
-    bookies: int
-    writers: int
-    readers: int
-    chains: int
-    entries: int
-    active_s: float
-    kind: str
-    # How often a fault strikes, and which ones do.
-    fault_interval_s: float
-    faults: list[str]
-    # Numbers of bookies that may lose data.
-    losers: list[int]
-    network: NetworkOptions
-    session_timeout_s: float = 4.0
-    roll_entries: int = 20
-    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
-    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
-    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
-
-
 _CLIENT = LedgerClientOptions(
     add_entry_timeout_s=1.0,
     read_entry_timeout_s=1.0,
@@ -116,6 +94,29 @@ _AUTO_RECOVERY = AutoRecoveryOptions(
     inventory_timeout_s=2.0,
     metadata_retry_s=0.5,
 )
+
+
+@dataclass(slots=True)
+class Plan:
+    striping: Striping
+    bookies: int
+    writers: int
+    readers: int
+    chains: int
+    entries: int
+    active_s: float
+    kind: str
+    # How often a fault strikes, and which ones do.
+    fault_interval_s: float
+    faults: list[str]
+    # Numbers of bookies that may lose data.
+    losers: list[int]
+    network: NetworkOptions
+    session_timeout_s: float = 4.0
+    roll_entries: int = 20
+    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
+    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
+    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
 
 
 def plan(chance: Chance) -> Plan:
@@ -166,7 +167,7 @@ def plan(chance: Chance) -> Plan:
     )
 
 
-def _some(draw, count: int) -> list[str]:  # type: ignore[no-untyped-def]
+def _some(draw: SeededRandomness, count: int) -> list[str]:
     """So many kinds of fault, the frequent ones more often."""
     weighted = [name for name, weight in FAULTS.items() for _ in range(weight)]
     return [draw.choice(weighted) for _ in range(count)]

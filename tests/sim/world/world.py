@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from magnetar_metadata.store import SessionState
 from tests.sim.chance import Chance
 from tests.sim.invariants import Checker
-from tests.sim.loop import SimulatedLoop
+from tests.sim.loop import new_loop
 from tests.sim.network import SimulatedNetwork
 from tests.sim.process import Process
 from tests.sim.trace import Trace
@@ -33,7 +34,7 @@ class World:
         self.seed = seed
         self.chance = Chance(seed)
         self.plan = plan(self.chance)
-        self.loop = SimulatedLoop()
+        self.loop = new_loop()
         self.trace = Trace(self.loop, write)
         self.checker = Checker(lambda: self.loop.elapsed_s)
         self.counts: dict[str, int] = {}
@@ -105,7 +106,7 @@ class World:
                     host.process.call_soon(self.metadata.resume, store)
                 else:
                     host.process.call_soon(self.metadata.resume, store)
-                    self.metadata_later(draw.random(), lambda store=store: self.metadata.release(store))
+                    self.metadata_later(draw.random(), partial(self.metadata.release, store))
 
     def metadata_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         self.loop.call_at(self.loop.now + delay_s, callback, context=self.loop.outside.context)
