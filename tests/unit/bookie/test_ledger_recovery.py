@@ -351,6 +351,25 @@ def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies
     in_cluster(test, bookies=3)
 
 
+def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quorum() -> None:
+    """CHK-3: nor when the time is over meanwhile."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1", "b2"])
+        cluster["b1"].hanging = cluster["b2"].hanging = {"add"}
+        with pytest.raises(RecoveryUndecided, match="1 kept entries up to 2 are not on an ack quorum yet"):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
+
+    in_cluster(
+        test,
+        bookies=3,
+        options=LedgerClientOptions(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0),
+    )
+
+
 def test_a_close_whose_answer_is_lost_is_found_out() -> None:
     async def test(cluster: SmallCluster) -> None:
         ledger_id = await cluster.make(THREE)

@@ -96,6 +96,14 @@ def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_on
     assert sorted(set(faults), key=str) == expected
 
 
+def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest() -> None:
+    scene = Scene(Striping(3, 3, 2), 20)
+    for entry_id in range(5, 20):
+        del scene.bookies["b0"].ledger(LEDGER).records[entry_id]
+    assert run(scene.read(0, 19))[0] == entries(0, 19)
+    assert scene.asked() == {"b0": 1, "b1": 1}
+
+
 def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> None:
     scene = Scene(Striping(2, 2, 1), 3)
     held = scene.bookies["b0"].ledger(LEDGER)
