@@ -27,7 +27,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -46,7 +46,7 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import OutcomeUnknown, Unavailable
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Unavailable
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["Auditor"]
 
 _log = logging.getLogger(__name__)
+# A node that another writer's bytes stand in must not keep the audit from the others.
+_Read: TypeAlias = compare_and_set.Stored | ForeignValue | None
 # Nodes that are read at a time.
 _READ_AHEAD: Final = 16
 
@@ -75,9 +77,13 @@ class Auditor:
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._sweeper = Sweeper(client, options.intent_grace_period_s)
-        self._checks = CheckSchedule(options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_s)
+        self._checks = CheckSchedule(
+            options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_max_s
+        )
         # Tombstones that were there at the last pass already.
         self._lingering: dict[int, None] = {}
+        # Bookies without a cookie that ledgers name, as this pass found out.
+        self._strangers: dict[str, None] = {}
         self._scan_due = Alarm(client.clock)
         self._check_due = Alarm(client.clock)
 
@@ -116,20 +122,21 @@ class Auditor:
 
     async def scan(self) -> None:
         """One pass."""
+        self._strangers = {}
         view = await self._cluster.look()
         left = dict.fromkeys(view.leaving, 0)
         closed: list[int] = []
         tombstones: list[int] = []
         whole = True
-        async for ledger_id, stored in self._nodes():
+        async for ledger_id, read in self._nodes():
             if not self._allowed():
                 return
-            if stored is None:
+            if read is None:
                 continue  # deleted during the walk
             try:
-                metadata = ledger_metadata.decode(stored.payload)
-            except LedgerError as error:
-                _log.error("ledger %s: %s", ledger_id, error)
+                metadata, version = _decoded(read)
+            except (LedgerError, ForeignValue) as error:
+                _log.error("what stands of ledger %d can't be read: %s", ledger_id, error)
                 whole = False
                 continue
             for bookie_id in _names(metadata, view):
@@ -145,7 +152,7 @@ class Auditor:
                 _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
-                self._checks.scanned(ledger_id, stored.version)
+                self._checks.scanned(ledger_id, version)
         self._checks.forget_all_but(closed)
         self._lingering = dict.fromkeys(tombstones)
         if whole:
@@ -154,7 +161,7 @@ class Auditor:
                     await note_ledgers_left(self._client, bookie_id, ledgers_left)
         await self._sweeper.sweep(self._allowed)
 
-    async def _nodes(self) -> AsyncIterator[tuple[int, compare_and_set.Stored | None]]:
+    async def _nodes(self) -> AsyncIterator[tuple[int, _Read]]:
         store = self._client.ledgers.store
         ahead: list[int] = []
         async for ledger_id in self._client.ledgers.ledger_ids():
@@ -168,8 +175,10 @@ class Auditor:
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_s
-        if any(one not in lost.view.cookies for one in metadata.bookies()):
-            await self._cluster.look()  # it may be newer than the last look
+        strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
+        if strangers:
+            await self._cluster.look()  # they may be newer than the last look
+            self._strangers |= dict.fromkeys(one for one in strangers if one not in lost.view.cookies)
         now = self._client.clock.monotonic()
         lost.name(metadata.bookies(), now)
         names = bookies_to_replace(metadata, lost, now, grace_s)
@@ -208,12 +217,12 @@ class Auditor:
                 if self._allowed():
                     try:
                         await self._check(ledger_id)
-                    except Unavailable:
+                    except (Unavailable, LedgerError, ForeignValue):
                         self._checks.not_settled(ledger_id, self._client.clock.monotonic())
             now = self._client.clock.monotonic()
             next_due = self._checks.next_due()
             wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - now
-            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s) if not due else wait_s)
+            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s))
 
     async def _check(self, ledger_id: int) -> None:
         """Holds a closed ledger against its bookies' inventories."""
@@ -223,8 +232,8 @@ class Auditor:
         if stored is None or metadata is None or not metadata.closed:
             self._checks.not_settled(ledger_id, now)
             return
-        settled = True
-        for step in _slots(metadata):
+        settled = all(one in self._client.bookies.alive() for one in metadata.bookies())
+        for step in _slots(metadata) if settled else ():
             try:
                 async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
                     if missing:
@@ -233,21 +242,28 @@ class Auditor:
                         return
             except CannotRepair:
                 settled = False
+                break
         if settled:
             self._checks.found_whole(ledger_id, stored.version, now)
         else:
             self._checks.not_settled(ledger_id, now)
 
 
-async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, compare_and_set.Stored | None]]:
+async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, _Read]]:
     # All are waited for: none goes on without an owner when another fails.
     reads = (compare_and_set.read(store, paths.ledger(one)) for one in ledger_ids)
     found = []
     for ledger_id, stored in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
-        if isinstance(stored, BaseException):
+        if isinstance(stored, BaseException) and not isinstance(stored, ForeignValue):
             raise stored
         found.append((ledger_id, stored))
     return found
+
+
+def _decoded(read: compare_and_set.Stored | ForeignValue) -> tuple[LedgerMetadata, int]:
+    if isinstance(read, ForeignValue):
+        raise read
+    return ledger_metadata.decode(read.payload), read.version
 
 
 def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:

@@ -21,7 +21,7 @@ from magnetar_bookie.auto_recovery.tasks import LedgerLock
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
-from magnetar_metadata.errors import Unavailable
+from magnetar_metadata.errors import ForeignValue, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
                     await _repair(bookie, client, options, ledger_id)
             except NoSuchLedger:
                 continue
-            except (LedgerError, Unavailable) as error:
+            except (LedgerError, ForeignValue, Unavailable) as error:
                 left += 1
                 _log.info("ledger %s stays in limbo: %s", ledger_id, error)
     except Unavailable as error:

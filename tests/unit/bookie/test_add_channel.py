@@ -238,6 +238,24 @@ async def test_an_add_that_could_not_even_be_sent_times_out_too(bench: Bench) ->
     assert bench.streams[0].entries == [[(1, 0)]]
 
 
+@bench()
+async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_bookie(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.clock._monotonic += 60  # nothing ran meanwhile
+    bench.streams[0].answer((1, 0, 1))
+    bench.clock.advance(0)
+    await bench.settle()
+    assert (one.answers, one.failures) == ([(0, 1)], [])
+    bench.send(1, 1)
+    await bench.settle()
+    bench.clock._monotonic += 60
+    bench.clock.advance(0)
+    bench.clock.advance(1)
+    assert len(one.failures) == 1
+
+
 @bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
 async def test_a_bookie_that_is_too_far_behind_has_failed(bench: Bench) -> None:
     """Though it answers now and then."""
