@@ -158,6 +158,8 @@ class Bookies:
                 self._options,
                 recovery=recovery,
             )
+            if self._closed:
+                channel.close()
         return channel
 
     def _open_stream(self, bookie_id: str) -> Stream:

@@ -8,8 +8,10 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import (
+    AddFailed,
     CloseLost,
     LedgerFenced,
     MetadataUnknown,
@@ -17,8 +19,8 @@ from magnetar_bookie.errors import (
     TooManyPending,
     WriterClosed,
 )
-from magnetar_bookie.read.record import check_record
-from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.read.record import check_record, encode_record
+from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import SessionState
@@ -533,6 +535,46 @@ async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: S
         await writer.add(b"b")
     with pytest.raises(CloseLost):
         await writer.close()
+
+
+@scenario()
+async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
+    """A recovery's, say, which the client does not know of."""
+    client = await scene.client()
+    writer = await scene.writer()
+
+    async def publish(fragment: Fragment) -> None:
+        pass
+
+    def adds() -> ReplicatedAdds:
+        return ReplicatedAdds(
+            writer.ledger_id,
+            writer.metadata.master_key,
+            writer.metadata.striping,
+            writer.metadata.last_fragment,
+            0,
+            client.bookies,
+            client.placement,
+            publish,
+            scene.clock,
+            client.randomness,
+            client.options,
+            recovery=True,
+        )
+
+    record = encode_record(writer.ledger_id, 0, -1, 1, b"a")
+    before = adds()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    told: list[object] = []
+    before.add(0, record, told.append)
+    await scene.idle()
+    assert not told
+    await client.close()
+    after = adds()
+    after.add(0, record, told.append)
+    await scene.settled(lambda: len(told) == 2)
+    assert all(isinstance(one, AddFailed) for one in told)
 
 
 @scenario()
