@@ -171,6 +171,39 @@ async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_whe
     assert sorted(dead.entries(writer.ledger_id)) == [0, 3]  # the writer reads nothing back
 
 
+@scenario()
+async def test_a_silent_writer_replaces_a_bookie_that_stays_away(scene: Scene) -> None:
+    """Otherwise repair would have to fence the ledger."""
+    writer = await scene.writer()
+    await writer.add(b"0")
+    dead, spare = scene.ensemble(writer)[1], scene.spare(writer)
+    await dead.go()
+    await scene.idle()
+    scene.clock.advance(14)
+    await dead.come()  # in time
+    await scene.idle()
+    scene.clock.advance(14)
+    await scene.idle()
+    assert len(writer.metadata.fragments) == 1
+    await dead.go()
+    await scene.idle()
+    scene.clock.advance(16)
+    await scene.settled(lambda: len(writer.metadata.fragments) == 2)
+    assert writer.metadata.last_fragment.bookies[1] == spare.bookie_id
+    assert await writer.add(b"1") == 1
+    await scene.settled(lambda: 1 in spare.entries(writer.ledger_id))
+    # Nobody could take the next one's place, so it is kept, and it serves on without a registration.
+    alone = scene.ensemble(writer)[0]
+    assert alone.store is not None
+    await alone.store.close()
+    await scene.idle()
+    scene.clock.advance(16)
+    await scene.idle()
+    assert await writer.add(b"2") == 2
+    await scene.settled(lambda: 2 in alone.entries(writer.ledger_id))
+    assert len(writer.metadata.fragments) == 2
+
+
 @scenario(bookies=3)
 async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off(scene: Scene) -> None:
     """STO-4: what failed is not in the ledger once the writer's own close has returned."""
