@@ -6,13 +6,16 @@ import asyncio
 
 import pytest
 
+from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.server.options import BookieOptions
-from magnetar_bookie.storage.interface import StorageFailed
+from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_protos.ledger_pb2 import AddRequest, AddRun, Status
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Failed, Rejected, Stream, TransportError
 from tests.running import run, until, within
+from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, OneBookie, add_request, record
 from tests.unit.bookie.test_bookie_fencing import slow_disk, written
 
@@ -317,5 +320,39 @@ def test_client_that_goes_away_leaves_its_adds_behind() -> None:
                 return disk.durable_record(1, 0) is not None
 
             await until(durable, "the add is durable")
+
+    run(body())
+
+
+def test_record_written_again_is_not_overwritten_by_one_that_saw_it_damaged() -> None:
+    """CHK-4: two adds find an entry damaged and differ; the second decides anew, on what the first has put there."""
+    disk = SimulatedDisk(ManualClock(), SeededRandomness(1))
+    storage = disk.open()
+    damaged = record(1, 0)[:-1] + b"?"
+    storage.write(Changes(records={(1, 0): damaged}, ledgers={1: LedgerRecord(master_key=KEY)}))
+    replicas = LedgerReplicas(storage, 100)
+    first, second = record(1, 0, b"first"), record(1, 0, b"second")
+    (first_add,) = replicas.add_run(1, KEY, 0, [first], True, "asker").to_compare
+    (second_add,) = replicas.add_run(1, KEY, 0, [second], True, "asker").to_compare
+    assert replicas.compared(first_add, damaged, "asker").answers == []
+    group = replicas.take()
+    storage.write(group.changes)
+    replicas.durable(group)
+    (again,) = replicas.compared(second_add, damaged, "asker").to_compare
+    (answer,) = replicas.compared(again, first, "asker").answers
+    assert answer.status == Status.CONFLICT
+
+
+def test_last_add_confirmed_of_records_that_found_no_room_is_not_said() -> None:
+    """CHK-6: they are not on the disk. What was confirmed explicitly in the same group is."""
+
+    async def body() -> None:
+        async with OneBookie() as one:
+            assert await one.add_one(1, 0) == Status.OK
+            one.disk.fill()
+            refused = asyncio.create_task(one.add_one(1, 5))
+            confirmed = asyncio.create_task(one.confirm(1, 2))
+            assert (await refused, await confirmed) == (Status.READ_ONLY, Status.OK)
+            assert (await one.last_add_confirmed(1)).last_add_confirmed == 2
 
     run(body())

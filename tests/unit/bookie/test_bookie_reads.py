@@ -322,6 +322,11 @@ def test_last_add_confirmed_of_a_ledger_whose_last_record_is_damaged() -> None:
             assert (await one.last_add_confirmed(1)).last_add_confirmed == 1
             assert await one.confirm(1, 0) == Status.OK
             assert (await one.last_add_confirmed(1)).last_add_confirmed == 1
+            await filled(one, 2, 0, 4, 5)
+            one.disk.damage(2, 5)
+            await one.crash()
+            await one.start()
+            assert (await one.last_add_confirmed(2)).last_add_confirmed == 3, "the one below it says so much"
 
     run(body())
 
