@@ -3,16 +3,21 @@
 #   make run      installs, and runs what there is to see         make test     installs, and runs every test
 #   make check    lint, types and the fast tests                  make bench    the benchmarks (ONLY=codec: one group)
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
+#   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace)
+#   make sim-mutants   whether the simulation notices what is broken on purpose
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 ONLY ?=
+SEED ?=
+SEEDS ?= 1000
+START ?= 0
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench protos clean
+.PHONY: help run test check bench sim sim-mutants protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -40,6 +45,14 @@ check: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tests.bench $(ONLY)
+
+# Replayed exactly: nothing may depend on the order of a set, and if it did, it would be the same order each time.
+sim sim-mutants: export PYTHONHASHSEED := 0
+sim: $(VENV)/.installed
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --start $(START) --counts)
+
+sim-mutants: $(VENV)/.installed
+	@$(BIN)/python -m tests.mutants --sim
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py

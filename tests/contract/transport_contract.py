@@ -280,9 +280,7 @@ class TransportContract:
         self.run(body)
 
     @pytest.mark.parametrize(("method", "error"), [("finish and refuse", Rejected), ("finish and fail", Failed)])
-    def test_a_service_that_fails_behind_its_last_message_has_failed(
-        self, method: str, error: type[Exception]
-    ) -> None:
+    def test_a_service_that_fails_behind_its_last_message_has_failed(self, method: str, error: type[Exception]) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             stream = connection.open_stream(method)
             assert await stream.receive() == b"last"

@@ -190,9 +190,7 @@ def test_half_a_mark_is_no_damage(tmp_path: Path) -> None:
         run(_check_numbers(other))
 
 
-def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_definite_no_and_the_store_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with await open_embedded(tmp_path, SystemClock()) as store:
             await store.put("/a", b"1", ABSENT)

@@ -70,9 +70,7 @@ async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int,
     told = [Told() for _ in stores]
     for store, planned in zip(stores, faults, strict=True):
         server.next_request(store, *planned)
-    writers = [
-        asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)
-    ]
+    writers = [asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)]
     for kind, which, turns in actions:
         for _ in range(turns):
             await asyncio.sleep(0)

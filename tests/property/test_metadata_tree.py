@@ -56,9 +56,9 @@ class Model:
 
     def _one(self, change: Change, index: int, owner: int) -> Made:
         path, node = change.path, self.nodes.get(change.path)
-        if isinstance(change, Put) and (change.sequential or change.expected == ABSENT or (
-            change.expected == ANY and node is None
-        )):
+        if isinstance(change, Put) and (
+            change.sequential or change.expected == ABSENT or (change.expected == ANY and node is None)
+        ):
             return self._make(change, index, owner)
         if node is None:
             raise NoNode("", path, index)

@@ -4,7 +4,8 @@ One pass: look at the bookies, then read every ledger's node.
 
 - A ledger that names a lost bookie gets a task (core/audit.py).
 - From a tombstone the bookies without a cookie are taken off: nobody is left who could drop the ledger there. The node
-  goes with the last of them.
+  goes with the last of them. A holder that is alive and still named at the next pass may never have heard of the
+  ledger, as it was never written to: it is told, by a fence, and takes itself off.
 - The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
   (decommission.py).
 
@@ -23,9 +24,10 @@ before any ledger names it. Deleting a cookie and setting `sweeping` are compare
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -36,6 +38,7 @@ from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule, bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
@@ -43,10 +46,11 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import OutcomeUnknown, Unavailable
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Unavailable
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import TransportError
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
@@ -54,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["Auditor"]
 
 _log = logging.getLogger(__name__)
+# A node that another writer's bytes stand in must not keep the audit from the others.
+_Read: TypeAlias = compare_and_set.Stored | ForeignValue | None
 # Nodes that are read at a time.
 _READ_AHEAD: Final = 16
 
@@ -71,7 +77,13 @@ class Auditor:
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._sweeper = Sweeper(client, options.intent_grace_period_s)
-        self._checks = CheckSchedule(options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_s)
+        self._checks = CheckSchedule(
+            options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_max_s
+        )
+        # Tombstones that were there at the last pass already.
+        self._lingering: dict[int, None] = {}
+        # Bookies without a cookie that ledgers name, as this pass found out.
+        self._strangers: dict[str, None] = {}
         self._scan_due = Alarm(client.clock)
         self._check_due = Alarm(client.clock)
 
@@ -110,19 +122,21 @@ class Auditor:
 
     async def scan(self) -> None:
         """One pass."""
+        self._strangers = {}
         view = await self._cluster.look()
         left = dict.fromkeys(view.leaving, 0)
         closed: list[int] = []
+        tombstones: list[int] = []
         whole = True
-        async for ledger_id, stored in self._nodes():
+        async for ledger_id, read in self._nodes():
             if not self._allowed():
                 return
-            if stored is None:
+            if read is None:
                 continue  # deleted during the walk
             try:
-                metadata = ledger_metadata.decode(stored.payload)
-            except LedgerError as error:
-                _log.error("ledger %s: %s", ledger_id, error)
+                metadata, version = _decoded(read)
+            except (LedgerError, ForeignValue) as error:
+                _log.error("what stands of ledger %d can't be read: %s", ledger_id, error)
                 whole = False
                 continue
             for bookie_id in _names(metadata, view):
@@ -130,6 +144,7 @@ class Auditor:
                     left[bookie_id] += 1
             try:
                 if metadata.state is LedgerState.TOMBSTONE:
+                    tombstones.append(ledger_id)
                     await self._bury(ledger_id, metadata)
                 else:
                     await self._report(ledger_id, metadata)
@@ -137,15 +152,16 @@ class Auditor:
                 _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
-                self._checks.scanned(ledger_id, stored.version)
+                self._checks.scanned(ledger_id, version)
         self._checks.forget_all_but(closed)
+        self._lingering = dict.fromkeys(tombstones)
         if whole:
             for bookie_id, ledgers_left in left.items():
                 if self._allowed():
                     await note_ledgers_left(self._client, bookie_id, ledgers_left)
         await self._sweeper.sweep(self._allowed)
 
-    async def _nodes(self) -> AsyncIterator[tuple[int, compare_and_set.Stored | None]]:
+    async def _nodes(self) -> AsyncIterator[tuple[int, _Read]]:
         store = self._client.ledgers.store
         ahead: list[int] = []
         async for ledger_id in self._client.ledgers.ledger_ids():
@@ -159,8 +175,10 @@ class Auditor:
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_s
-        if any(one not in lost.view.cookies for one in metadata.bookies()):
-            await self._cluster.look()  # it may be newer than the last look
+        strangers = [one for one in metadata.bookies() if one not in lost.view.cookies and one not in self._strangers]
+        if strangers:
+            await self._cluster.look()  # they may be newer than the last look
+            self._strangers |= dict.fromkeys(one for one in strangers if one not in lost.view.cookies)
         now = self._client.clock.monotonic()
         lost.name(metadata.bookies(), now)
         names = bookies_to_replace(metadata, lost, now, grace_s)
@@ -168,24 +186,29 @@ class Auditor:
             await self._tasks.report(ledger_id, names)
 
     async def _bury(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Takes the bookies off a tombstone that do not exist any more."""
-        if metadata.holders and all(one in self._cluster.lost.view.cookies for one in metadata.holders):
-            return
-        store = self._client.ledgers.store
-        await store.sync()
-        gone = [one for one in metadata.holders if await store.exists(paths.cookie(one)) is None]
+        """Has the tombstone come to its end, where its holders would not by themselves."""
+        client, cookies = self._client, self._cluster.lost.view.cookies
+        if not metadata.holders or any(one not in cookies for one in metadata.holders):
+            await client.ledgers.store.sync()
+            gone = [
+                one
+                for one in metadata.holders
+                if await client.ledgers.store.exists(paths.cookie(one)) is None
+            ]
+            if gone or not metadata.holders:
+                await take_off_tombstone(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
+        if ledger_id in self._lingering:
+            for one in metadata.holders:
+                if one in client.bookies.alive():
+                    await self._tell(one, ledger_id, metadata.master_key)
 
-        def buried(payload: bytes | None) -> bytes | Instead:
-            current = None if payload is None else ledger_metadata.decode(payload)
-            if current is None or current.state is not LedgerState.TOMBSTONE:
-                return LEAVE
-            changed = ledger_metadata.without_holders(current, gone)
-            if not changed.holders:
-                return DELETE
-            return LEAVE if changed == current else changed.encode()
-
-        clock, randomness = self._client.clock, self._client.randomness
-        await compare_and_set.change(store, paths.ledger(ledger_id), buried, clock=clock, randomness=randomness)
+    async def _tell(self, bookie_id: str, ledger_id: int, master_key: bytes) -> None:
+        """A bookie looks after the ledgers that it has heard of, and by a fence it hears of this one."""
+        request = FenceRequest(ledger_id=ledger_id, master_key=master_key)
+        timeout_s = self._client.options.read_entry_timeout_s
+        # It will be told again.
+        with contextlib.suppress(TransportError):
+            await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)
 
     async def _checking(self) -> None:
         while True:
@@ -194,12 +217,12 @@ class Auditor:
                 if self._allowed():
                     try:
                         await self._check(ledger_id)
-                    except Unavailable:
+                    except (Unavailable, LedgerError, ForeignValue):
                         self._checks.not_settled(ledger_id, self._client.clock.monotonic())
             now = self._client.clock.monotonic()
             next_due = self._checks.next_due()
             wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - now
-            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s) if not due else wait_s)
+            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s))
 
     async def _check(self, ledger_id: int) -> None:
         """Holds a closed ledger against its bookies' inventories."""
@@ -209,8 +232,8 @@ class Auditor:
         if stored is None or metadata is None or not metadata.closed:
             self._checks.not_settled(ledger_id, now)
             return
-        settled = True
-        for step in _slots(metadata):
+        settled = all(one in self._client.bookies.alive() for one in metadata.bookies())
+        for step in _slots(metadata) if settled else ():
             try:
                 async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
                     if missing:
@@ -219,21 +242,28 @@ class Auditor:
                         return
             except CannotRepair:
                 settled = False
+                break
         if settled:
             self._checks.found_whole(ledger_id, stored.version, now)
         else:
             self._checks.not_settled(ledger_id, now)
 
 
-async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, compare_and_set.Stored | None]]:
+async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, _Read]]:
     # All are waited for: none goes on without an owner when another fails.
     reads = (compare_and_set.read(store, paths.ledger(one)) for one in ledger_ids)
     found = []
     for ledger_id, stored in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
-        if isinstance(stored, BaseException):
+        if isinstance(stored, BaseException) and not isinstance(stored, ForeignValue):
             raise stored
         found.append((ledger_id, stored))
     return found
+
+
+def _decoded(read: compare_and_set.Stored | ForeignValue) -> tuple[LedgerMetadata, int]:
+    if isinstance(read, ForeignValue):
+        raise read
+    return ledger_metadata.decode(read.payload), read.version
 
 
 def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:

@@ -48,7 +48,7 @@ async def fill_slot(
 ) -> None:
     """When it returns, the target has on its disk all that the slot holds. Raises `CannotRepair` if that can't be.
 
-    Entries that can be copied are, even if others can't.
+    Entries that can be copied are, even if some others can't.
     """
     reader = RecordReader(client, ledger_id, metadata, step)
     at = step.first_entry_id
@@ -65,6 +65,10 @@ async def fill_slot(
                 await _write(client, ledger_id, metadata.master_key, step.target, records)
                 await progress(len(records))
             missing = [one for one in missing if one not in records and one not in reader.unreadable]
+            if len(reader.unreadable) >= options.rereplication_entry_batch_size:
+                break  # enough to know of
+        if missing:
+            break
         at = end
     if reader.unreadable:
         raise CannotRepair(_unreadable(reader.unreadable))
@@ -80,7 +84,7 @@ def _unreadable(unreadable: Mapping[int, Mapping[str, str]]) -> str:
 async def _write(
     client: LedgerClient, ledger_id: int, master_key: bytes, target: str, records: Mapping[int, bytes]
 ) -> None:
-    channel = client.bookies.adds(target)
+    channel = client.bookies.adds(target, recovery=True)
     batch = _Batch(records)
     detach = channel.attach(ledger_id, batch)
     try:

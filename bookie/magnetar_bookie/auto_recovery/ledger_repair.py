@@ -33,6 +33,7 @@ from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
+from magnetar_metadata.errors import ForeignValue
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
@@ -70,16 +71,17 @@ class LedgerRepair:
                     continue
         except (NoSuchLedger, LedgerDeleted):
             return ""
-        except LedgerError as error:
+        except (LedgerError, ForeignValue) as error:
             return str(error)
         return "others keep changing the ledger"
 
     async def _attempt(self, named: Sequence[str]) -> str:
         client, lost = self._client, self._cluster.lost
-        view = await self._cluster.look()
         metadata = await client.ledgers.read(self._ledger_id, fresh=True)
         if metadata.state is LedgerState.TOMBSTONE:
             return ""
+        # After the metadata: a bookie that it names has had its cookie by then.
+        view = await self._cluster.look()
         now = client.clock.monotonic()
         bookies = metadata.bookies()
         lost.name(bookies, now)

@@ -21,7 +21,8 @@ from magnetar_bookie.auto_recovery.tasks import LedgerLock
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
-from magnetar_metadata.errors import Unavailable
+from magnetar_metadata.errors import ForeignValue, Unavailable
+from magnetar_protos.ledger_pb2 import BookieRecord
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
@@ -35,8 +36,8 @@ _TOKEN_BYTES: Final = 8
 class InLimbo(Protocol):
     """What of a bookie is needed here."""
 
-    @property
-    def bookie_id(self) -> str: ...
+    bookie_id: str
+    record: BookieRecord
 
     def in_limbo(self, ledger_id: int) -> bool: ...
 
@@ -45,6 +46,8 @@ class InLimbo(Protocol):
 
 async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
     """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`."""
+    if not bookie.record.limbo_below:
+        return
     options = options or AutoRecoveryOptions()
     token = client.randomness.token(_TOKEN_BYTES)
     alarm = Alarm(client.clock)
@@ -74,7 +77,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
                     await _repair(bookie, client, options, ledger_id)
             except NoSuchLedger:
                 continue
-            except (LedgerError, Unavailable) as error:
+            except (LedgerError, ForeignValue, Unavailable) as error:
                 left += 1
                 _log.info("ledger %s stays in limbo: %s", ledger_id, error)
     except Unavailable as error:

@@ -15,7 +15,7 @@ class AutoRecoveryOptions(Configuration):
     # How much longer the writer of an open ledger has to replace it by itself, before the ledger is taken from it.
     open_ledger_rereplication_grace_period_s: float = Field(default=30.0, ge=0)
     # How often the metadata of all ledgers is gone through, besides when bookies come or go.
-    auditor_scan_interval_s: float = Field(default=60.0, gt=0)
+    auditor_scan_interval_s: float = Field(default=300.0, gt=0)
     # How often the entries of a closed ledger that does not change are held against its bookies' inventories.
     auditor_periodic_check_interval_s: float = Field(default=604_800.0, gt=0)
     # So many such checks at most, then a pause: the disks have other work.
@@ -23,7 +23,8 @@ class AutoRecoveryOptions(Configuration):
     auditor_check_pause_s: float = Field(default=1.0, gt=0)
     # After how long the auditor deletes a ledger that nobody has claimed.
     intent_grace_period_s: float = Field(default=600.0, ge=0)
-    # The pause before a ledger that could not be repaired is tried again; it doubles up to the second.
+    # The pause before a ledger that could not be repaired is tried again; it doubles up to the second. After that one a
+    # check that could not be completed is tried again.
     rw_rereplicate_backoff_s: float = Field(default=5.0, gt=0)
     rw_rereplicate_backoff_max_s: float = Field(default=300.0, gt=0)
     # What is read and then written at a time.

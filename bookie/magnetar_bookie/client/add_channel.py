@@ -96,7 +96,9 @@ class AddChannel:
         # (ledger id, entry id) → since when, and its bytes. Oldest first; `_unanswered_bytes` is their sum.
         self._unanswered: dict[tuple[int, int], tuple[float, int]] = {}
         self._unanswered_bytes = 0
+        # The next look at the oldest one, and when it is due.
         self._timer: Timer | None = None
+        self._check_at = 0.0
         self._link: _Link | None = None
         self._pause_s = 0.0
         self._not_before = 0.0
@@ -147,7 +149,7 @@ class AddChannel:
             else:
                 self._link.wake()
             if self._timer is None:
-                self._timer = self._clock.call_later(self._timeout_s, self._check_oldest)
+                self._check_in(self._timeout_s)
 
     def registered_anew(self) -> None:
         """The bookie is there again: no reason to spare it."""
@@ -225,14 +227,20 @@ class AddChannel:
         for sink in tuple(self._sinks.get(ledger_id, ())):
             sink.answered(self._bookie_id, first, count, answer.status)
 
+    def _check_in(self, seconds: float) -> None:
+        self._check_at = self._clock.monotonic() + seconds
+        self._timer = self._clock.call_later(seconds, self._check_oldest)
+
     def _check_oldest(self) -> None:
         self._timer = None
         if not self._unanswered:
             return
+        now, grace_s = self._clock.monotonic(), self._timeout_s / 10
         since, _ = next(iter(self._unanswered.values()))
-        left_s = since + self._timeout_s - self._clock.monotonic()
-        if left_s > 0:
-            self._timer = self._clock.call_later(left_s, self._check_oldest)
+        if now > self._check_at + grace_s:
+            self._check_in(grace_s)  # this process was asleep: the answers may have come meanwhile
+        elif now < since + self._timeout_s:
+            self._check_in(since + self._timeout_s - now)
         else:
             self._break(self._link, f"it has not answered an add within {self._timeout_s} s")
 

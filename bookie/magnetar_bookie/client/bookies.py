@@ -185,19 +185,21 @@ class Bookies:
     async def _run(self, read: asyncio.Future[None]) -> None:
         try:
             async with OrderedTaskGroup() as self._tasks:
-                await self._patiently(self._read_available)
-                await self._patiently(self._read_leaving)
+                try:
+                    await self._patiently(self._read_available)
+                    await self._patiently(self._read_leaving)
+                except SessionLost as error:
+                    if not read.done():
+                        read.set_exception(error)
+                    self._tasks.cancel()
+                    return
                 if not read.done():
                     read.set_result(None)
                 self._tasks.create_task(self._follow(paths.LEAVING, self._read_leaving))
                 self._tasks.create_task(self._follow(paths.AVAILABLE, self._read_available))
                 await asyncio.get_running_loop().create_future()  # the group lives until it is cancelled
-        except SessionLost as error:
-            if not read.done():
-                read.set_exception(error)
-        except asyncio.CancelledError:
-            read.cancel()
-            raise
+        finally:
+            read.cancel()  # nothing, unless the end came first
 
     async def _follow(self, path: str, reading: Callable[[], Awaitable[None]]) -> None:
         watch = self._metadata.watch(path)

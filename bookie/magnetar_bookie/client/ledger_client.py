@@ -23,7 +23,7 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Transport, TransportError
+from magnetar_wire.transport import Rejected, Transport, TransportError
 
 if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_reader import LedgerReader
@@ -106,6 +106,8 @@ class LedgerClient:
             await self.bookies.call(
                 bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=timeout_s
             )
+        except Rejected:
+            pass  # an answer, whatever it says
         except TransportError:
             return
         self.bookies.forgive(bookie_id)
@@ -129,5 +131,8 @@ class LedgerClient:
         return LedgerReader(self, ledger_id, await self.recover(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:
-        """Makes the ledger a tombstone; bookies drop their entries by and by. No error if it is one already."""
+        """Makes the ledger a tombstone; bookies drop their entries by and by, and the last of them its node.
+
+        No error if it is a tombstone already; `NoSuchLedger` when that has gone too.
+        """
         await self.ledgers.change(ledger_id, ledger_metadata.tombstone)

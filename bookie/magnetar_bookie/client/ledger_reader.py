@@ -28,7 +28,7 @@ from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wa
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, NoSuchEntry, Unreadable
 from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
-from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
+from magnetar_bookie.read.record import entry_of
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
@@ -91,9 +91,9 @@ class LedgerReader:
         return self._last_add_confirmed
 
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
-        """The entries from `first` to `last`, both included; with `max_bytes` those that fit, at least one.
+        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one.
 
-        Raises `NoSuchEntry` above the bound and `Unreadable`.
+        A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` above the bound and `Unreadable`.
         """
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
@@ -104,14 +104,13 @@ class LedgerReader:
         left = max_bytes
         while first + len(entries) <= last:
             records = await self._read_records(first + len(entries), last, _CHUNK_BYTES if left is None else left)
-            for record in records:
-                if left is not None and entries and len(record) - RECORD_HEADER_BYTES > left:
-                    return entries
-                entries.append(entry_of(record))
-                if left is not None:
-                    left -= len(entries[-1])
-            if left is not None and left <= 0:
+            if left is not None and entries and len(records[0]) > left:
                 break
+            entries += map(entry_of, records)
+            if left is not None:
+                left -= sum(map(len, records))
+                if left < len(records[-1]):  # hardly room for one more
+                    break
         return entries
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, bytes], None]:

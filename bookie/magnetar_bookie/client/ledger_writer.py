@@ -156,6 +156,8 @@ class LedgerWriter:
         self._wake()
         result = self._close_result
         if result is None:
+            if self._abandoned:
+                raise CloseLost(self._given_up())
             result = self._close_result = asyncio.get_running_loop().create_future()
             self._client.bookies.spawn(self._close(result))
         return await asyncio.shield(result)
@@ -165,11 +167,14 @@ class LedgerWriter:
         try:
             await self._adds.wait_all()
             if self._abandoned:
-                raise CloseLost(f"ledger {self.ledger_id} was given up before it was closed: recover it")
+                raise CloseLost(self._given_up())
             self._stop()
             result.set_result(await self._set_closed())
+            self._ended()
         except Exception as error:  # noqa: BLE001 (whoever waits for the close is told)
-            if not isinstance(error, CloseLost):
+            if isinstance(error, CloseLost):
+                self._ended()
+            else:
                 self._close_result = None  # undecided: it may be tried again
             result.set_exception(error)
             result.exception()  # seen, should nobody be waiting any more
@@ -198,12 +203,15 @@ class LedgerWriter:
         """Stops. The ledger stays as it is, for a recovery to close."""
         self._closing = self._abandoned = True
         self._stop()
+        self._ended()
+
+    def _given_up(self) -> str:
+        return f"ledger {self.ledger_id} was given up before it was closed: recover it"
 
     def _stop(self) -> None:
         self._lac.stop()
         self._adds.stop()
         self._wake()
-        self._ended()
 
     def _has_room(self) -> bool:
         adds = self._adds

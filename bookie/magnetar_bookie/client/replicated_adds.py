@@ -60,8 +60,9 @@ class ReplicatedAdds:
         self._randomness = randomness
         self._recovery = recovery
         self._pipeline = AddPipeline(ledger_id, striping, fragment, next_entry_id, self._choose)
-        # By entry id, in order: the records that are pending, and whom to tell.
+        # By entry id, without gaps from `_first_pending` on: the records that are pending, and whom to tell.
         self._pending: dict[int, tuple[bytes, Done]] = {}
+        self._first_pending = next_entry_id
         self._pending_bytes = 0
         # Added after the failure or the end: told of it behind all that was pending.
         self._late: deque[Done] = deque()
@@ -213,8 +214,8 @@ class ReplicatedAdds:
         return not self._pending and not self._pipeline.changing
 
     def _complete(self, up_to: int) -> None:
-        first = next(iter(self._pending))
-        completed = [self._pending.pop(entry_id) for entry_id in range(first, up_to + 1)]
+        completed = [self._pending.pop(entry_id) for entry_id in range(self._first_pending, up_to + 1)]
+        self._first_pending = up_to + 1
         self._pending_bytes -= sum(len(record) for record, _ in completed)
         for _, done in completed:
             _tell(done, None)

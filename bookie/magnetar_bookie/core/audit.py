@@ -15,6 +15,7 @@ everything anew, spread out like all else.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class _Check:
     version: int = -1
     whole_at: float = 0.0
     # What the metadata is at by the newest scan.
-    current_version: int = 0
+    current_version: int = -1
     # Not before: the last check could not be completed.
     not_before: float = 0.0
 
@@ -53,10 +54,15 @@ class CheckSchedule:
         self._interval_s = interval_s
         self._retry_s = retry_s
         self._checks: dict[int, _Check] = {}
+        # (when it is due, ledger id), a heap. Each ledger's present time is in it, and perhaps some of the past.
+        self._queue: list[tuple[float, int]] = []
 
     def scanned(self, ledger_id: int, version: int) -> None:
         """The ledger is closed, and its metadata at this version."""
-        self._checks.setdefault(ledger_id, _Check()).current_version = version
+        check = self._checks.setdefault(ledger_id, _Check())
+        if check.current_version != version:
+            check.current_version = version
+            self._put_in_line(ledger_id, check)
 
     def forget_all_but(self, ledger_ids: Iterable[int]) -> None:
         self._checks = {one: self._checks[one] for one in ledger_ids if one in self._checks}
@@ -65,20 +71,37 @@ class CheckSchedule:
         check = self._checks.get(ledger_id)
         if check is not None:
             check.version, check.whole_at, check.not_before = version, now, 0.0
+            self._put_in_line(ledger_id, check)
 
     def not_settled(self, ledger_id: int, now: float) -> None:
         """The check found something lacking, or could not ask everybody: it counts for nothing."""
         check = self._checks.get(ledger_id)
         if check is not None:
             check.version, check.not_before = -1, now + self._retry_s
+            self._put_in_line(ledger_id, check)
 
     def due(self, now: float, limit: int) -> list[int]:
-        """At most so many ledgers, the one that has waited longest first."""
-        waiting = [(self._due_at(check), ledger_id) for ledger_id, check in self._checks.items()]
-        return [ledger_id for due_at, ledger_id in sorted(waiting) if due_at <= now][:limit]
+        """At most so many ledgers, the one that has waited longest first. They stay due until something is said."""
+        found: list[tuple[float, int]] = []
+        while len(found) < limit and (due_at := self.next_due()) is not None and due_at <= now:
+            first = heapq.heappop(self._queue)
+            if first not in found:
+                found.append(first)
+        for one in found:
+            heapq.heappush(self._queue, one)
+        return [ledger_id for _, ledger_id in found]
 
     def next_due(self) -> float | None:
-        return min((self._due_at(check) for check in self._checks.values()), default=None)
+        while self._queue:
+            due_at, ledger_id = self._queue[0]
+            check = self._checks.get(ledger_id)
+            if check is not None and self._due_at(check) == due_at:
+                return due_at
+            heapq.heappop(self._queue)
+        return None
+
+    def _put_in_line(self, ledger_id: int, check: _Check) -> None:
+        heapq.heappush(self._queue, (self._due_at(check), ledger_id))
 
     def _due_at(self, check: _Check) -> float:
         if check.version == check.current_version:

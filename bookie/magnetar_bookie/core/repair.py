@@ -157,10 +157,10 @@ def missing_entries(
 ) -> Iterator[int]:
     """The entries from `first` to `last` that the slot should hold and that are in none of the ranges `held`.
 
-    The ranges may come in any order and overlap: a bookie said them.
+    The ranges may come in any order, overlap, and be none: a bookie said them.
     """
     at = first
-    for low, high in sorted(held):
+    for low, high in sorted(one for one in held if one[0] <= one[1]):
         for entry_id in range(at, min(low - 1, last) + 1):
             if striping.holds(slot, entry_id):
                 yield entry_id

@@ -117,7 +117,7 @@ class EntryReader:
             async with OrderedTaskGroup() as tasks:
                 for lane in lanes:
                     tasks.create_task(lane.read(share))
-        return _merged(self.ledger_id, first, lanes)
+        return _merged(self.ledger_id, first, lanes, max_bytes)
 
     def in_order(self, bookies: Sequence[str]) -> list[str]:
         """Those in trouble last."""
@@ -137,8 +137,9 @@ class EntryReader:
         return [fragment.bookies[slot] for slot in self._striping.write_set(entry_id)]
 
 
-def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane]) -> RangeRead:
-    """The lanes' records in turn, up to the first that is missing."""
+def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane], max_bytes: int) -> RangeRead:
+    """The lanes' records in turn, up to the first that is missing or would be too much."""
+    left = max_bytes
     result = RangeRead(last_add_confirmed=max(lane.last_add_confirmed for lane in lanes))
     for lane in lanes:
         result.faults |= lane.faults
@@ -147,6 +148,9 @@ def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane]) -> RangeRead:
             if place >= len(lane.records):
                 if not result.records:
                     raise NotRead(ledger_id, first, lane.reasons, result.faults)
+                return result
+            left -= len(lane.records[place])
+            if result.records and left < 0:
                 return result
             result.records.append(lane.records[place])
     return result

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from tests.unit.bookie.writer_scene import Outcomes, Scene, scenario
+import asyncio
+
+import pytest
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.errors import (
+    CloseLost,
+    LedgerFenced,
+    MetadataUnknown,
+    NotEnoughBookies,
+    TooManyPending,
+    WriterClosed,
+)
+from magnetar_bookie.read.record import check_record
+from magnetar_bookie.read.striping import Striping
+from magnetar_metadata.errors import SessionLost
+from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import SessionState
+from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.errors import TooLarge
+from magnetar_wire.limits import MAX_ENTRY_BYTES
+from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene, scenario
 
 
 @scenario()
@@ -15,20 +38,510 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     assert outcomes.told == list(range(20, 520))
     assert (metadata.closed, metadata.last_entry_id) == (True, 519)
     assert metadata.length_bytes == sum(len(b"entry %d" % number) for number in range(20)) + 2000
+    assert metadata == await scene.clients[0].ledgers.read(writer.ledger_id)
     for bookie in scene.ensemble(writer):
         assert len(bookie.entries(writer.ledger_id)) == 520
         assert max(bookie.frames) > 100  # what gathered left together
+    assert await writer.close() == metadata
+
+
+@scenario()
+async def test_entries_are_striped_over_a_wider_ensemble(scene: Scene) -> None:
+    writer = await scene.writer(4, 2, 2)
+    for _ in range(8):
+        await writer.add(b"x")
+    held = [sorted(bookie.entries(writer.ledger_id)) for bookie in scene.ensemble(writer)]
+    assert held == [[0, 3, 4, 7], [0, 1, 4, 5], [1, 2, 5, 6], [2, 3, 6, 7]]
+
+
+@scenario()
+async def test_an_empty_ledger_closes_empty(scene: Scene) -> None:
+    writer = await scene.writer()
+    metadata = await writer.close()
+    assert (metadata.last_entry_id, metadata.length_bytes, metadata.fragments) == (-1, 0, ())
+
+
+@scenario()
+async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: Scene) -> None:
+    writer = await scene.writer()
+    first, second, third = scene.ensemble(writer)
+    first.holding = second.holding = third.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"a", b"b")
+    await first.release()
+    await scene.idle()
+    assert not outcomes.told
+    await third.release()
+    await scene.settled(lambda: outcomes.told == [0, 1])
+    assert writer.length_bytes == 2
+
+
+@scenario()
+async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene: Scene) -> None:
+    """CHK-18: an acknowledgement of the bookie that was replaced counts for nothing either."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    lost, slow, dead = scene.ensemble(writer)
+    spare = scene.spare(writer)
+    slow.holding = spare.holding = True
+    dead.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"b")
+    await scene.settled(lambda: bool(slow.held and dead.held and 1 in lost.entries(writer.ledger_id)))
+    scene.server.delay_answers(scene.store, 1.0)
+    await dead.go()  # nobody acknowledges for it any more
+    await scene.idle()
+    outcomes.append(b"c")
+    await slow.release()  # an ack quorum of the old ensemble has both
+    await scene.idle()
+    assert not outcomes.told
+    assert len(writer.metadata.fragments) == 1
+    for _ in range(6):
+        scene.clock.advance(0.5)
+        await scene.idle()
+    await scene.settled(lambda: outcomes.told == [1, 2])
+    assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
+    await scene.settled(lambda: len(spare.held) > 0)  # and has been sent what was pending
+
+
+@scenario()
+async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene) -> None:
+    """CHK-18: one acknowledgement of a bookie that left and one of another are no ack quorum."""
+    writer = await scene.writer()
+    good, slow, dead = scene.ensemble(writer)
+    spare = scene.spare(writer)
+    good.holding = slow.holding = spare.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"a")
+    await scene.settled(lambda: 0 in dead.entries(writer.ledger_id))
+    await scene.idle()  # its acknowledgement has come
+    await dead.go()
+    # The stream was idle, so its end is only seen with the next add.
+    outcomes.append(b"b")
+    await scene.settled(lambda: spare.bookie_id in writer.metadata.last_fragment.bookies)
+    await good.release()
+    await scene.idle()
+    assert not outcomes.told
+    await spare.release()
+    await scene.settled(lambda: outcomes.told == [0, 1])
 
 
 @scenario()
 async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
+    """CHK-19: several adds are pending, and the fragment begins at the lowest of them."""
     writer = await scene.writer()
     await writer.add(b"before")
     spare, dead = scene.spare(writer), scene.ensemble(writer)[1]
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"1", b"2", b"3")
+    await scene.settled(lambda: all(bookie.held for bookie in scene.ensemble(writer)))
+    held = list(scene.ensemble(writer))
     await dead.go(registered=True)
-    assert [await writer.add(b"after") for _ in range(5)] == [1, 2, 3, 4, 5]
-    await scene.settled(lambda: spare.bookie_id in writer.metadata.last_fragment.bookies)
-    assert await writer.add(b"last") == 6
+    await scene.settled(lambda: sorted(spare.entries(writer.ledger_id)) == [1, 2, 3])
+    for bookie in held:
+        if bookie is not dead:
+            await bookie.release()
+    await scene.settled(lambda: outcomes.told == [1, 2, 3])
     metadata = await writer.close()
-    assert metadata.last_entry_id == 6
-    assert len(metadata.fragments) == 2
+    assert [fragment.first_entry_id for fragment in metadata.fragments] == [0, 1]
+    assert metadata.former_bookies == () or dead.bookie_id in metadata.former_bookies
+
+
+@scenario(bookies=3)
+async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_when_it_returns(scene: Scene) -> None:
+    """CHK-20: the bookie returns to the slot that it left, and the new ensemble is the old one."""
+    writer = await scene.writer()
+    await writer.add(b"0")
+    dead = scene.ensemble(writer)[0]
+    before = writer.metadata
+    await dead.go()
+    assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
+    assert writer.metadata == before  # it stays listed
+    await dead.come()
+    await scene.settled(lambda: len(writer.metadata.fragments) == 2)
+    assert await writer.add(b"z") == 3
+    await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
+    old, new = writer.metadata.fragments
+    assert old.bookies == new.bookies
+    assert new.first_entry_id == 3
+    assert sorted(dead.entries(writer.ledger_id)) == [0, 3]  # the writer reads nothing back
+
+
+@scenario(bookies=3)
+async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off(scene: Scene) -> None:
+    """STO-4: what failed is not in the ledger once the writer's own close has returned."""
+    writer = await scene.writer()
+    await writer.add(b"kept")
+    one, other, third = scene.ensemble(writer)
+    for bookie in (one, other, third):
+        bookie.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"b", b"c")
+    await scene.settled(lambda: len(third.entries(writer.ledger_id)) == 3)
+    await one.go()
+    await other.go()
+    outcomes.append(b"d")
+    await scene.settled(lambda: len(outcomes.told) == 3)
+    assert all(isinstance(failure, NotEnoughBookies) for failure in outcomes.failures)
+    assert len(outcomes.failures) == 3
+    assert other.bookie_id in str(outcomes.failures[0])
+    outcomes.append(b"e")
+    await scene.settled(lambda: len(outcomes.failures) == 4)
+    assert outcomes.failures[3] is outcomes.failures[0]
+    metadata = await writer.close()
+    assert (metadata.last_entry_id, metadata.length_bytes) == (0, 4)
+
+
+@scenario()
+async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scene: Scene) -> None:
+    """CHK-1: somebody else closes the ledger at what was completed; nothing completes above that. Also STO-4."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    for bookie in scene.ensemble(writer)[:2]:
+        bookie.fenced.add(writer.ledger_id)
+    outcomes = Outcomes(writer)
+    outcomes.append(b"b", b"c")
+    await scene.settled(lambda: len(outcomes.told) == 2)
+    assert all(isinstance(failure, LedgerFenced) for failure in outcomes.failures)
+    assert len(outcomes.failures) == 2
+    with pytest.raises(CloseLost):
+        await writer.close()
+    with pytest.raises(CloseLost):
+        await writer.close()
+
+
+@scenario()
+async def test_a_writer_whose_ledger_is_being_recovered_changes_no_ensemble(scene: Scene) -> None:
+    """CHK-1: the bookies that it has left would take its adds still."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    recovered = await ledgers.change(writer.ledger_id, ledger_metadata.begin_recovery)
+    await scene.ensemble(writer)[0].go()
+    with pytest.raises(LedgerFenced):
+        await writer.add(b"b")
+    assert await ledgers.read(writer.ledger_id) == recovered
+
+
+@scenario()
+async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_failed(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    theirs = await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    assert await writer.close() == theirs
+
+
+@scenario(bookies=3)
+async def test_a_close_by_somebody_else_is_lost_where_an_add_failed(scene: Scene) -> None:
+    """STO-4: even at the same entry, since whoever closed the ledger has taken it over."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    for bookie in scene.ensemble(writer)[:2]:
+        await bookie.go()
+    with pytest.raises(NotEnoughBookies):
+        await writer.add(b"b")
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    with pytest.raises(CloseLost):
+        await writer.close()
+
+
+@scenario()
+async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
+    """STO-4: whoever closed it may have kept an add that the writer never completed."""
+    writer = await scene.writer()
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    with pytest.raises(CloseLost, match="somebody else was faster"):
+        await writer.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
+def test_an_ensemble_change_whose_answer_is_lost_is_made_once(fault: Fault) -> None:
+    @scenario()
+    async def test(scene: Scene) -> None:
+        writer = await scene.writer()
+        await writer.add(b"a")
+        spare = scene.spare(writer)
+        # The read, then the change.
+        scene.server.next_request(scene.store, None, fault)
+        await scene.ensemble(writer)[2].go()
+        outcomes = Outcomes(writer)
+        outcomes.append(b"b")
+        await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
+        await scene.idle()
+        assert not outcomes.told
+        scene.server.resume(scene.store)
+        await scene.idle()
+        scene.server.release(scene.store)
+        await scene.settled(lambda: outcomes.told == [1])
+        assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 1]
+        assert spare.bookie_id in writer.metadata.last_fragment.bookies
+        assert writer.metadata == await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True)
+        await writer.close()
+
+    test()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.HOLD_REQUEST])
+def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
+    """STO-4: with failed adds too, the writer knows whether the close was its own."""
+
+    @scenario(bookies=3)
+    async def test(scene: Scene) -> None:
+        writer = await scene.writer()
+        await writer.add(b"a")
+        for bookie in scene.ensemble(writer)[:2]:
+            await bookie.go()
+        with pytest.raises(NotEnoughBookies):
+            await writer.add(b"b")
+        scene.server.next_request(scene.store, None, fault)
+        closing = asyncio.create_task(writer.close())
+        await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
+        scene.server.resume(scene.store)
+        await scene.idle()
+        scene.server.release(scene.store)
+        metadata = await closing
+        assert (metadata.closed, metadata.last_entry_id) == (True, 0)
+
+    test()
+
+
+@scenario()
+async def test_a_lost_session_fails_the_change_and_the_close_says_so(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    scene.server.expire(scene.store)
+    assert await writer.add(b"bookies need no session") == 1
+    await scene.ensemble(writer)[0].go()
+    with pytest.raises(MetadataUnknown):
+        await writer.add(b"b")
+    with pytest.raises(SessionLost):
+        await writer.close()
+
+
+@scenario()
+async def test_a_bookie_that_refuses_the_ledger_is_replaced_and_not_chosen_for_it_again(scene: Scene) -> None:
+    writer = await scene.writer()
+    refusing = scene.ensemble(writer)[0]
+    refusing.status = Status.LIMBO
+    outcomes = Outcomes(writer)
+    outcomes.append(b"a")
+    await scene.settled(lambda: outcomes.told == [0])
+    await scene.settled(lambda: refusing.bookie_id not in writer.metadata.last_fragment.bookies)
+    assert refusing.bookie_id in scene.clients[0].bookies.writable()  # other ledgers are another matter
+    second = scene.ensemble(writer)[0]
+    await second.go()
+    outcomes.append(b"b")
+    await scene.settled(lambda: outcomes.told == [0, 1])
+    scene.clock.advance(60)
+    await scene.idle()
+    assert refusing.bookie_id not in writer.metadata.last_fragment.bookies
+
+
+@scenario()
+async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
+    writer = await scene.writer()
+    odd = scene.ensemble(writer)[0]
+    odd.status = 99  # type: ignore[assignment]
+    await writer.add(b"a")
+    await scene.settled(lambda: odd.bookie_id not in writer.metadata.last_fragment.bookies)
+
+
+@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=100))
+async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) -> None:
+    writer = await scene.writer()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(b"a", b"b", b"c")
+    with pytest.raises(TooManyPending, match="may have 3 of 100"):
+        outcomes.append(b"d")
+    waiting = asyncio.create_task(writer.room())
+    later = asyncio.create_task(writer.add(b"d"))
+    await scene.idle()
+    assert not waiting.done()
+    for bookie in scene.ensemble(writer):
+        await bookie.release()
+    await waiting
+    assert await later == 3
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    outcomes.append(b"x" * 100)
+    with pytest.raises(TooManyPending):
+        outcomes.append(b"e")
+    with pytest.raises(TooLarge):
+        outcomes.append(b"x" * (MAX_ENTRY_BYTES + 1))
+    for bookie in scene.ensemble(writer):
+        await bookie.release()
+    await scene.settled(lambda: outcomes.told == [0, 1, 2, 4])
+
+
+@scenario()
+async def test_who_waits_for_room_hears_of_the_end(scene: Scene) -> None:
+    writer = await scene.writer()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    outcomes = Outcomes(writer)
+    outcomes.append(*[b"x"] * 1000)
+    waiting = asyncio.create_task(writer.add(b"y"))
+    await scene.idle()
+    writer.abandon()
+    with pytest.raises(WriterClosed):
+        await waiting
+    assert len(outcomes.failures) == 1000
+
+
+@scenario()
+async def test_a_caller_that_is_cancelled_leaves_its_add_in_the_ledger(scene: Scene) -> None:
+    writer = await scene.writer()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    adding = asyncio.create_task(writer.add(b"a"))
+    await scene.idle()
+    adding.cancel()
+    await asyncio.wait([adding])
+    closing = asyncio.create_task(writer.close())
+    await scene.idle()
+    closing.cancel()  # and may be called again
+    await asyncio.wait([closing])
+    outcomes = Outcomes(writer)
+    outcomes.append(b"too late")
+    await scene.idle()
+    assert not outcomes.told  # in order: behind what is pending
+    for bookie in scene.ensemble(writer):
+        await bookie.release()
+    metadata = await writer.close()
+    assert metadata.last_entry_id == 0
+    await scene.settled(lambda: len(outcomes.told) == 1)
+    assert isinstance(outcomes.told[0], WriterClosed)
+
+
+@scenario()
+async def test_an_abandoned_writer_changes_nothing(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    before = await scene.clients[0].ledgers.read(writer.ledger_id)
+    writer.abandon()
+    with pytest.raises(CloseLost):
+        await writer.close()
+    with pytest.raises(WriterClosed):
+        await writer.add(b"b")
+    assert await scene.clients[0].ledgers.read(writer.ledger_id, fresh=True) == before
+
+
+@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=100))
+async def test_a_silent_writer_tells_its_lac_until_all_have_it(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    await writer.add(b"b")
+    first, second, third = scene.ensemble(writer)
+    scene.clock.advance(0.05)
+    await writer.add(b"c")
+    listener, third.listener = third.listener, None
+    assert listener is not None
+    await listener.close()
+    scene.clock.advance(0.06)
+    await scene.idle()
+    assert not first.confirmed  # the silence began anew
+    scene.clock.advance(0.05)
+    await scene.settled(lambda: first.confirmed == second.confirmed == {writer.ledger_id: 2})
+    await scene.idle()
+    assert not third.confirmed
+    third.listener = await scene.transport.listen(third.address, third)
+    for _ in range(4):
+        scene.clock.advance(0.5)
+        await scene.idle()
+    assert scene.ensemble(writer)[2] is third
+    assert third.confirmed == {writer.ledger_id: 2}
+    first.confirmed.clear()
+    scene.clock.advance(20)
+    await scene.idle()
+    assert not first.confirmed  # once is enough
+
+
+@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=100))
+async def test_a_silent_writer_that_was_fenced_hears_of_it(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    for bookie in scene.ensemble(writer):
+        bookie.fenced.add(writer.ledger_id)
+    scene.clock.advance(0.2)
+    await scene.settled(lambda: isinstance(writer.failed, LedgerFenced))
+
+
+@scenario()
+async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None:
+    writer = await scene.writer(1, 1, 1)
+    for entry in (b"a", b"bb", b"ccc"):
+        await writer.add(entry)
+    (bookie,) = scene.ensemble(writer)
+    headers = [check_record(bookie.records[writer.ledger_id][number], writer.ledger_id, number) for number in range(3)]
+    assert [(header.last_add_confirmed, header.ledger_bytes) for header in headers] == [(-1, 1), (0, 3), (1, 6)]
+
+
+@scenario(bookies=2)
+async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_they_are_back(scene: Scene) -> None:
+    writer = await scene.writer()
+    assert writer.metadata.striping == Striping(2, 2, 2)
+    assert writer.metadata.degraded
+    assert not writer.wants_roll
+    await writer.add(b"a")
+    third = scene.bookies["b3"] = FakeBookie(scene, "b3")
+    await third.come()
+    await scene.settled(lambda: writer.wants_roll)
+    whole = await scene.writer()
+    assert not whole.metadata.degraded
+    assert not whole.wants_roll
+
+
+@scenario(bookies=1)
+async def test_below_the_ack_quorum_no_ledger_is_made(scene: Scene) -> None:
+    with pytest.raises(NotEnoughBookies, match="of 1 that are alive, and it needs 2"):
+        await scene.writer()
+    assert await scene.store.children(paths.INTENTS) == []
+
+
+@scenario(bookies=3)
+async def test_bookies_in_quarantine_that_answer_are_taken_rather_than_none(scene: Scene) -> None:
+    client = await scene.client()
+    for bookie_id in scene.bookies:
+        client.bookies.quarantine(bookie_id)
+    await scene.bookies["b2"].go(registered=True)
+    writer = await scene.writer()
+    assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b3"]
+
+
+@scenario()
+async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: Scene) -> None:
+    writer = await scene.writer()
+    await writer.add(b"a")
+    client = scene.clients[0]
+    await client.delete(writer.ledger_id)
+    await client.delete(writer.ledger_id)
+    metadata = await client.ledgers.read(writer.ledger_id)
+    assert metadata.state is ledger_metadata.LedgerState.TOMBSTONE
+    assert set(metadata.holders) == set(writer.metadata.last_fragment.bookies)
+    for bookie in scene.ensemble(writer):
+        bookie.status = Status.DELETED
+    with pytest.raises(LedgerFenced):
+        await writer.add(b"b")
+    with pytest.raises(CloseLost):
+        await writer.close()
+
+
+@scenario()
+async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> None:
+    writer = await scene.writer()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    adding = asyncio.create_task(writer.add(b"a"))
+    await scene.idle()
+    await scene.clients[0].close()
+    with pytest.raises(WriterClosed):
+        await adding

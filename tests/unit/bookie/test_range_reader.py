@@ -96,6 +96,14 @@ def test_a_replica_that_lacks_or_has_damaged_an_entry_is_told_of_and_the_next_on
     assert sorted(set(faults), key=str) == expected
 
 
+def test_whoever_goes_on_where_another_lacks_entries_goes_on_for_the_rest() -> None:
+    scene = Scene(Striping(3, 3, 2), 20)
+    for entry_id in range(5, 20):
+        del scene.bookies["b0"].ledger(LEDGER).records[entry_id]
+    assert run(scene.read(0, 19))[0] == entries(0, 19)
+    assert scene.asked() == {"b0": 1, "b1": 1}
+
+
 def test_what_may_be_lost_in_limbo_is_read_elsewhere_and_no_fault() -> None:
     scene = Scene(Striping(2, 2, 1), 3)
     held = scene.bookies["b0"].ledger(LEDGER)
@@ -147,6 +155,7 @@ def test_a_read_stays_below_its_bytes_but_for_the_first_entry(striping: Striping
     for fits in (3, 6, 9):
         found, _ = run(scene.read(20, 39, fits * one + 1))
         assert found == entries(20, 19 + fits)
+    assert run(scene.read(20, 39, 1))[0] == entries(20, 20)
     assert run(scene.read_all(0, 39, 1)) == (entries(0, 39), [])
 
 

@@ -147,9 +147,7 @@ def test_a_suffix_without_a_name_before_it_is_a_name() -> None:
 
 def test_the_longest_name_can_be_partitioned_and_fits_a_path() -> None:
     """Every partition's path leaves room for what stands around the name."""
-    longest = TopicName(
-        TopicDomain.NON_PERSISTENT, "t" * MAX_TENANT_BYTES, "n" * MAX_NAMESPACE_BYTES, "☂" * 256
-    )
+    longest = TopicName(TopicDomain.NON_PERSISTENT, "t" * MAX_TENANT_BYTES, "n" * MAX_NAMESPACE_BYTES, "☂" * 256)
     assert len(longest.local_name.encode()) == MAX_LOCAL_NAME_BYTES
     partition = longest.partition(MAX_PARTITION_INDEX)
     assert TopicName.parse(str(partition)) == partition

@@ -1,0 +1,80 @@
+"""Mutants: the code with one thing broken, to see whether the tests would notice.
+
+Each is a patch, `NAME.patch`. Its first line says what it breaks and which item of the checklist that is; the rest is
+what `git diff` prints.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PROJECT", "PatchFailed", "mutant_tree", "names", "run_in", "what_it_breaks"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+_PATCHES = Path(__file__).resolve().parent
+
+
+class PatchFailed(Exception):
+    """The patch does not fit the code any more."""
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in _PATCHES.glob("*.patch"))
+
+
+def what_it_breaks(name: str) -> str:
+    return (_PATCHES / f"{name}.patch").read_text().split("\n", 1)[0].lstrip("# ")
+
+
+@contextmanager
+def mutant_tree(name: str) -> Iterator[Path]:
+    """A copy of the working tree with the mutant in it, for as long as the block lasts."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    with tempfile.TemporaryDirectory(prefix=f"mutant-{name}-") as folder:
+        tree = Path(folder)
+        for relative in filter(None, listed.stdout.split("\0")):
+            source, target = PROJECT / relative, tree / relative
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+        apply(tree, name)
+        yield tree
+
+
+def apply(tree: Path, name: str) -> None:
+    patch = (_PATCHES / f"{name}.patch").resolve()
+    # Outside of any repository, so that git takes the paths as they stand.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
+    done = subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", str(patch)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    if done.returncode:
+        raise PatchFailed(f"{name}.patch does not apply: {done.stderr.strip()}")
+
+
+def run_in(tree: Path, command: Sequence[str], *, capture: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs it there: the tree's own code comes before any that is installed."""
+    settings = tomllib.loads((tree / "pyproject.toml").read_text())
+    roots = [str(tree / root) for root in settings["tool"]["setuptools"]["packages"]["find"]["where"]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(tree)]), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable if word in ("python", "python3") else word for word in command[:1]] + list(command[1:])
+    return subprocess.run(words, cwd=tree, env=environment, check=False, text=True, capture_output=capture)

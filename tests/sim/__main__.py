@@ -1,0 +1,83 @@
+"""`python -m tests.sim --seeds 1000 --start 0`: many seeds on all cores; `--seed 123`: that one, with its trace.
+
+The exit status is 1 if a seed failed. Everything that a seed's run depends on is in the seed and the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.sim.run import Outcome, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.sim")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--start", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this one alone, and write its trace")
+    parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
+    parser.add_argument("--raise", action="store_true", dest="raises", help="with --seed: a traceback")
+    parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--counts", action="store_true", help="how often each fault, event and check occurred")
+    options = parser.parse_args()
+    if options.seed is not None:
+        outcome = run_seed(options.seed, None if options.quiet else print, raises=options.raises)
+        print(outcome)
+        return 1 if outcome.failure else 0
+    return _many(options)
+
+
+def _many(options: argparse.Namespace) -> int:
+    counts: Counter[str] = Counter()
+    looked: Counter[str] = Counter()
+    failed: list[Outcome] = []
+    done, virtual_s, steps, began = 0, 0.0, 0, time.monotonic()
+    for outcome in run_seeds(range(options.start, options.start + options.seeds), options.jobs):
+        done += 1
+        virtual_s += outcome.virtual_s
+        steps += outcome.steps
+        counts.update(outcome.counts)
+        looked.update(outcome.looked)
+        if outcome.failure:
+            failed.append(outcome)
+            print(outcome, flush=True)
+            if options.first:
+                break
+    took_s = time.monotonic() - began
+    if options.counts:
+        for name, count in sorted(counts.items()):
+            print(f"  {count:10} {name}")
+        for name, count in sorted(looked.items()):
+            print(f"  {count:10} looks at item {name}")
+    print(
+        f"{done} seeds in {took_s:.1f} s: {done / took_s:.1f} seeds/s on {options.jobs} cores, "
+        f"{virtual_s / took_s:.0f} virtual seconds per real one, {steps / took_s / 1000:.0f} k steps/s, "
+        f"{counts['entries acknowledged']} entries acknowledged, {len(failed)} seeds failed"
+    )
+    if failed:
+        print("failed:", *(outcome.seed for outcome in failed))
+    return 1 if failed else 0
+
+
+def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
+    """In order of the seeds, on so many cores."""
+    # What is there before the first seed is not looked through after each.
+    gc.collect()
+    gc.freeze()
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(run_seed, seeds, chunksize=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Acknowledged entries: they stay in the ledger (1), where the metadata says (2, 3, 13, 14, 62), in their chain (5).
+
+Looked at whenever a writer is told that an entry completed, and whenever a ledger's metadata changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from magnetar_protos import ledger_pb2
+from tests.sim.invariants.history import History, Ledger, Violation
+
+__all__ = ["check_acked", "check_held", "check_last_entry"]
+
+
+def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
+    """A writer was just told that this entry completed."""
+    if entry_id != ledger.acked + 1:
+        raise Violation("6", f"ledger {ledger.ledger_id}: entry {entry_id} completed after {ledger.acked}")
+    ledger.acked = entry_id
+    check_last_entry(history, ledger)
+    check_held(history, ledger, (entry_id,))
+    history.look("5")
+    if ledger.may_go:
+        return  # the writer hears late of what completed before its ledger was closed, and deleted since
+    if not ledger.chain:
+        raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and no chain lists the ledger")
+    listed, metadata = history.chains[ledger.chain].ledgers, ledger.metadata
+    if metadata is None or ledger.ledger_id not in listed:
+        raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lost it")
+    # One that is closed already is told late; item 1 says that the entry is in it.
+    if listed[-1] != ledger.ledger_id and metadata.state != ledger_pb2.CLOSED:
+        raise Violation(
+            "5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lists {listed}"
+        )
+
+
+def check_last_entry(history: History, ledger: Ledger) -> None:
+    metadata = ledger.metadata
+    history.look("1")
+    if metadata is not None and metadata.state == ledger_pb2.CLOSED and ledger.acked > metadata.last_entry_id:
+        raise Violation(
+            "1",
+            f"ledger {ledger.ledger_id} is closed at {metadata.last_entry_id}, and {ledger.acked} was acknowledged",
+        )
+
+
+def check_held(history: History, ledger: Ledger, entry_ids: Iterable[int]) -> None:
+    metadata = ledger.metadata
+    if metadata is None or metadata.state == ledger_pb2.TOMBSTONE:
+        return
+    disks, quorum, ledger_id = history.disks, metadata.ack_quorum, ledger.ledger_id
+    for entry_id in entry_ids:
+        history.look("2, 3")
+        named = ledger.where(entry_id)
+        holders = sum(disks[bookie].has(ledger_id, entry_id) for bookie in named)
+        if holders < quorum:
+            raise Violation(
+                "2, 3",
+                f"ledger {ledger_id}: entry {entry_id} was acknowledged, and of {named}, which the metadata names, "
+                f"{[bookie for bookie in named if disks[bookie].has(ledger_id, entry_id)]} hold it: {quorum} must",
+            )

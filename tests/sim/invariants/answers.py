@@ -1,0 +1,177 @@
+"""What the bookies answer: only what is durable (10, 21), a LAC that is true and never falls (6), and "absent" for
+nothing that they ever promised (15, 22). And what recovery asks: nothing below its beginning (12)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_protos import ledger_pb2
+from tests.sim.invariants.history import Disk, History, Violation
+
+__all__ = ["Answers"]
+
+_OK: Final = ledger_pb2.OK
+# Of requests that were never answered so many are remembered.
+_MOST_REQUESTS: Final = 4096
+
+
+class Answers:
+    """Watches the network, in the words of tests.sim.network.Tap."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        # id of the request's bytes → (the bytes, when it came first, the LACs told before); the bytes are kept, so
+        # that the id stays theirs.
+        self._arrived: dict[int, tuple[bytes, float, int]] = {}
+
+    def adds_arrived(self, disk: Disk, message: bytes) -> None:
+        request = ledger_pb2.AddRequest.FromString(message)
+        for frame_run, run in zip(request.frame.runs, request.runs, strict=True):
+            if run.recovery:
+                entries = range(frame_run.first, frame_run.first + frame_run.count)
+                disk.recovered.setdefault(frame_run.channel, set()).update(entries)
+
+    def adds_answered(self, disk: Disk, message: bytes) -> None:
+        history, now = self._history, self._history.now()
+        self._alive(disk)
+        for answer in ledger_pb2.AddAnswers.FromString(message).answers:
+            if answer.status != _OK:
+                continue
+            history.look("21")
+            ledger_id = answer.ledger_id
+            promised = disk.promised.setdefault(ledger_id, {})
+            for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
+                if not disk.has(ledger_id, entry_id) and not history.ledger(ledger_id).may_go:
+                    raise Violation(
+                        "21",
+                        f"{disk.bookie_id} answers OK for entry {entry_id} of ledger {ledger_id}, which is not durable",
+                    )
+                promised.setdefault(entry_id, now)
+
+    def request_arrived(self, disk: Disk, method: str, request: bytes) -> None:
+        if method not in ("read", "fence", "last_add_confirmed"):
+            return
+        ledger_id = self._request(method, request).ledger_id
+        key = id(request)
+        if key not in self._arrived:
+            if len(self._arrived) > _MOST_REQUESTS:
+                del self._arrived[next(iter(self._arrived))]
+            self._arrived[key] = (request, self._history.now(), disk.told.get(ledger_id, -1))
+        if method == "read":
+            self._recovery_read(request)
+
+    def answered(self, disk: Disk, method: str, request: bytes, message: bytes) -> None:
+        self._alive(disk)
+        if method == "confirm":
+            self._confirmed(disk, request, message)
+        if method not in ("read", "fence", "last_add_confirmed"):
+            return
+        _, since, told = self._arrived.get(id(request), (request, -1.0, -1))
+        answer: ledger_pb2.ReadAnswer | ledger_pb2.FenceAnswer | ledger_pb2.LastAddConfirmedAnswer
+        fences = method == "fence"
+        asked = self._request(method, request)
+        if method == "read":
+            assert isinstance(asked, ledger_pb2.ReadRequest)
+            answer = ledger_pb2.ReadAnswer.FromString(message)
+            fences = asked.fence
+            if answer.status == _OK:
+                self._absent(disk, asked.ledger_id, answer, since)
+        elif method == "fence":
+            answer = ledger_pb2.FenceAnswer.FromString(message)
+        else:
+            answer = ledger_pb2.LastAddConfirmedAnswer.FromString(message)
+        if answer.status != _OK:
+            return
+        if fences:
+            self._fenced(disk, asked.ledger_id)
+        self._last_add_confirmed(disk, asked.ledger_id, answer.last_add_confirmed, told)
+
+    def _request(
+        self, method: str, request: bytes
+    ) -> ledger_pb2.ReadRequest | ledger_pb2.FenceRequest | ledger_pb2.LastAddConfirmedRequest:
+        if method == "read":
+            return ledger_pb2.ReadRequest.FromString(request)
+        if method == "fence":
+            return ledger_pb2.FenceRequest.FromString(request)
+        return ledger_pb2.LastAddConfirmedRequest.FromString(request)
+
+    def _alive(self, disk: Disk) -> None:
+        history = self._history
+        storage = disk.disk._storage
+        if storage is not None and storage.dead == "a sync failed":
+            raise Violation("21", f"{disk.bookie_id} answers, though a sync of its disk has failed")
+        if disk.wiped:
+            raise Violation("23", f"{disk.bookie_id} answers, though its disk was wiped")
+        history.look("21")
+
+    def _fenced(self, disk: Disk, ledger_id: int) -> None:
+        self._history.look("10")
+        durable = disk.disk.durable_ledger(ledger_id)
+        if durable is None or not durable.fenced:
+            raise Violation("10", f"{disk.bookie_id} says that ledger {ledger_id} is fenced, and on its disk it is not")
+        disk.fenced.add(ledger_id)
+
+    def _confirmed(self, disk: Disk, request: bytes, message: bytes) -> None:
+        if ledger_pb2.ConfirmAnswer.FromString(message).status != _OK:
+            return
+        asked = ledger_pb2.ConfirmRequest.FromString(request)
+        self._history.look("6")
+        durable = disk.disk.durable_ledger(asked.ledger_id)
+        if disk.damaged or self._history.ledger(asked.ledger_id).may_go:
+            return
+        if durable is None or durable.last_add_confirmed < asked.last_add_confirmed:
+            raise Violation(
+                "6",
+                f"{disk.bookie_id} confirms {asked.last_add_confirmed} of ledger {asked.ledger_id}, and has on its "
+                f"disk {durable}",
+            )
+
+    def _last_add_confirmed(self, disk: Disk, ledger_id: int, value: int, told: int) -> None:
+        history = self._history
+        history.look("6")
+        ledger = history.ledger(ledger_id)
+        if value > ledger.acked:
+            raise Violation(
+                "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}: {ledger.acked} completed"
+            )
+        if value < told and not disk.damaged and not ledger.may_go:
+            raise Violation(
+                "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}, and has told {told} before"
+            )
+        if value > disk.told.get(ledger_id, -1):
+            disk.told[ledger_id] = value
+
+    def _absent(self, disk: Disk, ledger_id: int, answer: ledger_pb2.ReadAnswer, since: float) -> None:
+        ledger = self._history.ledger(ledger_id)
+        metadata = ledger.metadata
+        if ledger.may_go or metadata is None:
+            return
+        promised = disk.promised.get(ledger_id, {})
+        for entry_id in answer.absent:
+            self._history.look("15, 22")
+            if promised.get(entry_id, since) >= since:
+                continue  # it was not here when the question came
+            if metadata.state == ledger_pb2.CLOSED and entry_id > metadata.last_entry_id:
+                continue
+            if disk.bookie_id in ledger.where(entry_id):
+                raise Violation(
+                    "15, 22",
+                    f"{disk.bookie_id} says that it never got entry {entry_id} of ledger {ledger_id}, which it "
+                    f"answered OK at {promised[entry_id]:.3f} s",
+                )
+
+    def _recovery_read(self, request: bytes) -> None:
+        asked = ledger_pb2.ReadRequest.FromString(request)
+        if not asked.fence:
+            return
+        self._history.look("12")
+        metadata = self._history.ledger(asked.ledger_id).metadata
+        if metadata is None or metadata.state != ledger_pb2.IN_RECOVERY:
+            return
+        begins = metadata.fragments[-1].first_entry_id
+        if asked.first_entry_id < begins:
+            raise Violation(
+                "12",
+                f"recovery of ledger {asked.ledger_id} reads entry {asked.first_entry_id}, and the last fragment "
+                f"begins at {begins}",
+            )

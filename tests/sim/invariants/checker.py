@@ -1,0 +1,107 @@
+"""Where a run reports to. The first violation ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar_bookie.storage.interface import Changes
+from tests.sim.disk import SimulatedDisk
+from tests.sim.invariants.acknowledged import check_acked
+from tests.sim.invariants.answers import Answers
+from tests.sim.invariants.disks import disk_writes
+from tests.sim.invariants.history import Disk, History, Violation
+from tests.sim.invariants.metadata import metadata_changed
+from tests.sim.process import Process
+
+__all__ = ["Checker"]
+
+
+class Checker:
+    """The history, and everything that is reported to it. It is a `Tap` of the network, too."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.history = History(now)
+        self._answers = Answers(self.history)
+
+    # ── the disks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch_disk(self, bookie_id: str, disk: SimulatedDisk) -> Disk:
+        known = self.history.disks[bookie_id] = Disk(bookie_id, disk)
+        disk.on_write = lambda changes: self.disk_writes(known, changes)
+        return known
+
+    def disk_writes(self, disk: Disk, changes: Changes) -> None:
+        disk_writes(self.history, disk, changes)
+
+    def disk_loses(self, bookie_id: str, fault: Callable[[], object]) -> None:
+        """Has `fault` damage the disk, and remembers what is not there any more or not the same."""
+        known = self.history.disks[bookie_id]
+        disk = known.disk
+        before = {
+            ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
+            for ledger_id, ledger in disk._ledgers.items()
+        }
+        fault()
+        for ledger_id, records in before.items():
+            for entry_id, record in records.items():
+                if record is not None and disk.durable_record(ledger_id, entry_id) is not record:
+                    known.lost.setdefault(ledger_id, set()).add(entry_id)
+                    known.damaged = True
+
+    # ── the writers and readers ──────────────────────────────────────────────────────────────────────────────────────
+
+    def appended(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        ledger = self.history.ledger(ledger_id)
+        if entry_id != len(ledger.payloads):
+            raise Violation("4", f"ledger {ledger_id}: entry {entry_id} follows {len(ledger.payloads) - 1}")
+        ledger.payloads.append(payload)
+
+    def acked(self, ledger_id: int, entry_id: int) -> None:
+        check_acked(self.history, self.history.ledger(ledger_id), entry_id)
+
+    def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        """By a reader without recovery, or of a closed ledger."""
+        history, ledger = self.history, self.history.ledger(ledger_id)
+        history.look("6")
+        closed_at = ledger.metadata.last_entry_id if ledger.metadata is not None and ledger.metadata.closed_ms else -1
+        if entry_id > max(ledger.acked, closed_at) and not ledger.may_go:
+            raise Violation(
+                "6", f"entry {entry_id} of ledger {ledger_id} was read, and {ledger.acked} were acknowledged"
+            )
+        if entry_id >= len(ledger.payloads) or ledger.payloads[entry_id] != payload:
+            raise Violation("4", f"entry {entry_id} of ledger {ledger_id} was read with another payload")
+
+    # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def metadata_changed(self, path: str, value: bytes | None) -> None:
+        metadata_changed(self.history, path, value)
+
+    # ── the network ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def request_sent(self, source: Process, target: Process, method: str, request: bytes) -> None:
+        pass
+
+    def request_arrived(self, source: Process, target: Process, method: str, request: bytes) -> None:
+        disk = self.history.disks.get(target.name)
+        if disk is not None:
+            self._answers.request_arrived(disk, method, request)
+
+    def answer_sent(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> None:
+        disk = self.history.disks.get(source.name)
+        if disk is not None:
+            self._answers.answered(disk, method, request, answer)
+
+    def answer_arrived(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> None:
+        pass
+
+    def message_sent(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
+        if served:
+            disk = self.history.disks.get(source.name)
+            if disk is not None and method == "add":
+                self._answers.adds_answered(disk, message)
+
+    def message_arrived(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
+        if not served:
+            disk = self.history.disks.get(target.name)
+            if disk is not None and method == "add":
+                self._answers.adds_arrived(disk, message)

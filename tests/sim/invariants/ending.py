@@ -1,0 +1,77 @@
+"""What must hold at the end: every replica of every closed ledger is whole (28), auto-recovery rests (29), no ledger is
+without an owner and none is missing (58), and the chains hold what was acknowledged, once and in order (5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from magnetar_protos import ledger_pb2
+from tests.sim.invariants.history import History, Ledger, Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world.metadata import SimulatedMetadata
+
+__all__ = ["check_chain_entries", "unrest"]
+
+
+def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]) -> tuple[str, str] | None:
+    """What is not at rest yet: item and words. None: everything is as it should be."""
+    gone = [bookie for bookie in history.disks if bookie not in serving]
+    if intents := metadata.names("/ledger-intents"):
+        return "58", f"there are intents still: {intents}"
+    listed = [ledger_id for chain in history.chains.values() for ledger_id in chain.ledgers]
+    for ledger_id, ledger in history.ledgers.items():
+        state = ledger.metadata
+        if ledger_id in listed:
+            if state is None or state.state == ledger_pb2.TOMBSTONE:
+                raise Violation("58", f"ledger {ledger_id} is in {ledger.chain}, and was deleted")
+            if state.state != ledger_pb2.CLOSED:
+                return "29", f"ledger {ledger_id} is in {ledger.chain} and not closed"
+            if missing := _missing(history, ledger, state, gone):
+                return "28", missing
+        elif state is not None:
+            if state.state != ledger_pb2.TOMBSTONE:
+                deleting = [ledger_id for chain in history.chains.values() for ledger_id in chain.deleting]
+                if ledger_id not in deleting:
+                    return "58", f"ledger {ledger_id} is in no chain ({ledger.chain or 'never was'}), and is there"
+            elif any(holder not in gone for holder in state.holders) or not state.holders:
+                return "26", f"ledger {ledger_id} is a tombstone still, and waits for {list(state.holders)}"
+    for ledger_id, task in history.tasks.items():
+        if not task.stuck:
+            return "29", f"ledger {ledger_id} has a repair task that is not stuck: {task}".replace("\n", " ")
+    return None
+
+
+def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata, gone: Sequence[str]) -> str:
+    """The first replica that is not whole; one on a bookie that is gone for ever can't be, if nobody can replace it."""
+    spare = len(history.disks) - len(gone) >= state.ensemble_size
+    for entry_id in range(state.last_entry_id + 1):
+        history.look("28")
+        for bookie in ledger.where(entry_id):
+            if bookie in gone and not spare:
+                continue
+            if history.disks[bookie].disk.durable_record(ledger.ledger_id, entry_id) != ledger.records.get(entry_id):
+                return f"{bookie} does not hold entry {entry_id} of ledger {ledger.ledger_id}, which is closed"
+    return ""
+
+
+def check_chain_entries(history: History, chain: str, payloads: Sequence[bytes]) -> None:
+    """The chain as the production's reader gave it: what was acknowledged and not deleted, once, in order."""
+    history.look("5")
+    known: dict[bytes, None] = {}
+    order: dict[bytes, int] = {}
+    for payload in payloads:
+        if payload in known:
+            raise Violation("5", f"{chain} holds {payload!r} twice")
+        known[payload] = None
+        _, writer, number, *_ = payload.split(b" ")
+        if int(number) < order.get(writer, 0):
+            raise Violation("5", f"{chain} holds {payload!r} behind number {order[writer]} of its writer")
+        order[writer] = int(number)
+    for ledger_id in history.chains[chain].ledgers:
+        ledger = history.ledger(ledger_id)
+        for entry_id in range(ledger.acked + 1):
+            history.look("2, 3")
+            if ledger.payloads[entry_id] not in known:
+                raise Violation("2", f"{chain}: entry {entry_id} of ledger {ledger_id} was acknowledged and not read")

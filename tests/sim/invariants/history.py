@@ -1,0 +1,142 @@
+"""What the checker has seen: every ledger from its making to its end, and what each disk has promised.
+
+Records are read here by their layout, and metadata by its message alone: none of the production code's rules is used.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar_protos import ledger_pb2
+
+if TYPE_CHECKING:
+    from tests.sim.disk import SimulatedDisk
+
+__all__ = ["Chain", "Disk", "History", "Ledger", "Violation", "payload_of", "record_fields", "stored_payload"]
+
+_HEADER: Final = struct.Struct(">QQqQI")
+LEDGERS: Final = "/ledgers/"
+INTENTS: Final = "/ledger-intents/"
+TASKS: Final = "/repair/tasks/"
+CHAINS: Final = "/chains/"
+
+
+class Violation(AssertionError):
+    """Something that must never happen did."""
+
+    def __init__(self, item: str, message: str) -> None:
+        super().__init__(f"item {item}: {message}")
+        self.item = item
+
+
+def record_fields(record: bytes) -> tuple[int, int, int]:
+    """Ledger id, entry id and LAC of a record."""
+    ledger_id, entry_id, last_add_confirmed, _, _ = _HEADER.unpack_from(record)
+    return ledger_id, entry_id, last_add_confirmed
+
+
+def payload_of(record: bytes) -> bytes:
+    return record[_HEADER.size :]
+
+
+def stored_payload(value: bytes) -> bytes:
+    """The payload of a node that is changed by compare-and-set: behind a mark, the incarnation and tokens."""
+    return value[2 + 8 + 8 * value[1] :]
+
+
+@dataclass(slots=True)
+class Chain:
+    """A list of ledgers that one owner after another writes."""
+
+    ledgers: list[int] = field(default_factory=list)
+    deleting: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, payload: bytes) -> Chain:
+        known = json.loads(payload)
+        return cls(known["ledgers"], known["deleting"])
+
+    def encode(self) -> bytes:
+        return json.dumps({"ledgers": self.ledgers, "deleting": self.deleting}).encode()
+
+
+@dataclass(slots=True)
+class Ledger:
+    ledger_id: int
+    metadata: ledger_pb2.LedgerMetadata | None = None
+    # The payload of each entry, as its writer appended it.
+    payloads: list[bytes] = field(default_factory=list)
+    # The highest entry of which the writer was told that it completed; all below have too.
+    acked: int = -1
+    # What the disks hold: entry → record. One, wherever it lies.
+    records: dict[int, bytes] = field(default_factory=dict)
+    # The chain that lists it, or has.
+    chain: str = ""
+    # Why it may be deleted; empty: it may not.
+    may_go: str = ""
+
+    def where(self, entry_id: int) -> list[str]:
+        """The bookies that the stored metadata names for the entry."""
+        metadata = self.metadata
+        assert metadata is not None
+        bookies: Iterable[str] = ()
+        for fragment in metadata.fragments:
+            if fragment.first_entry_id > entry_id:
+                break
+            bookies = fragment.bookies
+        names, size = list(bookies), metadata.ensemble_size
+        return [names[(entry_id + place) % size] for place in range(metadata.write_quorum)] if names else []
+
+
+@dataclass(slots=True)
+class Disk:
+    """A bookie, as its disk and its answers show it."""
+
+    bookie_id: str
+    disk: SimulatedDisk
+    # Ledger → entry → when it was first answered OK.
+    promised: dict[int, dict[int, float]] = field(default_factory=dict)
+    # Ledger → entries which a fault of the disk took away or damaged after they were durable.
+    lost: dict[int, set[int]] = field(default_factory=dict)
+    # Ledgers of which a fence was answered OK.
+    fenced: set[int] = field(default_factory=set)
+    # Ledger → entries that were asked for with the recovery flag.
+    recovered: dict[int, set[int]] = field(default_factory=dict)
+    # Ledger → the highest LAC that was told.
+    told: dict[int, int] = field(default_factory=dict)
+    # Its disk was wiped: it must not serve.
+    wiped: bool = False
+    # Some of its records are not what they were.
+    damaged: bool = False
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        """Durably, or it was, and only the disk's own fault took it away."""
+        if self.disk.durable_record(ledger_id, entry_id) is not None:
+            return True
+        lost = self.lost.get(ledger_id)
+        return lost is not None and entry_id in lost
+
+
+class History:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.ledgers: dict[int, Ledger] = {}
+        self.disks: dict[str, Disk] = {}
+        self.chains: dict[str, Chain] = {}
+        self.intents: dict[int, ledger_pb2.LedgerIntent] = {}
+        self.tasks: dict[int, ledger_pb2.RepairTask] = {}
+        # How often which check looked at something: a check that never looks proves nothing.
+        self.looked: dict[str, int] = {}
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self.ledgers[ledger_id] = Ledger(ledger_id)
+        return ledger
+
+    def look(self, item: str) -> None:
+        self.looked[item] = self.looked.get(item, 0) + 1

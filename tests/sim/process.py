@@ -1,0 +1,97 @@
+"""A simulated process: who a callback belongs to, and whether it may run.
+
+Every handle of the loop carries its process. It is found through a context variable, which tasks, futures' callbacks
+and timers inherit as they do with any loop, so that production code knows nothing of it. What one process sets in
+motion in another (a network message, a sign of the metadata store) is queued in the other's context.
+
+**Killed** is like `kill -9`: nothing of the process ever runs again, no `finally` and no cancellation. Its tasks are
+kept until the run is over, since a task that is collected would have its `finally` blocks run. **Paused** is like
+SIGSTOP: what falls due is parked, and runs, late, when the process is resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tests.sim.loop import Handle, SimulatedLoop
+
+__all__ = ["PROCESS", "Process"]
+
+# After so many new tasks the finished ones are let go.
+_PRUNE_EVERY: Final = 512
+
+
+class Process:
+    """Made by `SimulatedLoop.process`. One life: a restarted process is a new object."""
+
+    __slots__ = (
+        "_prune_at",
+        "context",
+        "dead",
+        "halted",
+        "loop",
+        "name",
+        "on_end",
+        "parked",
+        "paused",
+        "tasks",
+        "wall_skew_ms",
+    )
+
+    def __init__(self, loop: SimulatedLoop, name: str, context: contextvars.Context) -> None:
+        self.loop = loop
+        self.name = name
+        self.context = context
+        self.dead = False
+        self.paused = False
+        # Dead or paused: the one thing that the loop looks at.
+        self.halted = False
+        self.parked: list[Handle] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        # Called when it is killed, in whoever's context kills it: the network's and the metadata server's ends of it.
+        self.on_end: list[Callable[[], object]] = []
+        self.wall_skew_ms = 0
+        self._prune_at = _PRUNE_EVERY
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
+        """Starts a task in this process, from wherever."""
+        return self.context.copy().run(self.loop.create_task, work, name=name)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self.loop.call_soon(callback, *args, context=self.context)
+
+    def kill(self) -> None:
+        if self.dead:
+            return
+        self.dead = self.halted = True
+        self.paused = False
+        self.parked.clear()
+        for callback in self.on_end:
+            callback()
+        self.on_end.clear()
+
+    def pause(self) -> None:
+        if not self.dead:
+            self.paused = self.halted = True
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = self.halted = False
+            parked, self.parked = self.parked, []
+            self.loop.ready(parked)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.append(task)
+        if len(self.tasks) >= self._prune_at:
+            self.tasks = [kept for kept in self.tasks if not kept.done()]
+            self._prune_at = len(self.tasks) + _PRUNE_EVERY
+
+    def __repr__(self) -> str:
+        return f"<process {self.name}>"
+
+
+PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("PROCESS")

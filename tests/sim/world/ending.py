@@ -1,0 +1,111 @@
+"""The quiet end: all heals, a last writer shows that the cluster works (20), the system comes to rest (28, 29, 58), and
+everything that was ever acknowledged is read (2, 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_metadata.store import MetadataStore
+from tests.sim.invariants.ending import check_chain_entries, unrest
+from tests.sim.invariants.history import Violation
+from tests.sim.world.chain_writer import ChainOwner, ChainWriter
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+__all__ = ["end"]
+
+_LIVENESS_S = 120.0
+_REST_S = 240.0
+
+
+class _LastWriter(ChainWriter):
+    """Takes each chain over, writes a little, closes; then reads everything."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.doing = "starts"
+        self.left = list(world.chain_names)
+        self.written = False
+        self.may_read = False
+        self.was_read = False
+
+    async def work(self, client: LedgerClient, store: MetadataStore) -> None:
+        world = self.world
+        while self.left:
+            self.doing = f"writes {self.left[0]}"
+            await self._once(client, store, self.left[0])
+        self.written = True
+        while not self.may_read:
+            await self.clock.sleep(0.5)
+        for chain in world.chain_names:
+            self.doing = f"reads {chain}"
+            payloads = []
+            for ledger_id in world.checker.history.chains[chain].ledgers:
+                reader = await client.open(ledger_id)
+                async for entry_id, payload in reader.entries():
+                    world.checker.was_read(ledger_id, entry_id, payload)
+                    payloads.append(payload)
+            check_chain_entries(world.checker.history, chain, payloads)
+        self.was_read = True
+
+    async def _once(self, client: LedgerClient, store: MetadataStore, chain: str) -> None:
+        from magnetar_bookie.errors import LedgerError
+        from tests.sim.world.chain_writer import GivenUp
+
+        world = self.world
+        world.entries_left = 3
+        try:
+            before = world.counts.get("entries acknowledged", 0)
+            await ChainOwner(self, client, store, chain).own(3)
+            if world.counts.get("entries acknowledged", 0) > before:
+                self.left.pop(0)
+        except (LedgerError, GivenUp) as error:
+            self.doing = f"writes {chain}, gave up: {type(error).__name__}: {error}"
+            self.trace(self.doing)
+            await self.clock.sleep(0.5)
+
+
+async def end(world: World) -> None:
+    clock = world.bookies[0].disk.clock
+    world.quiet = True
+    world.entries_left = 0
+    world.trace.line("world", "all heals")
+    world.faults.heal()
+    for client in world.clients:
+        client.kill()
+    for bookie in world.bookies:
+        if not bookie.runs and not bookie.refused:
+            bookie.start()
+    last = _LastWriter(world, "last")
+    world.hosts.append(last)
+    last.start()
+    waited_s = 0.0
+    while not last.written:
+        await clock.sleep(1.0)
+        waited_s += 1.0
+        _restart(world)
+        if waited_s > _LIVENESS_S:
+            raise Violation("20", f"{waited_s:.0f} s after all has healed the last writer {last.doing}")
+    history, waited_s = world.checker.history, 0.0
+    while rest := unrest(history, world.metadata, [b.name for b in world.bookies if b.serves]):
+        await clock.sleep(1.0)
+        waited_s += 1.0
+        _restart(world)
+        if waited_s > _REST_S:
+            raise Violation(*rest)
+    last.may_read = True
+    waited_s = 0.0
+    while not last.was_read:
+        await clock.sleep(0.5)
+        waited_s += 0.5
+        if waited_s > _LIVENESS_S:
+            raise Violation("2", f"what was acknowledged can't be read: the last writer {last.doing}")
+    world.trace.line("world", "all is well")
+
+
+def _restart(world: World) -> None:
+    for bookie in world.bookies:
+        if not bookie.runs and not bookie.refused:
+            bookie.start()

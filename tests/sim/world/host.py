@@ -1,0 +1,75 @@
+"""A machine of the simulated cluster: at most one process at a time runs on it, under one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_metadata.memory.store import MemoryStore
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.randomness import SeededRandomness
+from tests.sim.clock import SimulatedClock
+from tests.sim.network import SimulatedTransport
+from tests.sim.process import Process
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+__all__ = ["Host"]
+
+
+class Host:
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.lives = 0
+        self.process: Process | None = None
+        # The session of the present life, the newest one.
+        self.store: MemoryStore | None = None
+        self.skew_ms = 0
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and not self.process.dead
+
+    def start(self) -> None:
+        """Starts a new life."""
+        assert not self.runs
+        self.lives += 1
+        self.store = None
+        self.process = self.world.loop.process(self.name)
+        self.clock = SimulatedClock(self.world.loop, self.skew_ms)
+        self.chance: SeededRandomness = self.world.chance.stream(self.name, self.lives)
+        self.transport: SimulatedTransport = self.world.network.transport(self.process)
+        self.world.trace.line(self.name, f"starts, life {self.lives}")
+        self.process.spawn(self.main(), name=self.name)
+
+    async def main(self) -> None:
+        raise NotImplementedError
+
+    async def open_metadata(self) -> MetadataStore:
+        assert self.process is not None
+        await self.clock.sleep(0.001 + 0.01 * self.chance.random())
+        self.store = self.world.metadata.open(self.process, 0.0003 + 0.002 * self.chance.random())
+        return self.store
+
+    def kill(self) -> None:
+        if self.runs:
+            assert self.process is not None
+            self.world.trace.line(self.name, "is killed")
+            self.process.kill()
+
+    def pause(self) -> None:
+        if self.runs:
+            assert self.process is not None
+            self.world.trace.line(self.name, "is paused")
+            self.process.pause()
+            if self.store is not None:
+                self.world.metadata.cut_silently(self.store, answers=False)
+
+    def resume(self) -> None:
+        process = self.process
+        if process is not None and process.paused:
+            self.world.trace.line(self.name, "goes on")
+            process.resume()
+            if self.store is not None:
+                process.call_soon(self.world.metadata.heal, self.store)

@@ -1,0 +1,173 @@
+"""What a seed makes of its run: how many bookies, which quorums, who works, and what goes wrong how often.
+
+Some seeds are calm but for one nasty thing, and some are storms: in a storm much is hidden by what else goes wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_wire.randomness import SeededRandomness
+from tests.sim.chance import Chance
+from tests.sim.network import NetworkOptions
+
+__all__ = ["FAULTS", "Plan"]
+
+_STRIPINGS = (
+    (3, 3, 2),
+    (3, 3, 2),
+    (3, 3, 2),
+    (3, 3, 2),
+    (2, 2, 2),
+    (3, 2, 2),
+    (3, 2, 2),
+    (5, 3, 2),
+    (4, 3, 2),
+    (3, 3, 3),
+    (2, 2, 1),
+    (1, 1, 1),
+)
+
+# Every kind of fault, and how much of it there is among the others.
+FAULTS = {
+    "kill bookie": 10,
+    "kill client": 10,
+    "kill all": 1,
+    "pause bookie": 5,
+    "pause client": 6,
+    "cut pair": 6,
+    "cut one way": 5,
+    "isolate bookie": 5,
+    "isolate client": 4,
+    "suspend metadata": 4,
+    "expire session": 4,
+    "expire session untold": 4,
+    "lose metadata request": 3,
+    "lose metadata answer": 4,
+    "hold metadata request": 4,
+    "slow metadata": 3,
+    "metadata lags": 4,
+    "cut metadata silently": 3,
+    "fail sync": 4,
+    "slow disk": 4,
+    "full disk": 3,
+    "bad network": 5,
+    "bit flip": 4,
+    "lossy restart": 3,
+    "wipe": 1,
+    "recover a ledger": 8,
+    "delete a ledger": 6,
+    "read-only": 3,
+    "decommission": 1,
+}
+# Those which take data from a bookie: only those bookies may suffer them that an entry can do without.
+LOSSES = ("bit flip", "lossy restart", "wipe")
+
+
+_CLIENT = LedgerClientOptions(
+    add_entry_timeout_s=1.0,
+    read_entry_timeout_s=1.0,
+    speculative_read_timeout_ms=200,
+    explicit_lac_interval_ms=100,
+    max_pending_entries=24,
+    bookie_quarantine_time_s=2.0,
+    recovery_timeout_s=5.0,
+    recovery_window_entries=8,
+    read_ahead_entries=8,
+    long_poll_timeout_ms=1000,
+)
+_BOOKIE = BookieOptions(garbage_interval_s=4.0, metadata_retry_s=0.5)
+_AUTO_RECOVERY = AutoRecoveryOptions(
+    lost_bookie_recovery_delay_s=5.0,
+    open_ledger_rereplication_grace_period_s=4.0,
+    auditor_scan_interval_s=4.0,
+    auditor_periodic_check_interval_s=8.0,
+    auditor_check_pause_s=0.05,
+    intent_grace_period_s=6.0,
+    rw_rereplicate_backoff_s=0.5,
+    rw_rereplicate_backoff_max_s=4.0,
+    rereplication_entry_batch_size=4,
+    inventory_timeout_s=2.0,
+    metadata_retry_s=0.5,
+)
+
+
+@dataclass(slots=True)
+class Plan:
+    striping: Striping
+    bookies: int
+    writers: int
+    readers: int
+    chains: int
+    entries: int
+    active_s: float
+    kind: str
+    # How often a fault strikes, and which ones do.
+    fault_interval_s: float
+    faults: list[str]
+    # Numbers of bookies that may lose data.
+    losers: list[int]
+    network: NetworkOptions
+    session_timeout_s: float = 4.0
+    roll_entries: int = 20
+    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
+    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
+    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
+
+
+def plan(chance: Chance) -> Plan:
+    draw = chance.stream("plan")
+    striping = Striping(*draw.choice(_STRIPINGS))
+    spare = draw.choice((0, 1, 1, 2, 2))
+    bookies = max(3, min(6, striping.ensemble_size + spare))
+    losers = list(range(bookies))
+    draw.shuffle(losers)
+    losers = losers[: striping.ack_quorum - 1][:1]
+    kind = draw.choice(("calm", "calm", "calm", "mixed", "mixed", "storm"))
+    if kind == "storm":
+        faults, interval_s = list(FAULTS), 0.3 + draw.random()
+    elif kind == "mixed":
+        faults, interval_s = _some(draw, 5), 0.7 + 2 * draw.random()
+    else:
+        faults, interval_s = _some(draw, draw.choice((1, 1, 2))), 1.0 + 4 * draw.random()
+        if draw.random() < 0.3:
+            # All that writers do to each other is to fight.
+            faults.append("recover a ledger")
+    if bookies < striping.ensemble_size + 1 or not losers:
+        faults = [fault for fault in faults if fault not in ("wipe", "decommission")]
+    if not losers:
+        faults = [fault for fault in faults if fault not in LOSSES]
+    if "wipe" in faults and bookies < striping.ensemble_size + 2:
+        faults = [fault for fault in faults if fault != "decommission"]
+    network = NetworkOptions(delay_s=0.0005 * (1 + 3 * draw.random()), keep_alive_s=2.0)
+    if draw.random() < 0.4:
+        network.long_share, network.long_delay_s = 0.02, 0.2 + draw.random()
+    if draw.random() < 0.4:
+        network.duplicate_share = 0.05
+    if kind != "calm" and draw.random() < 0.5:
+        network.loss_share = 0.002
+    return Plan(
+        striping=striping,
+        bookies=bookies,
+        writers=draw.choice((1, 2, 2, 3)),
+        readers=draw.choice((0, 1, 1, 2)),
+        chains=draw.choice((1, 1, 2)),
+        entries=draw.choice((60, 120, 200)),
+        active_s=draw.choice((15.0, 25.0, 40.0)),
+        kind=kind,
+        fault_interval_s=interval_s,
+        faults=faults,
+        losers=losers,
+        network=network,
+        roll_entries=draw.choice((4, 12, 30, 1000)),
+    )
+
+
+def _some(draw: SeededRandomness, count: int) -> list[str]:
+    """So many kinds of fault, the frequent ones more often."""
+    weighted = [name for name, weight in FAULTS.items() for _ in range(weight)]
+    return [draw.choice(weighted) for _ in range(count)]

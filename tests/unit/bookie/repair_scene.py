@@ -1,0 +1,220 @@
+"""A small cluster for tests of auto-recovery: real bookies on simulated disks, a metadata server, and time by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.auditor import Auditor
+from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.read.record import BadRecord, check_record
+from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.server.bookie import Bookie
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
+from magnetar_wire.clock import ManualClock, SystemClock
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import Listener
+from tests.running import run
+from tests.sim.disk import DiskFaults, SimulatedDisk
+
+__all__ = ["PATIENT", "Scene", "SceneBookie", "scene"]
+
+PATIENT = AutoRecoveryOptions(
+    lost_bookie_recovery_delay_s=3,
+    open_ledger_rereplication_grace_period_s=4,
+    auditor_scan_interval_s=5,
+    intent_grace_period_s=20,
+    rw_rereplicate_backoff_s=1,
+    rw_rereplicate_backoff_max_s=8,
+    progress_interval_s=0,
+    metadata_retry_s=0.5,
+)
+_CLIENT = LedgerClientOptions(explicit_lac_interval_ms=0, add_entry_timeout_s=2, read_entry_timeout_s=2)
+_TURNS = 40
+_TICK_S = 0.1
+
+
+class SceneBookie:
+    """A bookie with a cookie. `come` and `go` as its process does."""
+
+    def __init__(self, of: Scene, bookie_id: str) -> None:
+        self.of = of
+        self.bookie_id = bookie_id
+        # No latency, and so no need to have time pass for a sync.
+        faults = DiskFaults(shortest_sync_s=0, longest_sync_s=0, longest_read_s=0)
+        self.disk = SimulatedDisk(SystemClock(), SeededRandomness(bookie_id), faults)
+        self.bookie: Bookie | None = None
+        self.listener: Listener | None = None
+        self.store: MemoryStore | None = None
+
+    async def come(self, *, read_only: bool = False) -> None:
+        self.bookie = Bookie(self.bookie_id, self.disk.open(), self.of.clock)
+        self.bookie.read_only = read_only
+        self.listener = await self.of.transport.listen(f"{self.bookie_id}:1", self.bookie)
+        self.store = self.of.server.connect()
+        if await self.store.exists(paths.cookie(self.bookie_id)) is None:
+            cookie = Cookie(bookie_id=self.bookie_id, instance_id=b"i").SerializeToString()
+            first = compare_and_set.first_value(cookie, self.of.randomness)
+            await self.store.put(paths.cookie(self.bookie_id), first, ABSENT)
+        said = BookieRegistration(address=self.listener.address, instance_id=b"i", read_only=read_only)
+        await self.store.put(paths.available(self.bookie_id), said.SerializeToString(), ABSENT, ephemeral=True)
+
+    async def go(self) -> None:
+        """Dies, and with it its registration."""
+        if self.listener is not None and self.bookie is not None and self.store is not None:
+            self.disk.crash()
+            await self.listener.close()
+            await self.bookie.close()
+            await self.store.close()
+            self.listener = self.bookie = self.store = None
+
+    def holds(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether the record is on the disk, whole."""
+        record = self.disk.durable_record(ledger_id, entry_id)
+        try:
+            return isinstance(record, bytes) and check_record(record, ledger_id, entry_id) is not None
+        except BadRecord:
+            return False
+
+
+class Scene:
+    """Bookies b1, b2 …"""
+
+    def __init__(self, bookies: int, options: AutoRecoveryOptions) -> None:
+        self.clock = ManualClock()
+        self.randomness = SeededRandomness("scene")
+        self.server = MemoryServer(self.clock)
+        self.transport = InProcessTransport(self.clock)
+        self.options = options
+        self.bookies = {f"b{number}": SceneBookie(self, f"b{number}") for number in range(1, bookies + 1)}
+        self.clients: list[LedgerClient] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.store: MemoryStore = self.server.connect()
+        self.client: LedgerClient
+
+    async def start(self) -> None:
+        for bookie in self.bookies.values():
+            await bookie.come()
+        self.client = await self.new_client(self.store)
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for task in self.tasks:
+            await asyncio.wait([task])
+        for client in self.clients:
+            await client.close()
+        for bookie in self.bookies.values():
+            await bookie.go()
+
+    async def new_client(self, store: MemoryStore | None = None) -> LedgerClient:
+        store = store or self.server.connect()
+        client = LedgerClient(store, self.transport, self.clock, SeededRandomness(len(self.clients)), _CLIENT)
+        self.clients.append(client)
+        await client.start()
+        return client
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+        return self.tasks[-1]
+
+    async def auto_recovery(self, bookie_id: str = "b1", options: AutoRecoveryOptions | None = None) -> LedgerClient:
+        """Has it run; the client, and by it the session, that it runs on."""
+        client = await self.new_client()
+        self.spawn(AutoRecovery(bookie_id, client, options or self.options).run())
+        return client
+
+    def auditor(self, client: LedgerClient | None = None, options: AutoRecoveryOptions | None = None) -> Auditor:
+        """One that is asked to `scan` by hand."""
+        client, options = client or self.client, options or self.options
+        return Auditor(client, Cluster(client, options), options, lambda: True)
+
+    async def writer(self, ensemble: int = 3, write: int = 3, ack: int = 2, *, claim: bool = True) -> LedgerWriter:
+        made, writer = await self.client.create(Striping(ensemble, write, ack), "a test")
+        if claim:
+            await self.client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine")
+        return writer
+
+    async def ledger(self, entries: int, ensemble: int = 3, write: int = 3, ack: int = 2) -> int:
+        """A closed one."""
+        writer = await self.writer(ensemble, write, ack)
+        for number in range(entries):
+            await self.over(writer.add(b"entry %d" % number))
+        await self.over(writer.close())
+        return writer.ledger_id
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        return await self.client.ledgers.read(ledger_id, fresh=True)
+
+    async def over(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What the work comes to; time passes as long as it takes."""
+        task = asyncio.get_running_loop().create_task(work)
+        await self.until(task.done, "the work is over")
+        return await task
+
+    async def until(self, condition: Callable[[], bool | Awaitable[bool]], what: str, limit_s: float = 600) -> None:
+        """Has time pass until the condition holds."""
+        passed = 0.0
+        while True:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            holds = condition()
+            if holds if isinstance(holds, bool) else await holds:
+                return
+            assert passed < limit_s, f"{limit_s} s passed in vain until {what}"
+            self.clock.advance(_TICK_S)
+            passed += _TICK_S
+
+    async def passes(self, seconds: float) -> None:
+        until = self.clock.monotonic() + seconds
+        await self.until(lambda: self.clock.monotonic() >= until, f"{seconds} s have passed")
+
+    async def whole(self, ledger_id: int, without: Sequence[str] = ()) -> bool:
+        """Whether the ledger is closed, and every slot of it on the disk of a bookie that may be named."""
+        metadata = await self.metadata(ledger_id)
+        return metadata.closed and all(
+            bookie not in without and self.bookies[bookie].holds(ledger_id, entry_id)
+            for index, fragment in enumerate(metadata.fragments)
+            for slot, bookie in enumerate(fragment.bookies)
+            for entry_id in range(fragment.first_entry_id, (metadata.last_entry_of(index) or 0) + 1)
+            if metadata.striping.holds(slot, entry_id)
+        )
+
+    async def no_tasks(self) -> bool:
+        return not await self.store.children(paths.TASKS)
+
+
+def scene(
+    bookies: int = 4, options: AutoRecoveryOptions = PATIENT
+) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
+    """A test that is a coroutine over a scene whose bookies are all there."""
+
+    def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
+        def running() -> None:
+            async def inside() -> None:
+                of = Scene(bookies, options)
+                await of.start()
+                try:
+                    await test(of)
+                finally:
+                    await of.stop()
+
+            run(inside())
+
+        running.__doc__ = test.__doc__
+        running.__name__ = test.__name__
+        return running
+
+    return decorate

@@ -1,0 +1,109 @@
+"""Honest bookies, a metadata server and a ledger client on a manual clock; ledgers as a dead writer left them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
+from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SeededRandomness
+from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie, record_of
+from tests.unit.bookie.patience import patiently
+
+T = TypeVar("T")
+
+
+class SmallCluster:
+    """Bookies b0, b1 … and one client."""
+
+    def __init__(self, bookies: int = 4, options: LedgerClientOptions | None = None) -> None:
+        self.clock = ManualClock()
+        self.server = MemoryServer(self.clock)
+        self.transport = InProcessTransport(self.clock)
+        self.options = options or LedgerClientOptions(explicit_lac_interval_ms=0)
+        self.bookies = {f"b{number}": HonestBookie(f"b{number}", self.clock) for number in range(bookies)}
+        self.store = self.server.connect()
+        self.client = self.another_client(self.store)
+        self.clients = [self.client]
+
+    def another_client(self, store: MemoryStore | None = None) -> LedgerClient:
+        return LedgerClient(
+            store or self.server.connect(), self.transport, self.clock, SeededRandomness(1), self.options
+        )
+
+    def __getitem__(self, bookie_id: str) -> HonestBookie:
+        return self.bookies[bookie_id]
+
+    async def start(self) -> None:
+        registry = self.server.connect()
+        for bookie_id, bookie in self.bookies.items():
+            await self.transport.listen(f"{bookie_id}:1", bookie)
+            registration = BookieRegistration(address=f"{bookie_id}:1", instance_id=b"i").SerializeToString()
+            await registry.put(paths.available(bookie_id), registration, ABSENT, ephemeral=True)
+        await self.client.start()
+
+    async def close(self) -> None:
+        for client in self.clients:
+            with suppress(MetadataError):
+                await client.close()
+
+    async def make(self, striping: Striping, *fragments: Fragment) -> int:
+        """A ledger with these fragments; by default one, on the first bookies."""
+        first = fragments[0] if fragments else Fragment(0, tuple(self.bookies)[: striping.ensemble_size])
+        made = await self.client.ledgers.make(
+            first.bookies, striping, wanted_ensemble_size=striping.ensemble_size, purpose="a test"
+        )
+        for fragment in fragments[1:]:
+            await self.client.ledgers.change(made.ledger_id, partial(in_new_ensemble, fragment=fragment))
+        return made.ledger_id
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        return await self.client.ledgers.read(ledger_id, fresh=True)
+
+    async def put(
+        self, ledger_id: int, entry_ids: Sequence[int], *, without: Sequence[str] = (), confirmed: int | None = None
+    ) -> None:
+        """Each entry gets to its write set, but for these bookies. Each record's LAC is the entry before, or stated."""
+        metadata = await self.metadata(ledger_id)
+        for entry_id in entry_ids:
+            fragment = fragment_of(metadata.fragments, entry_id)
+            for slot in metadata.striping.write_set(entry_id):
+                if fragment.bookies[slot] not in without:
+                    self.bookies[fragment.bookies[slot]].keep(ledger_id, record_of(ledger_id, entry_id, confirmed))
+
+    def holders(self, ledger_id: int, entry_id: int) -> list[str]:
+        return [name for name, bookie in self.bookies.items() if entry_id in bookie.ledger(ledger_id).records]
+
+    async def patiently(self, work: Coroutine[Any, Any, T]) -> T:
+        return await patiently(self.clock, work)
+
+
+def in_cluster(
+    test: Callable[[SmallCluster], Coroutine[Any, Any, T]],
+    bookies: int = 4,
+    options: LedgerClientOptions | None = None,
+) -> T:
+    """Runs it in a cluster that has started."""
+
+    async def inside() -> T:
+        cluster = SmallCluster(bookies, options)
+        await cluster.start()
+        try:
+            return await test(cluster)
+        finally:
+            await cluster.close()
+
+    return run(inside())

@@ -1,0 +1,368 @@
+"""One stream of adds: frames, breaks, time-outs, bounds, and what reaches the ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.client.add_channel import AddChannel
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, Status
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.frame import decode_frame
+from magnetar_wire.transport import Disconnected
+from tests.running import run
+
+
+class FakeStream:
+    """The test is at its other end."""
+
+    def __init__(self) -> None:
+        self.sent: list[AddRequest] = []
+        self.incoming: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        # Cleared: the other end does not take anything.
+        self.open = asyncio.Event()
+        self.open.set()
+        self.cancelled = False
+
+    async def send(self, message: bytes) -> None:
+        await self.open.wait()
+        if self.cancelled:
+            raise Disconnected("the stream was cancelled")
+        self.sent.append(AddRequest.FromString(message))
+
+    async def receive(self) -> bytes | None:
+        got = await self.incoming.get()
+        if isinstance(got, Exception):
+            raise got
+        return got
+
+    async def finish(self) -> None:
+        raise AssertionError("nobody finishes it")
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.open.set()
+        self.incoming.put_nowait(Disconnected("the stream was cancelled"))
+
+    def answer(self, *answers: tuple[int, int, int]) -> None:
+        message = AddAnswers(
+            answers=[
+                AddAnswer(ledger_id=ledger_id, first_entry_id=first, count=count, status=Status.OK)
+                for ledger_id, first, count in answers
+            ]
+        )
+        self.incoming.put_nowait(message.SerializeToString())
+
+    @property
+    def entries(self) -> list[list[tuple[int, int]]]:
+        """Of each frame: (ledger, entry)."""
+        return [
+            [
+                (one.channel, entry_id)
+                for one in decode_frame(message.frame)
+                for entry_id in _ids(one.first, one.entries)
+            ]
+            for message in self.sent
+        ]
+
+
+def _ids(first: int, entries: list[bytes]) -> range:
+    return range(first, first + len(entries))
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, int]] = []
+        self.failures: list[str] = []
+
+    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        self.answers.append((first_entry_id, count))
+
+    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+        self.failures.append(reason)
+
+
+class Bench:
+    def __init__(self, options: LedgerClientOptions, *, recovery: bool = False) -> None:
+        self.clock = ManualClock()
+        self.streams: list[FakeStream] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.recovery = recovery
+        self.channel = AddChannel("b1", self._open, self._spawn, self.clock, options, recovery=recovery)
+
+    def _open(self) -> FakeStream:
+        self.streams.append(FakeStream())
+        return self.streams[-1]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    def send(self, ledger_id: int, *entry_ids: int, size: int = 10) -> None:
+        for entry_id in entry_ids:
+            self.channel.send(ledger_id, b"key", entry_id, b"x" * size, recovery=self.recovery)
+
+    def sink(self, ledger_id: int) -> Sink:
+        sink = Sink()
+        self.channel.attach(ledger_id, sink)
+        return sink
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def bench(
+    options: LedgerClientOptions | None = None, *, recovery: bool = False
+) -> Callable[[Callable[[Bench], Awaitable[None]]], Callable[[], None]]:
+    def decorate(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
+        def running() -> None:
+            async def inside() -> None:
+                scene = Bench(options or LedgerClientOptions(), recovery=recovery)
+                await test(scene)
+                scene.channel.close()
+                for task in scene.tasks:
+                    await task
+
+            run(inside())
+
+        running.__doc__ = test.__doc__
+        return running
+
+    return decorate
+
+
+@bench()
+async def test_what_gathers_while_a_frame_is_on_its_way_leaves_in_the_next(bench: Bench) -> None:
+    bench.send(1, 0)
+    bench.send(2, 0)
+    bench.send(1, 1)
+    await bench.settle()
+    (stream,) = bench.streams
+    stream.open.clear()
+    bench.send(1, 2)
+    await bench.settle()
+    bench.send(1, 3, 4)
+    bench.send(2, 1)
+    stream.open.set()
+    await bench.settle()
+    assert stream.entries == [[(1, 0), (2, 0), (1, 1)], [(1, 2)], [(1, 3), (1, 4), (2, 1)]]
+    assert [len(message.runs) for message in stream.sent] == [3, 1, 2]
+    assert all(said.master_key == b"key" and not said.recovery for message in stream.sent for said in message.runs)
+
+
+@bench()
+async def test_answers_reach_the_ledgers_that_they_are_for(bench: Bench) -> None:
+    one, two, other = bench.sink(1), bench.sink(2), bench.sink(1)
+    bench.send(1, 0, 1)
+    bench.send(2, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 2), (2, 0, 1), (3, 0, 1))
+    await bench.settle()
+    assert one.answers == other.answers == [(0, 2)]
+    assert two.answers == [(0, 1)]
+    assert bench.channel.unanswered_bytes == 0
+
+
+@bench()
+async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: Bench) -> None:
+    """The answer that is on its way when the stream breaks reaches nobody."""
+    one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
+    bench.send(1, 0, 1)
+    bench.send(2, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))
+    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+    bench.streams[0].answer((1, 1, 1))
+    await bench.settle()
+    assert one.answers == [(0, 1)]
+    assert (len(one.failures), len(two.failures), idle.failures) == (1, 1, [])
+    assert "gone" in one.failures[0]
+    assert bench.streams[0].cancelled
+    bench.clock.advance(1)
+    bench.send(1, 1)
+    await bench.settle()
+    assert bench.streams[1].entries == [[(1, 1)]]
+    bench.streams[1].answer((1, 1, 1))
+    await bench.settle()
+    assert one.answers == [(0, 1), (1, 1)]
+    assert len(one.failures) == 1
+
+
+@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
+async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
+    bench.clock.advance(2)
+    assert len(one.failures) == 1
+    bench.channel.registered_anew()
+    bench.send(1, 0)  # the next stream is open before the old one has ended
+    await bench.settle()
+    assert len(bench.streams) == 2
+    assert (one.answers, len(one.failures)) == ([], 1)
+    bench.streams[1].answer((1, 0, 1))
+    await bench.settle()
+    assert one.answers == [(0, 1)]
+
+
+@bench()
+async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))
+    bench.streams[0].incoming.put_nowait(None)
+    await bench.settle()
+    bench.send(1, 1)
+    await bench.settle()
+    assert one.failures == []
+    assert bench.streams[1].entries == [[(1, 1)]]
+
+
+@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
+async def test_the_oldest_add_that_is_not_answered_in_time_breaks_the_stream(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.clock.advance(1.5)
+    bench.send(1, 1)
+    bench.streams[0].answer((1, 0, 1))
+    await bench.settle()
+    bench.clock.advance(1.9)
+    assert one.failures == []
+    bench.clock.advance(0.2)
+    assert len(one.failures) == 1
+    assert "within 2.0 s" in one.failures[0]
+
+
+@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
+async def test_an_add_that_could_not_even_be_sent_times_out_too(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))
+    bench.streams[0].open.clear()
+    await bench.settle()
+    bench.send(1, 1, 2)
+    await bench.settle()
+    bench.clock.advance(2.5)
+    assert len(one.failures) == 1
+    await bench.settle()
+    assert bench.streams[0].entries == [[(1, 0)]]
+
+
+@bench()
+async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_bookie(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.clock._monotonic += 60  # nothing ran meanwhile
+    bench.streams[0].answer((1, 0, 1))
+    bench.clock.advance(0)
+    await bench.settle()
+    assert (one.answers, one.failures) == ([(0, 1)], [])
+    bench.send(1, 1)
+    await bench.settle()
+    bench.clock._monotonic += 60
+    bench.clock.advance(0)
+    bench.clock.advance(1)
+    assert len(one.failures) == 1
+
+
+@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
+async def test_a_bookie_that_is_too_far_behind_has_failed(bench: Bench) -> None:
+    """Though it answers now and then."""
+    one = bench.sink(1)
+    bench.send(1, 0, 1, 2, size=800)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))
+    await bench.settle()
+    bench.send(1, 3, 4, size=800)
+    await bench.settle()
+    assert one.failures == []
+    bench.send(1, 5, 6, size=800)
+    assert one.failures == []  # never from within `send`
+    await bench.settle()
+    assert len(one.failures) == 1
+    assert "may be by 5000" in one.failures[0]
+    assert bench.channel.unanswered_bytes == 0
+
+
+@bench()
+async def test_a_dead_bookie_is_left_alone_for_a_pause_that_grows_until_it_registers_anew(bench: Bench) -> None:
+    one = bench.sink(1)
+    opened: list[float] = []
+    for _ in range(40):
+        bench.send(1, 0)
+        await bench.settle()
+        if len(bench.streams) > len(opened):
+            opened.append(bench.clock.monotonic() - 1000)
+            bench.streams[-1].incoming.put_nowait(Disconnected("nobody there"))
+            await bench.settle()
+        bench.clock.advance(0.1)
+    assert len(one.failures) == 40  # at once, each time
+    assert 4 <= len(opened) <= 8
+    bench.channel.registered_anew()
+    bench.send(1, 0)
+    await bench.settle()
+    assert len(bench.streams) == len(opened) + 1
+
+
+@bench()
+async def test_answers_that_are_nonsense_do_no_harm(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 5)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 2**32 - 1), (7, 2**64 - 1, 2**32 - 1), (1, 5, 0))
+    await bench.settle()
+    assert bench.channel.unanswered_bytes == 0
+    bench.send(1, 6)
+    bench.streams[0].incoming.put_nowait(b"\xff\xff")
+    await bench.settle()
+    assert len(one.failures) == 1
+    assert "can't be read" in one.failures[0]
+
+
+@bench()
+async def test_a_sink_that_fails_breaks_the_stream_and_nothing_else(bench: Bench) -> None:
+    class Failing(Sink):
+        def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+            raise ValueError("a mistake")
+
+    bench.channel.attach(1, Failing())
+    two = bench.sink(2)
+    bench.send(1, 0)
+    bench.send(2, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))
+    await bench.settle()
+    assert len(two.failures) == 1
+
+
+@bench()
+async def test_who_detached_hears_nothing_more(bench: Bench) -> None:
+    gone, stays = Sink(), bench.sink(1)
+    detach = bench.channel.attach(1, gone)
+    bench.send(1, 0, 1)
+    await bench.settle()
+    detach()
+    detach()
+    bench.streams[0].answer((1, 0, 1))
+    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
+    await bench.settle()
+    assert (gone.answers, gone.failures) == ([], [])
+    assert (stays.answers, len(stays.failures)) == ([(0, 1)], 1)
+
+
+@bench(recovery=True)
+async def test_adds_of_recovery_have_a_channel_of_their_own(bench: Bench) -> None:
+    bench.send(1, 0)
+    await bench.settle()
+    assert all(said.recovery for message in bench.streams[0].sent for said in message.runs)
+    with pytest.raises(AssertionError):
+        bench.channel.send(1, b"key", 1, b"x", recovery=False)

@@ -1,0 +1,191 @@
+"""What a client knows of the bookies, and how it calls them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.quarantine import Quarantine
+from magnetar_bookie.core.placement import SpreadPlacement
+from magnetar_metadata.errors import SessionLost
+from magnetar_metadata.memory import MemoryStore
+from magnetar_metadata.store import ABSENT, ANY
+from magnetar_protos.ledger_pb2 import (
+    BookieRegistration,
+    ConfirmAnswer,
+    ConfirmRequest,
+    LastAddConfirmedAnswer,
+    LastAddConfirmedRequest,
+)
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import Failed, NotReached, Peer
+from tests.unit.bookie.writer_scene import Scene, scenario
+
+
+@scenario()
+async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
+    bookies = (await scene.client()).bookies
+    assert bookies.writable() == list(bookies.alive()) == ["b1", "b2", "b3", "b4"]
+    told: list[list[str]] = []
+    stop = bookies.listen(lambda: told.append(bookies.writable()))
+    await scene.bookies["b1"].go()
+    await scene.settled(lambda: list(bookies.alive()) == ["b2", "b3", "b4"])
+    b2 = scene.bookies["b2"]
+    assert b2.store is not None
+    said = BookieRegistration(address=b2.address, instance_id=b"i", read_only=True).SerializeToString()
+    await b2.store.put(paths.available("b2"), said, 0)
+    await scene.settled(lambda: bookies.writable() == ["b3", "b4"])
+    assert bookies.alive()["b2"].read_only
+    await scene.store.put(paths.leaving("b3"), b"", ABSENT)
+    await scene.settled(lambda: bookies.writable() == ["b4"])
+    assert told[-1] == ["b4"]
+    stop()
+    count = len(told)
+    await scene.bookies["b1"].come()
+    await scene.settled(lambda: bookies.writable() == ["b1", "b4"])
+    assert len(told) == count
+
+
+@scenario()
+async def test_a_bookie_in_quarantine_is_not_chosen_until_it_is_over_or_registers_anew(scene: Scene) -> None:
+    bookies = (await scene.client()).bookies
+    bookies.quarantine("b1")
+    bookies.quarantine("b2")
+    assert bookies.writable() == ["b3", "b4"]
+    assert bookies.in_quarantine() == ["b1", "b2"]
+    await scene.bookies["b1"].go()
+    await scene.bookies["b1"].come()
+    await scene.settled(lambda: bookies.writable() == ["b1", "b3", "b4"])
+    told: list[None] = []
+    bookies.listen(lambda: told.append(None))
+    scene.clock.advance(29)
+    assert bookies.writable() == ["b1", "b3", "b4"]
+    scene.clock.advance(2)
+    assert bookies.writable() == ["b1", "b2", "b3", "b4"]
+    assert told
+
+
+def test_the_quarantine_of_one_that_fails_again_and_again_grows() -> None:
+    clock = ManualClock()
+    quarantine = Quarantine(clock, 10.0, lambda: None)
+
+    def stay() -> int:
+        quarantine.put("b1")
+        quarantine.put("b1")  # it is in there already
+        seconds = 0
+        while "b1" in quarantine:
+            clock.advance(1)
+            seconds += 1
+        return seconds
+
+    assert [stay() for _ in range(8)] == [10, 20, 40, 80, 160, 320, 320, 320]
+    clock.advance(1000)
+    assert stay() == 10
+    quarantine.put("b1")
+    quarantine.forgive("b1")
+    assert stay() == 10
+
+
+@scenario()
+async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: Scene) -> None:
+    bookies = (await scene.client()).bookies
+    b1 = scene.bookies["b1"]
+    assert b1.store is not None
+    await b1.store.close()
+    await scene.settled(lambda: "b1" not in bookies.alive())
+    request = LastAddConfirmedRequest(ledger_id=1)
+
+    async def ask(bookie_id: str) -> LastAddConfirmedAnswer:
+        return await bookies.call(bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=5)
+
+    assert (await ask("b1")).last_add_confirmed == -1
+    with pytest.raises(NotReached, match="has not been seen"):
+        await ask("b9")
+    assert b1.listener is not None
+    await b1.listener.close()
+    with pytest.raises(NotReached):
+        await ask("b1")
+    b1.listener = await scene.transport.listen("elsewhere:1", b1)
+    moved = BookieRegistration(address="elsewhere:1", instance_id=b"i").SerializeToString()
+    await scene.store.put(paths.available("b1"), moved, ABSENT, ephemeral=True)
+    await scene.settled(lambda: "b1" in bookies.alive())
+    assert (await ask("b1")).last_add_confirmed == -1
+
+
+@scenario()
+async def test_an_answer_that_cant_be_read_is_a_failure(scene: Scene) -> None:
+    bookies = (await scene.client()).bookies
+    b1 = scene.bookies["b1"]
+
+    async def call(peer: Peer, method: str, request: bytes) -> bytes:
+        return b"\xff\xff"
+
+    b1.call = call  # type: ignore[method-assign]
+    with pytest.raises(Failed, match="b1 answered confirm"):
+        await bookies.call("b1", "confirm", ConfirmRequest(), ConfirmAnswer, timeout_s=5)
+
+
+@scenario()
+async def test_a_registration_that_cant_be_read_is_passed_over(scene: Scene) -> None:
+    await scene.store.put(paths.available("bx"), b"\xff\xff", ABSENT, ephemeral=True)
+    bookies = (await scene.client()).bookies
+    assert list(bookies.alive()) == ["b1", "b2", "b3", "b4"]
+    await scene.store.put(paths.available("bx"), BookieRegistration(address="x:1").SerializeToString(), ANY)
+    await scene.settled(lambda: "bx" in bookies.alive())
+
+
+@scenario()
+async def test_reading_goes_on_after_the_connection_was_away(scene: Scene) -> None:
+    bookies = (await scene.client()).bookies
+    scene.server.suspend(scene.store)
+    await scene.bookies["b1"].go()
+    await scene.idle()
+    assert "b1" in bookies.alive()
+    scene.server.resume(scene.store)
+    scene.clock.advance(1)
+    await scene.settled(lambda: "b1" not in bookies.alive())
+
+
+@scenario()
+async def test_with_a_lost_session_nothing_starts(scene: Scene) -> None:
+    lost: MemoryStore = scene.server.connect()
+    scene.server.expire(lost)
+    with pytest.raises(SessionLost):
+        await scene.client(lost)
+
+
+@scenario()
+async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
+    scene.server.suspend(scene.store)
+    starting = asyncio.create_task(scene.client())
+    await scene.idle()
+    assert not starting.done()
+    scene.server.resume(scene.store)
+    scene.clock.advance(1)
+    assert (await starting).bookies.writable() == ["b1", "b2", "b3", "b4"]
+
+
+def test_the_placement_spreads() -> None:
+    placement, randomness = SpreadPlacement(), SeededRandomness(1)
+    names = [f"b{number}" for number in range(6)]
+    seen: dict[str, int] = {}
+    for _ in range(600):
+        chosen = placement.new_ensemble(3, names, randomness)
+        assert len(set(chosen)) == 3
+        for name in chosen:
+            seen[name] = seen.get(name, 0) + 1
+    assert len(seen) == 6
+    assert min(seen.values()) > 200
+    assert sorted(placement.new_ensemble(8, names, randomness)) == names
+    assert placement.replacement(names[:5], names, randomness) == "b5"
+    assert placement.replacement(names, names, randomness) is None
+
+
+def test_every_option_is_checked() -> None:
+    for name in LedgerClientOptions.model_fields:
+        with pytest.raises(ValueError, match=name):
+            LedgerClientOptions(**{name: -1})

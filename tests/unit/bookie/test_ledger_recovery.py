@@ -1,0 +1,442 @@
+"""Ledgers as dead writers left them, recovered through bookies that hang, lie, lose and forget."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.ledger_metadata import (
+    LedgerMetadata,
+    LedgerState,
+    begin_recovery,
+    closed_by_recovery,
+    tombstone,
+)
+from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import SessionState
+from tests.unit.bookie.honest_bookie import entry, length_up_to
+from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+
+THREE = Striping(3, 3, 2)
+
+
+def _closed_at(metadata: LedgerMetadata, last: int) -> None:
+    assert (metadata.state, metadata.last_entry_id, metadata.length_bytes) == (
+        LedgerState.CLOSED,
+        last,
+        length_up_to(last),
+    )
+
+
+def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
+    """CHK-3: and each of its entries is on an ack quorum then."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(5))
+        await cluster.put(ledger_id, [5], without=["b1"])
+        metadata = await cluster.client.recover(ledger_id)
+        _closed_at(metadata, 5)
+        assert await cluster.metadata(ledger_id) == metadata
+        assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
+        assert await cluster.client.recover(ledger_id) == metadata
+
+    in_cluster(test)
+
+
+def test_an_empty_ledger_is_closed_as_one() -> None:
+    """CHK-29"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        metadata = await cluster.client.recover(ledger_id)
+        _closed_at(metadata, -1)
+        assert metadata.fragments == ()
+
+    in_cluster(test)
+
+
+def test_a_hung_bookie_is_not_waited_for_while_the_others_suffice() -> None:
+    """CHK-13"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(5))
+        cluster["b1"].hanging = {"fence", "read"}
+        _closed_at(await cluster.client.recover(ledger_id), 4)  # on a clock that stands still
+
+    in_cluster(test)
+
+
+def test_a_time_out_is_no_answer_and_recovery_that_can_t_decide_says_what_each_bookie_answered() -> None:
+    """CHK-13"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        cluster["b1"].hanging = {"read"}
+        cluster["b2"].failing = {"read"}
+        with pytest.raises(RecoveryUndecided) as raised:
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        message = str(raised.value)
+        assert f"ledger {ledger_id} was not recovered within 60.0 s: whether entry 3 was completed" in message
+        assert re.search("b0: it never got the entry; b1: .*did not answer.*; b2: the server broke off", message)
+        assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
+        cluster["b2"].failing = set()
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test)
+
+
+def test_fencing_needs_all_but_fewer_than_an_ack_quorum() -> None:
+    """CHK-7"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        cluster["b1"].failing = cluster["b2"].failing = {"fence"}
+        with pytest.raises(
+            RecoveryUndecided, match="2 of the last fragment's bookies must be fenced: b0: it is fenced"
+        ):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+
+        def fence_again(method: str) -> None:
+            if method == "fence" and cluster.clock.monotonic() > later:
+                cluster["b1"].failing = set()
+
+        later = cluster.clock.monotonic() + 20
+        cluster["b1"].before = fence_again
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "limbo"])
+def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
+    """CHK-15: entry 2 was completed on b0 and b2; b0 is gone and b2's copy can't be read, so b1's no is not enough."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1"])
+        cluster["b0"].hanging = {"read", "fence"}
+        if trouble == "damaged":
+            cluster["b2"].damage(ledger_id, 2)
+        else:
+            del cluster["b2"].ledger(ledger_id).records[2]
+            cluster["b2"].ledger(ledger_id).limbo = True
+        with pytest.raises(RecoveryUndecided, match="whether entry 2 was completed can't be told"):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        cluster["b0"].hanging = set()
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test)
+
+
+def test_recovery_reads_fence_whoever_answers_them() -> None:
+    """CHK-8: b2 hung when the others were fenced, and is the one whose "no such entry" decides."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        cluster["b2"].hanging = {"fence"}
+        cluster["b1"].hanging = {"read"}
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+        assert cluster["b2"].ledger(ledger_id).fenced
+        key = (await cluster.metadata(ledger_id)).master_key
+        assert all(
+            request.fence and request.master_key == key
+            for request in cluster["b2"].reads()
+            if request.last_entry_id > 2
+        )
+
+    in_cluster(test)
+
+
+def test_a_writer_that_lives_on_completes_nothing_any_more() -> None:
+    """CHK-7: what it has sent and was not acknowledged may be in the ledger; what it sends from now on is not."""
+
+    async def test(cluster: SmallCluster) -> None:
+        made, writer = await cluster.client.create(THREE, "a test")
+        for number in range(4):
+            await writer.add(entry(number))
+        metadata = await cluster.client.recover(made.ledger_id)
+        _closed_at(metadata, 3)
+        with pytest.raises(LedgerFenced):
+            await cluster.patiently(writer.add(entry(4)))
+        writer.abandon()
+        reader = await cluster.client.open(made.ledger_id)
+        assert await reader.read(0, reader.last_add_confirmed) == [entry(number) for number in range(4)]
+
+    in_cluster(test, bookies=3)
+
+
+def test_recovery_begins_with_the_last_fragment_whatever_the_bookies_know() -> None:
+    """CHK-12: the second ensemble has never heard of the LAC, and has none of the entries below its fragment."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(10, ("b3", "b4", "b5")))
+        await cluster.put(ledger_id, range(10))
+        for name in ("b3", "b4", "b5"):
+            cluster[name].ledger(ledger_id).last_add_confirmed = -1
+        metadata = await cluster.client.recover(ledger_id)
+        _closed_at(metadata, 9)  # and the length comes from the fragment before
+        assert metadata.fragments == (Fragment(0, ("b0", "b1", "b2")),)
+        assert min(request.first_entry_id for name in ("b3", "b4", "b5") for request in cluster[name].reads()) == 10
+
+    in_cluster(test, bookies=6)
+
+
+def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -> None:
+    """CHK-14: and so the decision holds even when the one bookie that had it is lost."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b0", "b2"])
+        _closed_at(await cluster.client.recover(ledger_id), 2)
+        assert len(cluster.holders(ledger_id, 2)) >= 2
+        cluster["b1"].ledger(ledger_id).records.clear()
+        reader = await cluster.client.open(ledger_id)
+        assert await reader.read(0, 2) == [entry(0), entry(1), entry(2)]
+
+    in_cluster(test)
+
+
+def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
+    """CHK-16: b3 takes the place of one that takes no adds; nobody is told of it, nor asks it, before the close."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, range(2, 6), without=["b1", "b2"], confirmed=1)
+        cluster["b1"].failing = cluster["b2"].failing = {"add"}
+        seen: list[LedgerMetadata] = []
+        tasks: list[asyncio.Task[None]] = []
+
+        async def look() -> None:
+            seen.append(await cluster.metadata(ledger_id))
+
+        cluster["b3"].before = lambda method: tasks.append(asyncio.create_task(look())) if method == "add" else None
+        metadata = await cluster.patiently(cluster.client.recover(ledger_id))
+        await asyncio.gather(*tasks)
+        _closed_at(metadata, 5)
+        assert seen
+        assert seen[0].state is LedgerState.IN_RECOVERY
+        assert seen[0].fragments == (Fragment(0, ("b0", "b1", "b2")),)
+        assert cluster["b3"].reads() == []
+        assert metadata.fragments[0] == Fragment(0, ("b0", "b1", "b2"))
+        assert metadata.fragments[-1].first_entry_id == 2
+        assert "b3" in metadata.fragments[-1].bookies
+        reader = await cluster.client.open(ledger_id)
+        assert await cluster.patiently(reader.read(0, 5)) == [entry(number) for number in range(6)]
+
+    in_cluster(test)
+
+
+def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() -> None:
+    """CHK-1: the loser has found more than the ledger has in the end, and forgets it."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1", "b2"])  # never completed
+        faster: list[asyncio.Task[LedgerMetadata]] = []
+        fragment = (await cluster.metadata(ledger_id)).last_fragment
+        length = length_up_to(1)
+
+        def close_below(method: str) -> None:
+            if method == "add" and not faster:
+                other = cluster.client.ledgers.change(
+                    ledger_id, lambda current: closed_by_recovery(current, fragment, [], 1, length, 0)
+                )
+                faster.append(asyncio.ensure_future(other))
+
+        for name in ("b0", "b1", "b2"):
+            cluster[name].before = close_below
+        metadata = await cluster.client.recover(ledger_id)
+        assert faster
+        assert metadata == await faster[0] == await cluster.metadata(ledger_id)
+        _closed_at(metadata, 1)
+
+    in_cluster(test)
+
+
+def test_recoveries_at_the_same_time_agree() -> None:
+    """CHK-1"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(20))
+        await cluster.put(ledger_id, [20], without=["b1", "b2"])
+        found = await asyncio.gather(*(cluster.client.recover(ledger_id) for _ in range(4)))
+        assert all(metadata == found[0] for metadata in found)
+        assert found[0].last_entry_id in (19, 20)
+
+    in_cluster(test)
+
+
+def test_a_fragment_that_changed_has_recovery_begin_anew() -> None:
+    """CHK-16: what somebody else's change makes of the last fragment is what the next attempt is based on."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        changed: list[asyncio.Task[LedgerMetadata]] = []
+
+        def change(current: LedgerMetadata | None) -> LedgerMetadata:
+            assert current is not None
+            return LedgerMetadata(
+                **{
+                    **{name: getattr(current, name) for name in LedgerMetadata.__slots__},
+                    "fragments": (*current.fragments, Fragment(3, ("b1", "b2", "b3"))),
+                }
+            )
+
+        def once(method: str) -> None:
+            if method == "fence" and not changed:
+                changed.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, change)))
+
+        cluster["b0"].before = once
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+        assert cluster["b3"].reads()
+
+    in_cluster(test)
+
+
+def test_a_deleted_ledger_is_not_recovered() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        with pytest.raises(NoSuchLedger):
+            await cluster.client.recover(99)
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+        before = cluster.clock.monotonic()
+        tasks: list[asyncio.Task[LedgerMetadata]] = []
+
+        def delete(method: str) -> None:
+            if method == "read" and not tasks:
+                tasks.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, tombstone)))
+                for bookie in cluster.bookies.values():
+                    bookie.ledger(ledger_id).deleted = True
+
+        for bookie in cluster.bookies.values():
+            bookie.before = delete
+        with pytest.raises(LedgerDeleted):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        assert cluster.clock.monotonic() < before + 5
+
+    in_cluster(test)
+
+
+def test_kept_entries_that_find_no_ack_quorum_keep_the_ledger_open_until_bookies_come() -> None:
+    """CHK-3"""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1", "b2"])
+        cluster["b1"].failing = cluster["b2"].failing = {"add"}
+        with pytest.raises(RecoveryUndecided, match="what was kept can't be written"):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
+        cluster["b1"].failing = set()
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test, bookies=3)
+
+
+def test_a_ledger_is_not_closed_while_a_kept_entry_is_on_its_way_to_an_ack_quorum() -> None:
+    """CHK-3: nor when the time is over meanwhile."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1", "b2"])
+        cluster["b1"].hanging = cluster["b2"].hanging = {"add"}
+        with pytest.raises(RecoveryUndecided, match="1 kept entries up to 2 are not on an ack quorum yet"):
+            await cluster.patiently(cluster.client.recover(ledger_id))
+        assert (await cluster.metadata(ledger_id)).state is LedgerState.IN_RECOVERY
+
+    in_cluster(
+        test,
+        bookies=3,
+        options=LedgerClientOptions(recovery_timeout_s=3, add_entry_timeout_s=60, explicit_lac_interval_ms=0),
+    )
+
+
+def test_a_close_whose_answer_is_lost_is_found_out() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        await cluster.client.ledgers.change(ledger_id, begin_recovery)
+
+        def back(state: SessionState) -> None:
+            if state is SessionState.SUSPENDED:
+                cluster.server.resume(cluster.store)
+
+        cluster.store.session.listen(back)
+        cluster["b0"].before = lambda method: (
+            cluster.server.next_request(cluster.store, Fault.LOSE_ANSWER) if method == "read" else None
+        )
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test)
+
+
+def test_many_entries_are_read_by_the_window_and_not_one_by_one() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(300))
+        for bookie in cluster.bookies.values():
+            bookie.ledger(ledger_id).last_add_confirmed = -1
+        _closed_at(await cluster.client.recover(ledger_id), 299)
+        assert max(len(bookie.reads()) for bookie in cluster.bookies.values()) <= 40
+        assert all(request.last_entry_id - request.first_entry_id < 16 for request in cluster["b0"].reads())
+
+    in_cluster(test, options=LedgerClientOptions(recovery_window_entries=16))
+
+
+@pytest.mark.parametrize(
+    "striping", [Striping(1, 1, 1), Striping(4, 2, 2), Striping(5, 3, 2), Striping(3, 1, 1)], ids=str
+)
+def test_striped_ledgers_are_recovered(striping: Striping) -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(striping)
+        await cluster.put(ledger_id, range(30))
+        for bookie in cluster.bookies.values():
+            bookie.ledger(ledger_id).last_add_confirmed = 3
+        _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 29)
+
+    in_cluster(test, bookies=6)
+
+
+def test_a_recovery_that_is_stopped_anywhere_leaves_nothing_running_and_the_next_one_finishes() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        await cluster.put(ledger_id, range(3, 6), without=["b1"], confirmed=2)
+        metadata = await cluster.metadata(ledger_id)
+        for turns in range(200):
+            # What the client itself keeps running are streams.
+            others = asyncio.all_tasks()
+            recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            finished = recovery.done()
+            recovery.cancel()
+            await asyncio.gather(recovery, return_exceptions=True)
+            left = [task for task in asyncio.all_tasks() - others if "ledger_recovery" in repr(task.get_coro())]
+            assert left == []
+            if finished:
+                break
+        assert finished
+        assert metadata.last_fragment in (await cluster.metadata(ledger_id)).fragments
+        _closed_at(await cluster.client.recover(ledger_id), 5)
+
+    in_cluster(test)

@@ -1,0 +1,88 @@
+"""The way out of limbo: recovered where that is needed, filled, and cleared ledger by ledger."""
+
+from __future__ import annotations
+
+from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.server.bookie import Bookie
+from tests.unit.bookie.repair_scene import Scene, scene
+
+
+async def lossy_restart(of: Scene, bookie_id: str, groups: int) -> Bookie:
+    """It comes back without the newest of what it had synced, and in limbo."""
+    one = of.bookies[bookie_id]
+    await one.go()
+    assert one.disk.lose_synced(groups) > 0
+    await one.come()
+    assert one.bookie is not None
+    assert not one.bookie.storage.intact
+    await one.bookie.enter_limbo(await of.client.ledgers.last_ledger_id() + 1)
+    return one.bookie
+
+
+@scene()
+async def test_what_was_lost_is_filled_in_and_then_known(of: Scene) -> None:
+    """CHK-22, the repairer's part: closed ledgers are filled, open ones recovered, then they are out of limbo."""
+    closed = [await of.ledger(8), await of.ledger(3)]
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    name = writer.metadata.last_fragment.bookies[0]
+    bookie = await lossy_restart(of, name, 12)
+    named = [one for one in (*closed, writer.ledger_id) if name in (await of.metadata(one)).bookies()]
+    assert all(bookie.in_limbo(one) for one in named)
+    await of.over(repair_limbo(bookie, of.client, of.options))
+    for ledger_id in named:
+        assert not bookie.in_limbo(ledger_id)
+        assert await of.whole(ledger_id)
+    assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
+
+
+@scene()
+async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
+    ledger_id = await of.ledger(4)
+    name, *others = (await of.metadata(ledger_id)).bookies()
+    bookie = await lossy_restart(of, name, 3)
+    for other in others:
+        await of.bookies[other].go()
+    repairing = of.spawn(repair_limbo(bookie, of.client, of.options))
+    await of.passes(20)
+    assert bookie.in_limbo(ledger_id)
+    assert not repairing.done()
+    await of.bookies[others[1]].come()
+    await of.until(repairing.done, "it is filled")
+    await repairing
+    assert not bookie.in_limbo(ledger_id)
+    assert all(of.bookies[name].holds(ledger_id, entry_id) for entry_id in range(4))
+
+
+@scene()
+async def test_an_open_ledger_that_names_it_in_earlier_fragments_keeps_its_writer(of: Scene) -> None:
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    name = writer.metadata.fragments[0].bookies[0]
+    await of.bookies[name].go()
+    await of.over(writer.add(b"3"))
+    assert name not in writer.metadata.last_fragment.bookies
+    bookie = await lossy_restart(of, name, 2)
+    await of.over(repair_limbo(bookie, of.client, of.options))
+    assert not bookie.in_limbo(writer.ledger_id)
+    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+    await of.over(writer.add(b"4"))
+    assert (await of.over(writer.close())).last_entry_id == 4
+    assert await of.whole(writer.ledger_id)
+
+
+@scene()
+async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: Scene) -> None:
+    ledger_id = await of.ledger(4)
+    (stranger,) = [one for one in of.bookies if one not in (await of.metadata(ledger_id)).bookies()]
+    deleted = await of.ledger(2)
+    await of.client.delete(deleted)
+    other = of.bookies[stranger].bookie
+    assert other is not None
+    await other.enter_limbo(await of.client.ledgers.last_ledger_id() + 1)
+    await of.over(repair_limbo(other, of.client, of.options))
+    assert other.in_limbo(ledger_id)
+    assert (await of.metadata(deleted)).state is LedgerState.TOMBSTONE
