@@ -413,3 +413,21 @@ async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_hold
         await of.over(put_in_place(of.client, of.options, ledger_id, metadata, step, deletes))
     assert of.bookies[spare].holds(ledger_id, 0)
     assert spare in (await of.metadata(ledger_id)).holders
+
+
+@scene(bookies=5)
+async def test_small_batches_come_to_the_same(of: Scene) -> None:
+    """By entries, by bytes, and by what one question for an inventory covers."""
+    small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
+    ledgers = [await of.ledger(11), await of.ledger(11, ensemble=4, write=2, ack=2)]
+    for options in (of.options.model_copy(update={name: small[name]}) for name in small):
+        name = (await of.metadata(ledgers[0])).bookies()[0]
+        await of.bookies[name].go()
+        client = await of.new_client()
+        running = of.spawn(AutoRecovery("b1", client, options).run())
+        for ledger_id in ledgers:
+            await of.until(lambda one=ledger_id, without=name: of.whole(one, [without]), "it is whole")  # type: ignore[misc]
+        running.cancel()
+        await of.until(running.done, "it has ended")
+        await client.ledgers.store.close()
+        await of.bookies[name].come()
