@@ -80,7 +80,7 @@ async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: 
 
 @scenario()
 async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene: Scene) -> None:
-    """CHK-18: an acknowledgement of the bookie that was replaced counts for nothing either."""
+    """CHK-18"""
     writer = await scene.writer()
     await writer.add(b"a")
     lost, slow, dead = scene.ensemble(writer)
@@ -130,7 +130,7 @@ async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene
 
 @scenario()
 async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
-    """CHK-19: several adds are pending, and the fragment begins at the lowest of them."""
+    """Several adds are pending: the fragment begins at the lowest of them, and the new bookie gets all."""
     writer = await scene.writer()
     await writer.add(b"before")
     spare, dead = scene.spare(writer), scene.ensemble(writer)[1]
