@@ -8,6 +8,7 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
+from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.decommission import NoSuchBookie, decommission, decommission_progress
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
@@ -431,3 +432,19 @@ async def test_small_batches_come_to_the_same(of: Scene) -> None:
         await of.until(running.done, "it has ended")
         await client.ledgers.store.close()
         await of.bookies[name].come()
+
+
+@scene()
+async def test_who_has_long_returned_is_not_lost_though_the_watch_says_nothing(of: Scene) -> None:
+    client = await of.new_client()
+    cluster = Cluster(client, of.options)
+    await of.bookies["b2"].go()
+    await of.until(lambda: "b2" not in client.bookies.alive(), "it is seen to go")
+    await of.over(cluster.look())
+    of.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
+    await of.passes(2)
+    await of.bookies["b2"].come()
+    await of.passes(2)
+    of.server.resume(client.ledgers.store)  # type: ignore[arg-type]
+    await of.over(cluster.look())
+    assert not cluster.lost.lost("b2", of.clock.monotonic() + 1000)
