@@ -24,7 +24,7 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, TooManyPending
+from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, TooManyPending, WriterClosed
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
@@ -66,6 +66,7 @@ class LedgerWriter:
         # Of all entries that were appended, and of those that have completed.
         self._appended_bytes = 0
         self.length_bytes = 0
+        self._add_failed = False
         self._closing = False
         self._abandoned = False
         # What the close under way comes to; and of one that has decided, for good.
@@ -117,6 +118,8 @@ class LedgerWriter:
         def completed(error: AddFailed | None) -> None:
             if error is None:
                 self.length_bytes += size
+            elif not isinstance(error, WriterClosed):
+                self._add_failed = True
             self._after_completion()
             done(entry_id if error is None else error)
 
@@ -180,10 +183,11 @@ class LedgerWriter:
 
     async def _set_closed(self) -> LedgerMetadata:
         last, length = self._adds.last_add_confirmed, self.length_bytes
+        clean = not self._add_failed
 
         def closed(current: LedgerMetadata | None) -> LedgerMetadata:
-            if current is not None and current.closed and current.last_entry_id == last:
-                return current  # as it would be by our own hand: no failed add is in it
+            if clean and current is not None and current.closed and current.last_entry_id == last:
+                return current  # as it would be by our own hand
             return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms())
 
         try:
@@ -216,7 +220,7 @@ class LedgerWriter:
     def _after_completion(self) -> None:
         if self._waiting and self._has_room():
             self._wake()
-        if not self._adds.pending_entries:
+        if not self._adds.pending_entries and self._adds.failed is None:
             self._lac.idle()
 
     def _wake(self) -> None:
