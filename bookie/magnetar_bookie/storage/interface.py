@@ -15,7 +15,8 @@ room: some is kept back for it.
 
 `intact` is False on a storage that was opened and can't say that everything that was ever synced is there. It stays
 False for as long as this object lives, and is False again at each later opening, until a group with the bookie's own
-record (`Changes.bookie`) is durable: a bookie that sees it writes that down before anything else, and might crash first.
+record (`Changes.bookie`) is durable: a bookie that sees it writes that down before anything else, but may crash before
+it has.
 
 What was written under one (ledger, entry) id is never changed: the bookie does not write it again.
 """

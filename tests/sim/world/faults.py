@@ -74,7 +74,9 @@ class Faults:
         self._world.metadata_later(seconds, callback)
 
     def _restart(self, host: Host) -> None:
-        if not host.runs and not (isinstance(host, BookieHost) and host.refused):
+        if host.runs or (isinstance(host, BookieHost) and host.refused):
+            return
+        if isinstance(host, BookieHost) or not self._world.quiet:
             host.start()
 
     def _kill(self, host: Host | None) -> bool:
@@ -296,7 +298,10 @@ class Faults:
         if bookie is None or bookie.refused:
             return False
         self._kill(bookie)
-        count = 1 + self._draw.below(20)
+        # One that loses its first groups has lost who it is: that is `wipe`, which takes a spare bookie.
+        count = min(1 + self._draw.below(20), len(bookie.disk._synced) - 4)
+        if count <= 0:
+            return False
         self._world.checker.disk_loses(bookie.name, lambda: bookie.disk.lose_synced(count))
         return True
 

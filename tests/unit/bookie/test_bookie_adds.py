@@ -9,7 +9,7 @@ import pytest
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
-from magnetar_protos.ledger_pb2 import AddRequest, AddRun, Status
+from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.randomness import SeededRandomness
@@ -17,7 +17,7 @@ from magnetar_wire.transport import Code, Failed, Rejected, Stream, TransportErr
 from tests.running import run, until, within
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, OneBookie, add_request, record
-from tests.unit.bookie.test_bookie_fencing import slow_disk, written
+from tests.unit.bookie.slow_disk import slow_disk, written
 
 
 def test_same_entry_again_is_ok_and_another_one_is_a_conflict() -> None:
@@ -354,5 +354,35 @@ def test_last_add_confirmed_of_records_that_found_no_room_is_not_said() -> None:
             confirmed = asyncio.create_task(one.confirm(1, 2))
             assert (await refused, await confirmed) == (Status.READ_ONLY, Status.OK)
             assert (await one.last_add_confirmed(1)).last_add_confirmed == 2
+
+    run(body())
+
+
+def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
+    async def body() -> None:
+        async with OneBookie(BookieOptions(max_waiting_answers=5)) as one:
+            stream = one.adds()
+
+            async def send() -> None:
+                for ledger_id in range(1, 301):
+                    await stream.send(add_request(ledger_id, [(0, b"no record")], KEY, recovery=False))
+                await stream.finish()
+
+            sending = asyncio.create_task(send())
+            for _ in range(5000):
+                await asyncio.sleep(0)
+            assert not sending.done()
+            answers = [answer for message in await _all(stream) for answer in AddAnswers.FromString(message).answers]
+            assert [answer.ledger_id for answer in answers] == list(range(1, 301))
+            assert {answer.status for answer in answers} == {Status.BAD_RECORD}
+
+    run(body())
+
+
+def test_operator_can_start_a_bookie_read_only() -> None:
+    async def body() -> None:
+        async with OneBookie(BookieOptions(read_only=True)) as one:
+            assert await one.add_one(1, 0) == Status.READ_ONLY
+            assert (await one.fence(1)).status == Status.OK
 
     run(body())

@@ -8,28 +8,16 @@ import pytest
 
 from magnetar_bookie.core.commit_group import CommitGroup
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.storage.interface import Changes, LedgerRecord
+from magnetar_bookie.storage.interface import LedgerRecord
 from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, Status
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
-from tests.sim.disk import DiskFaults, SimulatedDisk
+from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, OneBookie, record
+from tests.unit.bookie.slow_disk import slow_disk, written
 
 FENCED = LedgerRecord(master_key=KEY, fenced=True)
-
-
-def slow_disk(clock: ManualClock) -> SimulatedDisk:
-    """A sync takes a second and a read as well: as long as nobody moves the clock, none ends."""
-    return SimulatedDisk(clock, SeededRandomness(1), DiskFaults(1, 1, 1, stall_probability=1, stall_s=1))
-
-
-async def written(disk: SimulatedDisk, count: int = 1) -> None:
-    """Returns when so many groups more are on their way."""
-    seen: list[Changes] = []
-    disk.on_write = seen.append
-    await until(lambda: len(seen) >= count, "a group is written")
-    disk.on_write = None
 
 
 async def moving(clock: ManualClock, task: asyncio.Task[FenceAnswer] | asyncio.Task[ReadAnswer]) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.bookie_identity import Step, next_step
@@ -358,6 +359,29 @@ def test_parts_of_a_session_begin_anew_with_the_next_one() -> None:
             machine.server.expire(machine.sessions[-1])
             await until(lambda: len(begun) == 3, "it lives with another session")
             assert begun[2] is not begun[1]
+
+    run(body())
+
+
+def test_client_that_can_not_start_costs_a_session_and_not_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        machine = Machine()
+        begun: list[object] = []
+        started = LedgerClient.start
+
+        async def start(client: LedgerClient) -> None:
+            if len(machine.sessions) == 1:
+                raise RuntimeError("a bug")
+            await started(client)
+
+        async def part(client: object, bookie: object) -> None:
+            begun.append(client)
+
+        monkeypatch.setattr(LedgerClient, "start", start)
+        async with machine.running(with_session=[part]) as process:
+            await until(lambda: bool(begun), "the part begins with the second session")
+            assert process.bookie.failed is None
+            assert len(machine.sessions) == 2
 
     run(body())
 

@@ -23,7 +23,7 @@ from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Rejected, TransportError
 from tests.running import run, until, within
 from tests.unit.bookie.bookie_client import OneBookie, record
-from tests.unit.bookie.test_bookie_fencing import slow_disk, written
+from tests.unit.bookie.slow_disk import slow_disk, written
 
 
 class _Lowest(SeededRandomness):
@@ -369,5 +369,17 @@ def test_long_polls_are_bounded_and_end_when_the_ledger_is_deleted() -> None:
             assert (await one.last_add_confirmed(1, above=5, wait_ms=50_000)).last_add_confirmed == -1
             await one.bookie.tombstone(1)
             assert (await within(waiting, "the poll", 20)).status == Status.DELETED
+
+    run(body())
+
+
+def test_long_poll_waits_no_longer_than_the_bookie_allows() -> None:
+    async def body() -> None:
+        clock = ManualClock()
+        async with OneBookie(BookieOptions(max_long_poll_ms=2000), clock=clock) as one:
+            poll = asyncio.create_task(one.last_add_confirmed(1, above=0, wait_ms=2**32 - 1))
+            await until(lambda: one.bookie._polls._count == 1, "it waits")
+            clock.advance(2)
+            assert (await within(poll, "the answer")).last_add_confirmed == -1
 
     run(body())
