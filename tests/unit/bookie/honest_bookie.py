@@ -10,7 +10,7 @@ from magnetar_bookie.read.record import MAX_RECORD_BYTES, NO_ENTRY, BadRecord, c
 from magnetar_protos import ledger_pb2 as pb
 from magnetar_wire.clock import Clock
 from magnetar_wire.frame import decode_frame
-from magnetar_wire.transport import Code, Disconnected, Failed, Peer, Refusal, Stream
+from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
 READ_LIMIT = 1_048_576
 
@@ -178,7 +178,3 @@ def record_of(ledger_id: int, entry_id: int, last_add_confirmed: int | None = No
     """What the writer of these tests' ledgers has made of the entry. Its LAC is the entry before, unless stated."""
     confirmed = entry_id - 1 if last_add_confirmed is None else last_add_confirmed
     return encode_record(ledger_id, entry_id, confirmed, length_up_to(entry_id), entry(entry_id))
-
-
-def broken(_: object, __: object) -> pb.ReadAnswer:
-    raise Failed("it broke off")

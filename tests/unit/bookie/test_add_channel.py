@@ -192,6 +192,24 @@ async def test_a_break_is_told_once_and_ends_what_the_old_stream_may_say(bench: 
     assert len(one.failures) == 1
 
 
+@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
+async def test_a_late_answer_and_the_end_of_an_old_stream_reach_nobody(bench: Bench) -> None:
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].answer((1, 0, 1))  # it is there, and was not read yet when the time is over
+    bench.clock.advance(2)
+    assert len(one.failures) == 1
+    bench.channel.registered_anew()
+    bench.send(1, 0)  # the next stream is open before the old one has ended
+    await bench.settle()
+    assert len(bench.streams) == 2
+    assert (one.answers, len(one.failures)) == ([], 1)
+    bench.streams[1].answer((1, 0, 1))
+    await bench.settle()
+    assert one.answers == [(0, 1)]
+
+
 @bench()
 async def test_the_end_of_an_idle_stream_is_nobodys_failure(bench: Bench) -> None:
     one = bench.sink(1)

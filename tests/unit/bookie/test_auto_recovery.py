@@ -9,9 +9,11 @@ import pytest
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.decommission import NoSuchBookie, decommission, decommission_progress
+from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
-from magnetar_bookie.core.ledger_metadata import LedgerState
-from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, without_holders
+from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.errors import AddFailed, LedgerDeleted
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from tests.unit.bookie.repair_scene import Scene, scene
@@ -259,8 +261,6 @@ async def test_a_bookie_that_is_named_keeps_its_cookie(of: Scene) -> None:
 
 async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
     """The bookie's collector has done its work."""
-    from magnetar_bookie.core.ledger_metadata import LedgerMetadata, without_holders
-
     def update(current: LedgerMetadata | None) -> LedgerMetadata:
         assert current is not None
         return without_holders(current, [bookie_id])
@@ -375,3 +375,41 @@ async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scen
     await of.passes(1)
     metadata = await of.over(of.client.recover(writer.ledger_id))
     assert metadata.last_entry_id >= acknowledged
+
+
+@scene(bookies=0)
+async def test_a_report_that_came_during_the_work_is_not_lost_with_the_task(of: Scene) -> None:
+    tasks = Tasks(of.client)
+    await tasks.report(7, ["b1"])
+    worked_on = await tasks.read(7)
+    assert worked_on is not None
+    await tasks.note(7, 3, 5, "")  # the worker's own notes don't count
+    await tasks.report(7, ["b2", "b1"])
+    assert not await tasks.finish(7, worked_on)
+    (progress,) = await repair_progress(of.client)
+    assert (progress.lost_bookies, progress.entries_copied, progress.entries_total) == (("b1", "b2"), 3, 5)
+    now = await tasks.read(7)
+    assert now is not None
+    assert await tasks.finish(7, now)
+    assert await of.no_tasks()
+    # And a worker that is late neither finds nor makes one.
+    await tasks.note(7, 5, 5, "")
+    assert await tasks.finish(7, now)
+    assert await of.no_tasks()
+
+
+@scene()
+async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_holder(of: Scene) -> None:
+    """The copies that were made by then are dropped like all others."""
+    ledger_id = await of.ledger(4)
+    metadata = await of.metadata(ledger_id)
+    (spare,) = [one for one in of.bookies if one not in metadata.bookies()]
+
+    async def deletes(_: int) -> None:
+        await of.client.delete(ledger_id)
+
+    step = FillSlot(0, 3, 1, metadata.fragments[0].bookies[1], spare)
+    with pytest.raises(LedgerDeleted):
+        await of.over(put_in_place(of.client, of.options, ledger_id, metadata, step, deletes))
+    assert of.bookies[spare].holds(ledger_id, 0)
+    assert spare in (await of.metadata(ledger_id)).holders

@@ -414,3 +414,29 @@ def test_striped_ledgers_are_recovered(striping: Striping) -> None:
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 29)
 
     in_cluster(test, bookies=6)
+
+
+def test_a_recovery_that_is_stopped_anywhere_leaves_nothing_running_and_the_next_one_finishes() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(3))
+        await cluster.put(ledger_id, range(3, 6), without=["b1"], confirmed=2)
+        metadata = await cluster.metadata(ledger_id)
+        for turns in range(200):
+            # What the client itself keeps running are streams.
+            others = asyncio.all_tasks()
+            recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            finished = recovery.done()
+            recovery.cancel()
+            await asyncio.gather(recovery, return_exceptions=True)
+            left = [task for task in asyncio.all_tasks() - others if "ledger_recovery" in repr(task.get_coro())]
+            assert left == []
+            if finished:
+                break
+        assert finished
+        assert metadata.last_fragment in (await cluster.metadata(ledger_id)).fragments
+        _closed_at(await cluster.client.recover(ledger_id), 5)
+
+    in_cluster(test)

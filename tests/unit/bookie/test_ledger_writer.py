@@ -236,6 +236,21 @@ async def test_a_close_at_the_same_entry_counts_as_the_writers_own_if_nothing_fa
     assert await writer.close() == theirs
 
 
+@scenario(bookies=3)
+async def test_a_close_by_somebody_else_is_lost_where_an_add_failed(scene: Scene) -> None:
+    """STO-4: even at the same entry, since whoever closed the ledger has taken it over."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    for bookie in scene.ensemble(writer)[:2]:
+        await bookie.go()
+    with pytest.raises(NotEnoughBookies):
+        await writer.add(b"b")
+    ledgers = (await scene.client(scene.server.connect())).ledgers
+    await ledgers.change(writer.ledger_id, lambda current: ledger_metadata.closed_by_writer(current, 0, 1, 1))
+    with pytest.raises(CloseLost):
+        await writer.close()
+
+
 @scenario()
 async def test_a_close_at_another_entry_is_lost(scene: Scene) -> None:
     """STO-4: whoever closed it may have kept an add that the writer never completed."""
@@ -426,22 +441,24 @@ async def test_a_silent_writer_tells_its_lac_until_all_have_it(scene: Scene) -> 
     await writer.add(b"a")
     await writer.add(b"b")
     first, second, third = scene.ensemble(writer)
+    scene.clock.advance(0.05)
+    await writer.add(b"c")
     listener, third.listener = third.listener, None
     assert listener is not None
     await listener.close()
-    scene.clock.advance(0.05)
-    await writer.add(b"c")
     scene.clock.advance(0.06)
     await scene.idle()
     assert not first.confirmed  # the silence began anew
     scene.clock.advance(0.05)
     await scene.settled(lambda: first.confirmed == second.confirmed == {writer.ledger_id: 2})
+    await scene.idle()
+    assert not third.confirmed
     third.listener = await scene.transport.listen(third.address, third)
-    holders = scene.ensemble(writer)
     for _ in range(4):
         scene.clock.advance(0.5)
         await scene.idle()
-    assert all(bookie.confirmed == {writer.ledger_id: 2} for bookie in holders)
+    assert scene.ensemble(writer)[2] is third
+    assert third.confirmed == {writer.ledger_id: 2}
     first.confirmed.clear()
     scene.clock.advance(20)
     await scene.idle()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.auditor import Auditor
+from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.memory import Fault
-from tests.unit.bookie.repair_scene import Scene, scene
+from magnetar_protos.ledger_pb2 import LedgerIntent
+from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
 
 async def unclaimed(of: Scene) -> MadeLedger:
@@ -97,6 +102,8 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
         sweeping = asyncio.get_running_loop().create_task(Sweeper(other, 0).sweep(always))
         await asyncio.sleep(0.01)
+        intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
+        assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):
             await of.over(of.client.ledgers.record(orphan, f"/owners/{orphan.ledger_id}", lambda _: b"mine"))
         assert await of.store.exists(f"/owners/{orphan.ledger_id}") is None
@@ -117,11 +124,11 @@ async def test_a_claim_that_was_first_keeps_the_ledger(of: Scene) -> None:
         await sweeper.sweep(always)  # it has seen the intent
         owner = await quiet_client(of)
         of.server.next_request(owner.ledgers.store, None, fault)  # type: ignore[arg-type]
+        of.server.lag(of.store)  # so that the sweeper sees the intent still
         claiming = of.spawn(owner.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"mine"))
         await of.passes(2)
         of.server.resume(owner.ledgers.store)  # type: ignore[arg-type]
         await of.until(claiming.done, "the claim is over")
-        of.server.lag(of.store)  # and sees it still
         await of.over(sweeper.sweep(always))
         assert await of.store.exists(f"/owners/{made.ledger_id}") is not None
         assert await state(of, made.ledger_id) is LedgerState.OPEN
@@ -244,16 +251,36 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
     assert await state(of, orphan.ledger_id) is None
 
 
+class InterruptedCluster(Cluster):
+    """Something happens right behind the first look."""
+
+    happens: Callable[[], Awaitable[None]] | None = None
+
+    async def look(self) -> ClusterView:
+        view = await super().look()
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            await happens()
+        return view
+
+
 @scene()
 async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Scene) -> None:
     """CHK-26: its cookie is looked for again before anything relies on there being none."""
-    auditor = of.auditor()
-    late = await of.new_client()
-    of.server.lag(of.store)  # what the auditor looks at first is from before the bookie came
-    ledger_id = await of.ledger(1)
-    await late.delete(ledger_id)
-    await of.over(auditor.scan())
-    assert len((await of.metadata(ledger_id)).holders) == 3
+    cluster = InterruptedCluster(of.client, of.options)
+    late = of.bookies["b9"] = SceneBookie(of, "b9")
+    made: list[int] = []
+
+    async def comes() -> None:
+        await late.come()
+        ledger = await of.client.ledgers.make(["b1", "b9"], Striping(2, 2, 1), wanted_ensemble_size=2, purpose="a test")
+        await of.client.delete(ledger.ledger_id)
+        made.append(ledger.ledger_id)
+
+    cluster.happens = comes
+    await of.over(Auditor(of.client, cluster, of.options, always).scan())
+    assert "b9" not in cluster.lost.view.cookies
+    assert (await of.metadata(made[0])).holders == ("b1", "b9")
 
 
 @scene()

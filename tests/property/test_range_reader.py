@@ -1,0 +1,87 @@
+"""Ranges read from replicas in any state: what comes is right, without gaps, and comes whenever one replica has it."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.read_answer import Lack
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES, entry_of
+from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
+from magnetar_protos import ledger_pb2 as pb
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.transport import DeadlinePassed
+from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
+from tests.unit.bookie.patience import patiently
+
+_LEDGER = 3
+_STRIPINGS = [Striping(1, 1, 1), Striping(3, 3, 2), Striping(3, 2, 1), Striping(4, 2, 2), Striping(5, 3, 2)]
+_STATES = st.sampled_from(["whole", "whole", "absent", "damaged"])
+_MANNERS = st.sampled_from(["honest", "honest", "short", "slow", "failing", "lying"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(_STRIPINGS), st.integers(1, 15), st.sampled_from([1, 100, 300, 100_000]))
+def test_what_any_replica_has_is_read_and_what_none_has_is_told(
+    data: st.DataObject, striping: Striping, count: int, max_bytes: int
+) -> None:
+    clock = ManualClock()
+    size = striping.ensemble_size
+    fragments = [Fragment(0, tuple(f"b{slot}" for slot in range(size)))]
+    if data.draw(st.booleans()):
+        fragments.append(Fragment(data.draw(st.integers(1, count)), tuple(f"b{slot + 1}" for slot in range(size))))
+    bookies = {f"b{slot}": HonestBookie(f"b{slot}", clock) for slot in range(size + 1)}
+    manners = {name: data.draw(_MANNERS) for name in bookies}
+    readable = dict.fromkeys(range(count), False)
+    faults: set[tuple[str, int, Lack]] = set()
+    for entry_id in range(count):
+        for slot in striping.write_set(entry_id):
+            name = fragment_of(fragments, entry_id).bookies[slot]
+            state = data.draw(_STATES)
+            if state != "absent":
+                bookies[name].keep(_LEDGER, record_of(_LEDGER, entry_id))
+            if state == "damaged":
+                bookies[name].damage(_LEDGER, entry_id)
+            if state == "whole":
+                readable[entry_id] |= manners[name] in ("honest", "short", "slow")
+            else:
+                faults.add((name, entry_id, Lack.ABSENT if state == "absent" else Lack.DAMAGED))
+
+    async def ask(bookie_id: str, request: pb.ReadRequest, timeout_s: float) -> pb.ReadAnswer:
+        if manners[bookie_id] == "failing":
+            raise DeadlinePassed("it takes too long")
+        if manners[bookie_id] == "slow":
+            await clock.sleep(4)
+        if manners[bookie_id] == "short":
+            request.last_entry_id = request.first_entry_id
+        answer = await bookies[bookie_id].read(request)
+        if manners[bookie_id] == "lying":
+            answer.absent.append(request.first_entry_id)
+        return answer
+
+    reader = EntryReader(_LEDGER, striping, fragments, ask, clock, timeout_s=5, speculative_timeout_s=2)
+
+    async def read_all() -> None:
+        first = 0
+        while first < count:
+            reasons: dict[str, str] = {}
+            try:
+                read = await patiently(clock, reader.read(first, count - 1, max_bytes))
+            except NotRead as error:
+                found, told, reasons = [], list(error.faults), error.reasons
+            else:
+                found, told = read.records, list(read.faults)
+                assert found
+                assert len(found) == 1 or sum(map(len, found)) <= max_bytes
+                assert all(len(record) > RECORD_HEADER_BYTES for record in found)
+            assert [entry_of(record) for record in found] == [entry(first + place) for place in range(len(found))]
+            assert {(fault.bookie_id, fault.entry_id, fault.lack) for fault in told} <= faults
+            if not found:
+                assert not readable[first]
+                write_set = striping.write_set(first)
+                assert set(reasons) == {fragment_of(fragments, first).bookies[slot] for slot in write_set}
+            first += len(found) or 1
+
+    run(read_all())
