@@ -31,19 +31,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
+from magnetar_bookie.auto_recovery.checker import Checker
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.decommission import note_ledgers_left
-from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core import ledger_metadata
-from magnetar_bookie.core.audit import CheckSchedule, bookies_to_replace
+from magnetar_bookie.core.audit import bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
-from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Unavailable
@@ -77,15 +75,12 @@ class Auditor:
         self._allowed = allowed
         self._tasks = Tasks(client)
         self._sweeper = Sweeper(client, options.intent_grace_period_s)
-        self._checks = CheckSchedule(
-            options.auditor_periodic_check_interval_s, options.rw_rereplicate_backoff_max_s
-        )
+        self._checker = Checker(client, options, allowed)
         # Tombstones that were there at the last pass already.
         self._lingering: dict[int, None] = {}
         # Bookies without a cookie that ledgers name, as this pass found out.
         self._strangers: dict[str, None] = {}
         self._scan_due = Alarm(client.clock)
-        self._check_due = Alarm(client.clock)
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
@@ -94,7 +89,7 @@ class Auditor:
         try:
             async with OrderedTaskGroup() as group:
                 group.create_task(self._scanning())
-                group.create_task(self._checking())
+                group.create_task(self._checker.run())
                 while True:
                     await watch.wait()
                     self._scan_due.ring()
@@ -110,7 +105,7 @@ class Auditor:
             except Unavailable as error:
                 _log.info("the audit waits for the metadata store: %s", error)
                 wait_s = self._options.metadata_retry_s
-            self._check_due.ring()
+            self._checker.ring()
             await self._scan_due.wait(wait_s)
 
     def _until_next_scan(self) -> float:
@@ -152,8 +147,8 @@ class Auditor:
                 _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
-                self._checks.scanned(ledger_id, version)
-        self._checks.forget_all_but(closed)
+                self._checker.schedule.scanned(ledger_id, version)
+        self._checker.schedule.forget_all_but(closed)
         self._lingering = dict.fromkeys(tombstones)
         if whole:
             for bookie_id, ledgers_left in left.items():
@@ -210,44 +205,6 @@ class Auditor:
         with contextlib.suppress(TransportError):
             await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)
 
-    async def _checking(self) -> None:
-        while True:
-            due = self._checks.due(self._client.clock.monotonic(), self._options.auditor_checks_per_round)
-            for ledger_id in due:
-                if self._allowed():
-                    try:
-                        await self._check(ledger_id)
-                    except (Unavailable, LedgerError, ForeignValue):
-                        self._checks.not_settled(ledger_id, self._client.clock.monotonic())
-            now = self._client.clock.monotonic()
-            next_due = self._checks.next_due()
-            wait_s = self._options.auditor_scan_interval_s if next_due is None else next_due - now
-            await self._check_due.wait(max(wait_s, self._options.auditor_check_pause_s))
-
-    async def _check(self, ledger_id: int) -> None:
-        """Holds a closed ledger against its bookies' inventories."""
-        stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
-        now = self._client.clock.monotonic()
-        metadata = ledger_metadata.decode(stored.payload) if stored else None
-        if stored is None or metadata is None or not metadata.closed:
-            self._checks.not_settled(ledger_id, now)
-            return
-        settled = all(one in self._client.bookies.alive() for one in metadata.bookies())
-        for step in _slots(metadata) if settled else ():
-            try:
-                async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
-                    if missing:
-                        await self._tasks.report(ledger_id)
-                        self._checks.not_settled(ledger_id, now)
-                        return
-            except CannotRepair:
-                settled = False
-                break
-        if settled:
-            self._checks.found_whole(ledger_id, stored.version, now)
-        else:
-            self._checks.not_settled(ledger_id, now)
-
 
 async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, _Read]]:
     # All are waited for: none goes on without an owner when another fails.
@@ -271,13 +228,3 @@ def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:
     if metadata.state is LedgerState.TOMBSTONE:
         return [one for one in metadata.holders if one in view.alive]
     return metadata.bookies()
-
-
-def _slots(metadata: LedgerMetadata) -> list[FillSlot]:
-    found = []
-    for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
-        assert last is not None
-        first = fragment.first_entry_id
-        found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
-    return found

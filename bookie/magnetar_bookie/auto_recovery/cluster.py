@@ -24,22 +24,23 @@ class Cluster:
         self.lost = LostBookies(options.lost_bookie_recovery_delay_s)
 
     async def look(self) -> ClusterView:
-        """A view in which everything is at least as new as this call, but the registrations, which may lag a little.
+        """A view that is at least as new as this call.
 
-        The cookies are read last, since a bookie has its cookie before it registers: nobody who is alive is taken for
-        one without a cookie.
+        The registrations are read here and not taken from the client, who may not have caught up yet after the session
+        was suspended: a bookie that has long returned must not be taken for lost. The cookies are read last, since a
+        bookie has its cookie before it registers: nobody who is alive is taken for one without a cookie.
         """
-        store = self._client.ledgers.store
-        alive = self._client.bookies.alive()
+        store, bookies = self._client.ledgers.store, self._client.bookies
         await store.sync()
+        alive = await store.children(paths.AVAILABLE)
         leaving = await store.children(paths.LEAVING)
         cookies = await store.children(paths.COOKIES)
-        writable = [one for one in self._client.bookies.writable() if one in cookies and one not in leaving]
+        writable = [one for one in bookies.writable() if one in alive and one in cookies and one not in leaving]
         view = ClusterView(
             cookies=tuple(cookies),
             alive=tuple(alive),
             writable=tuple(writable),
-            read_only=tuple(one for one, info in alive.items() if info.read_only),
+            read_only=tuple(one for one, info in bookies.alive().items() if info.read_only),
             leaving=tuple(leaving),
         )
         self.lost.observe(view, self._client.clock.monotonic())

@@ -12,7 +12,7 @@ always true.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.copying import fill_slot
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["InLimbo", "repair_limbo"]
 
 _log = logging.getLogger(__name__)
-_TOKEN_BYTES: Final = 8
 
 
 class InLimbo(Protocol):
@@ -49,19 +48,18 @@ async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecov
     if not bookie.record.limbo_below:
         return
     options = options or AutoRecoveryOptions()
-    token = client.randomness.token(_TOKEN_BYTES)
     alarm = Alarm(client.clock)
     stop = client.bookies.listen(alarm.ring)
     pause_s = options.rw_rereplicate_backoff_s
     try:
-        while await _round(bookie, client, options, token):
+        while await _round(bookie, client, options):
             await alarm.wait(pause_s)
             pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_s)
     finally:
         stop()
 
 
-async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions, token: bytes) -> int:
+async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions) -> int:
     """Tries every ledger in limbo; returns how many are left."""
     left = 0
     try:
@@ -70,7 +68,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
             if not bookie.in_limbo(ledger_id):
                 continue
             try:
-                async with LedgerLock(client, ledger_id, token) as mine:
+                async with LedgerLock(client, ledger_id, b"limbo") as mine:
                     if not mine:
                         left += 1
                         continue

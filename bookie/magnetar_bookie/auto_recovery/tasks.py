@@ -130,23 +130,24 @@ class LedgerLock:
     """The ephemeral lock on one ledger's repair: `async with LedgerLock(…) as mine`.
 
     It saves work and guards nothing: it may be taken by another while its former holder, paused, still goes on. A lock
-    whose making or taking away got no answer is known by its session and token, and is taken up again.
+    whose making or taking away got no answer is known by its session and holder, and is taken up again: a session has
+    one of each kind of holder.
     """
 
-    def __init__(self, client: LedgerClient, ledger_id: int, token: bytes) -> None:
+    def __init__(self, client: LedgerClient, ledger_id: int, holder: bytes) -> None:
         self._store = client.ledgers.store
         self._path = paths.lock(ledger_id)
-        self._token = token
+        self._holder = holder
         self._mine = False
 
     async def __aenter__(self) -> bool:
         try:
-            await self._store.put(self._path, self._token, ABSENT, ephemeral=True)
+            await self._store.put(self._path, self._holder, ABSENT, ephemeral=True)
             self._mine = True
         except NodeExists:
             node = await self._store.get(self._path)
             own_session = node is not None and node.stat.ephemeral_owner == self._store.session.id
-            self._mine = own_session and node is not None and node.value == self._token
+            self._mine = own_session and node is not None and node.value == self._holder
         return self._mine
 
     async def __aexit__(self, *_: object) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Worker"]
 
 _log = logging.getLogger(__name__)
-_TOKEN_BYTES: Final = 8
 _LONGEST_WAIT_S: Final = 3600.0
 
 
@@ -44,7 +43,6 @@ class Worker:
         self._cluster = cluster
         self._options = options
         self._tasks = Tasks(client)
-        self._token = client.randomness.token(_TOKEN_BYTES)
         self._alarm = Alarm(client.clock)
         # Of each task that could not be finished: when it is due again.
         self._pauses: dict[int, _Pause] = {}
@@ -88,7 +86,7 @@ class Worker:
 
     async def _try(self, ledger_id: int) -> None:
         try:
-            async with LedgerLock(self._client, ledger_id, self._token) as mine:
+            async with LedgerLock(self._client, ledger_id, b"worker") as mine:
                 done = mine and await self._work(ledger_id)
         except Unavailable as error:
             _log.info("the repair of ledger %s waits for the metadata store: %s", ledger_id, error)

@@ -128,11 +128,12 @@ class AddChannel:
         """Puts the record in line."""
         assert recovery is self._recovery, "recovery's adds have a channel of their own: adds(…, recovery=True)"
         now, size = self._clock.monotonic(), len(record) + _OVERHEAD_BYTES
+        since = now
         before = self._unanswered.get((ledger_id, entry_id))
         if before is not None:  # sent again: it is the oldest copy that is waited for
             self._unanswered_bytes -= before[1]
-            now = before[0]
-        self._unanswered[ledger_id, entry_id] = now, size
+            since = before[0]
+        self._unanswered[ledger_id, entry_id] = since, size
         self._unanswered_bytes += size
         if self._breaking is not None:
             return

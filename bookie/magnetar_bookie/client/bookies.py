@@ -27,7 +27,7 @@ from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_metadata.errors import SessionLost, Unavailable
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import BookieRegistration
-from magnetar_wire.clock import Clock
+from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import Connection, Disconnected, Failed, NotReached, Stream, Transport
 
@@ -64,6 +64,8 @@ class Bookies:
         self._known: dict[str, BookieInfo] = {}
         # Of those registered now: the session that their node belongs to.
         self._sessions: dict[str, int] = {}
+        # Of those that were: what runs until they are lost; None: they are.
+        self._gone: dict[str, Timer | None] = {}
         self._leaving: list[str] = []
         self._quarantine = Quarantine(clock, options.bookie_quarantine_time_s, self._tell)
         self._listeners: list[Callable[[], object]] = []
@@ -85,6 +87,9 @@ class Bookies:
         for channel in self._channels.values():
             channel.close()
         self._quarantine.close()
+        for timer in self._gone.values():
+            if timer is not None:
+                timer.cancel()
         self._listeners.clear()
         if self._owner is not None:
             self._owner.cancel()
@@ -104,6 +109,10 @@ class Bookies:
     def alive(self) -> dict[str, BookieInfo]:
         """Who is registered now, by id, in order."""
         return {bookie_id: self._known[bookie_id] for bookie_id in sorted(self._sessions)}
+
+    def lost(self, bookie_id: str) -> bool:
+        """It was registered, and has not been for `lost_bookie_replacement_delay_s`."""
+        return bookie_id in self._gone and self._gone[bookie_id] is None
 
     def writable(self) -> list[str]:
         """Who may be chosen for new entries, in order."""
@@ -158,6 +167,8 @@ class Bookies:
                 self._options,
                 recovery=recovery,
             )
+            if self._closed:
+                channel.close()
         return channel
 
     def _open_stream(self, bookie_id: str) -> Stream:
@@ -239,6 +250,8 @@ class Bookies:
         node = await self._metadata.get(paths.available(bookie_id))
         if node is None:
             if self._sessions.pop(bookie_id, None) is not None:
+                delay_s = self._options.lost_bookie_replacement_delay_s
+                self._gone[bookie_id] = self._clock.call_later(delay_s, lambda: self._is_lost(bookie_id))
                 self._tell()
             return
         try:
@@ -252,11 +265,17 @@ class Bookies:
         if not anew and self._known.get(bookie_id) == info:
             return
         self._known[bookie_id], self._sessions[bookie_id] = info, session
+        if (timer := self._gone.pop(bookie_id, None)) is not None:
+            timer.cancel()
         if anew:
             self._quarantine.forgive(bookie_id, tell=False)
             for recovery in (False, True):
                 if (channel := self._channels.get((bookie_id, recovery))) is not None:
                     channel.registered_anew()
+        self._tell()
+
+    def _is_lost(self, bookie_id: str) -> None:
+        self._gone[bookie_id] = None
         self._tell()
 
     def _tell(self) -> None:

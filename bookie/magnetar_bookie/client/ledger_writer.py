@@ -220,7 +220,7 @@ class LedgerWriter:
     def _after_completion(self) -> None:
         if self._waiting and self._has_room():
             self._wake()
-        if not self._adds.pending_entries:
+        if not self._adds.pending_entries and self._adds.failed is None:
             self._lac.idle()
 
     def _wake(self) -> None:

@@ -24,6 +24,9 @@ class LedgerClientOptions(Configuration):
     max_bookie_lag_bytes: int = Field(default=134_217_728, gt=0)
     # A bookie that failed is not chosen for so long; for longer each time that it fails again soon after.
     bookie_quarantine_time_s: float = Field(default=30.0, gt=0)
+    # A writer replaces a bookie that has had no registration for so long, though it adds nothing, where another one can
+    # take its place. Shorter than auto-recovery waits, which would take the ledger from its writer.
+    lost_bookie_replacement_delay_s: float = Field(default=15.0, gt=0)
     # So long a recovery asks bookies again that could not say whether an entry exists.
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.

@@ -174,13 +174,26 @@ class ReplicatedAdds:
             log.warning("bookie %s failed ledger %d: %s", bookie_id, self._ledger_id, reason)
 
     def _bookies_changed(self) -> None:
-        if self._pipeline.absent:
-            self._pipeline.bookies_came()
-            self._settle_soon()
+        """Fills absent slots; and replaces bookies that are lost, as far as others are there, before repair has to.
+
+        A lost bookie without a substitute stays: it may serve on though its registration is gone.
+        """
+        members = self._pipeline.fragment.bookies
+        lost = [bookie_id for bookie_id in members if self._bookies.lost(bookie_id)]
+        if lost:
+            spare = sum(candidate not in members for candidate in self._candidates())
+            for bookie_id in lost[:spare]:
+                self._pipeline.bookie_failed(bookie_id)
+        elif not self._pipeline.absent:
+            return
+        self._pipeline.bookies_came()
+        self._settle_soon()
+
+    def _candidates(self) -> list[str]:
+        return [bookie_id for bookie_id in self._bookies.writable() if bookie_id not in self._refusing]
 
     def _choose(self, others: Sequence[str]) -> str | None:
-        candidates = [bookie_id for bookie_id in self._bookies.writable() if bookie_id not in self._refusing]
-        return self._placement.replacement(others, candidates, self._randomness)
+        return self._placement.replacement(others, self._candidates(), self._randomness)
 
     # ── what follows ──
 

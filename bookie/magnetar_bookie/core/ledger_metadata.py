@@ -196,8 +196,8 @@ def closed_by_recovery(
     fragments = current.fragments
     for fragment in own_fragments:
         fragments = _with_last_fragment(fragments, fragment)
-    named = [bookie for fragment in own_fragments for bookie in fragment.bookies]
-    former = _with_former(current, begun_with.bookies, ()) if named else current.former_bookies
+    written_to = [bookie for fragment in own_fragments for bookie in (*begun_with.bookies, *fragment.bookies)]
+    former = _with_former(current, written_to, fragments[-1].bookies)
     return _closed(replace(current, fragments=fragments, former_bookies=former), last, length, now_ms)
 
 

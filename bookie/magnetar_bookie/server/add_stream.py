@@ -113,6 +113,7 @@ class AddStream:
                 while not self._answers:
                     self._to_send = asyncio.get_running_loop().create_future()
                     await self._to_send
+                self._commit.check()
                 leaving = self._answers[:_ANSWERS_PER_MESSAGE]
                 await self._stream.send(_encode(leaving))
                 del self._answers[: len(leaving)]

@@ -111,7 +111,10 @@ class BookieProcess:
         self.address = listener.address
         try:
             while True:
+                began = self._clock.monotonic()
                 await self._live_with(store)
+                if self._clock.monotonic() < began + self._retry_s:
+                    await self._clock.sleep(self._retry_s)
                 store = await self._new_store()
         finally:
             await listener.close()
@@ -150,17 +153,23 @@ class BookieProcess:
                 tasks.create_task(self._kept_up("registration", registration.run))
                 tasks.create_task(self._kept_up("leaving", lambda: follow_leaving(bookie, store, clock, self._retry_s)))
                 tasks.create_task(self._kept_up("garbage", lambda: self.collector.run(client.ledgers)))
-                tasks.create_task(self._maintain(client))
+                tasks.create_task(self._maintain(client, store))
                 await store.session.wait_lost()
                 tasks.cancel()
         finally:
             await client.close()
             await store.close()
 
-    async def _maintain(self, client: LedgerClient) -> None:
+    async def _maintain(self, client: LedgerClient, store: MetadataStore) -> None:
         try:
             await client.start()
         except SessionLost:
+            return
+        except Exception:  # noqa: BLE001 (as above: the service goes on)
+            _log.exception(
+                "bookie %s can't follow the others with this session, and opens another", self.bookie.bookie_id
+            )
+            await store.close()
             return
         async with OrderedTaskGroup() as tasks:
             for part in self._with_session:

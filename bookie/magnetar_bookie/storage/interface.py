@@ -5,7 +5,8 @@ Theory of operation
 The storage holds, per ledger, a `LedgerRecord` and records by entry id, and one `BookieRecord` (bytes; see
 ledger.proto) about the bookie itself. `write` makes a group of changes together: readable at once, durable when a
 `sync` that began later has returned. A group is all there or not at all after a crash, and no group without those
-before it. The bookie writes, syncs and only then answers; it has one `sync` under way at a time.
+before it. What is there when a storage is opened is durable. The bookie writes, syncs and only then answers; it has one
+`sync` under way at a time.
 
 A `sync` that fails raises `StorageFailed`, and so does everything after it: nobody knows what is on the disk, so the
 process ends and begins anew with what is really there. `write` raises `StorageFull` where the group's records find no
@@ -13,7 +14,9 @@ room; then nothing of it is written. A group without records (fences, tombstones
 room: some is kept back for it.
 
 `intact` is False on a storage that was opened and can't say that everything that was ever synced is there. It stays
-False for as long as this object lives; a bookie that sees it enters limbo before it serves.
+False for as long as this object lives, and is False again at each later opening, until a group with the bookie's own
+record (`Changes.bookie`) is durable: a bookie that sees it writes that down before anything else, but may crash before
+it has.
 
 What was written under one (ledger, entry) id is never changed: the bookie does not write it again.
 """

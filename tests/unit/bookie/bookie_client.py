@@ -93,7 +93,7 @@ class OneBookie:
         return self._connection.open_stream("add")
 
     async def call(self, method: str, request: Message, answer: type[A]) -> A:
-        return answer.FromString(await self._connection.call(method, request.SerializeToString(), timeout_s=60))
+        return answer.FromString(await self._connection.call(method, request.SerializeToString(), timeout_s=600))
 
     async def add(
         self, ledger_id: int, *records: tuple[int, bytes], key: bytes = KEY, recovery: bool = False

@@ -41,7 +41,10 @@ PATIENT = AutoRecoveryOptions(
     progress_interval_s=0,
     metadata_retry_s=0.5,
 )
-_CLIENT = LedgerClientOptions(explicit_lac_interval_ms=0, add_entry_timeout_s=2, read_entry_timeout_s=2)
+# Writers that add nothing leave lost bookies to auto-recovery here.
+_CLIENT = LedgerClientOptions(
+    explicit_lac_interval_ms=0, add_entry_timeout_s=2, read_entry_timeout_s=2, lost_bookie_replacement_delay_s=1e6
+)
 _TURNS = 40
 _TICK_S = 0.1
 

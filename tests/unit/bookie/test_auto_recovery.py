@@ -6,14 +6,13 @@ import itertools
 
 import pytest
 
-from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
-from magnetar_bookie.auto_recovery.decommission import NoSuchBookie, decommission, decommission_progress
+from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
 from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, without_holders
+from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
-from magnetar_bookie.errors import AddFailed, LedgerDeleted
+from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from tests.unit.bookie.repair_scene import Scene, scene
@@ -153,55 +152,6 @@ async def test_empty_ledgers_and_single_replicas_come_to_rest(of: Scene) -> None
 
 
 @scene()
-async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Scene) -> None:
-    """CHK-62: earlier fragments are repaired; the last one keeps its ensemble as long as the ledger is open."""
-    writer = await of.writer()
-    for number in range(3):
-        await of.over(writer.add(b"%d" % number))
-    first = writer.metadata.fragments[0].bookies
-    await of.bookies[first[0]].go()
-    for number in range(3, 6):
-        await of.over(writer.add(b"%d" % number))
-    before = await of.metadata(writer.ledger_id)
-    assert len(before.fragments) == 2
-    await of.bookies[first[0]].come()
-    # Of the last fragment; the writer adds nothing, and so does not see it go.
-    (absent,) = [one for one in before.last_fragment.bookies if one not in first]
-    await of.bookies[absent].go()
-    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_s": 1e6})
-    await of.auto_recovery(options=options)
-    await of.passes(40)
-    after = await of.metadata(writer.ledger_id)
-    assert after.state is LedgerState.OPEN
-    assert after.last_fragment == before.last_fragment
-    # And the writer is not disturbed.
-    await of.bookies[absent].come()
-    await of.over(writer.add(b"6"))
-    assert (await of.over(writer.close())).last_entry_id == 6
-
-
-@scene()
-async def test_an_earlier_fragment_of_an_open_ledger_is_repaired_while_it_is_written(of: Scene) -> None:
-    writer = await of.writer()
-    for number in range(3):
-        await of.over(writer.add(b"%d" % number))
-    lost = writer.metadata.fragments[0].bookies[0]
-    await of.bookies[lost].go()
-    for number in range(3, 6):
-        await of.over(writer.add(b"%d" % number))
-    await of.auto_recovery()
-
-    async def replaced() -> bool:
-        return lost not in (await of.metadata(writer.ledger_id)).bookies()
-
-    await of.until(replaced, "the first fragment names another bookie")
-    await of.over(writer.add(b"6"))
-    metadata = await of.over(writer.close())
-    assert metadata.last_entry_id == 6
-    assert await of.whole(writer.ledger_id, without=[lost])
-
-
-@scene()
 async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
     ledger_id = await of.ledger(3)
     await of.client.delete(ledger_id)
@@ -209,70 +159,6 @@ async def test_a_deleted_ledgers_task_goes(of: Scene) -> None:
     await Tasks(of.client).report(4711, ["b1"])
     await of.auto_recovery()
     await of.until(of.no_tasks, "the tasks are gone")
-
-
-@scene()
-async def test_a_bookie_is_emptied_while_it_serves_and_then_struck_off(of: Scene) -> None:
-    ledgers = [await of.ledger(6), await of.ledger(3), await of.ledger(0)]
-    leaving = (await of.metadata(ledgers[0])).bookies()[0]
-    await of.auto_recovery("b1")
-    await decommission(of.client, leaving)
-
-    async def done() -> bool:
-        progress = await decommission_progress(of.client, leaving)
-        return progress is not None and progress.done
-
-    await of.until(done, "it is done")
-    progress = await decommission_progress(of.client, leaving)
-    assert progress is not None
-    assert progress.ledgers_left == 0
-    assert await of.store.exists(paths.cookie(leaving)) is None
-    for ledger_id in ledgers:
-        assert await of.whole(ledger_id, without=[leaving])
-
-
-@scene(bookies=3)
-async def test_a_bookie_that_is_named_keeps_its_cookie(of: Scene) -> None:
-    """Closed, open and deleted ledgers hold it, each by itself; the number of them is told."""
-    closed = await of.ledger(2)
-    writer = await of.writer()
-    deleted = await of.ledger(2)
-    await of.client.delete(deleted)
-    await decommission(of.client, "b2")
-    await of.client.bookies.close()  # nobody heard of it here
-    of.client = await of.new_client()
-    auditor = of.auditor()
-
-    async def left() -> int | None:
-        await auditor.scan()
-        progress = await decommission_progress(of.client, "b2")
-        assert progress is not None
-        assert progress.done is (await of.store.exists(paths.cookie("b2")) is None)
-        return progress.ledgers_left
-
-    assert await left() == 3
-    await of.client.delete(closed)
-    await of.client.delete(writer.ledger_id)
-    assert await left() == 3
-    for count, ledger_id in enumerate((closed, writer.ledger_id, deleted), 1):
-        await _dropped(of, ledger_id, "b2")
-        assert await left() == 3 - count
-
-
-async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
-    """The bookie's collector has done its work."""
-    def update(current: LedgerMetadata | None) -> LedgerMetadata:
-        assert current is not None
-        return without_holders(current, [bookie_id])
-
-    await of.client.ledgers.change(ledger_id, update)
-
-
-@scene(bookies=3)
-async def test_nobody_is_emptied_who_does_not_exist(of: Scene) -> None:
-    with pytest.raises(NoSuchBookie, match="b9"):
-        await decommission(of.client, "b9")
-    assert await decommission_progress(of.client, "b9") is None
 
 
 @scene()
@@ -317,66 +203,6 @@ async def test_two_that_repair_the_same_ledgers_do_no_harm(of: Scene) -> None:
     await of.until(of.no_tasks, "the tasks are done")
 
 
-@scene()
-async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(of: Scene) -> None:
-    """CHK-62: the one way to repair a last fragment is to fence its writer first."""
-    writer = await of.writer()
-    for number in range(3):
-        await of.over(writer.add(b"%d" % number))
-    lost = writer.metadata.fragments[0].bookies[2]
-    await of.bookies[lost].go()
-    await of.auto_recovery()
-    await of.passes(5)
-    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
-    await of.until(lambda: of.whole(writer.ledger_id, without=[lost]), "the ledger is closed and whole")
-    assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
-    with pytest.raises(AddFailed):
-        await of.over(writer.add(b"3"))
-
-
-@scene(bookies=3)
-async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing(of: Scene) -> None:
-    """There is no bookie that could take the place: so its writer goes on with the two that there are."""
-    writer = await of.writer()
-    await of.over(writer.add(b"0"))
-    await of.bookies["b3"].go()
-    client = await of.auto_recovery()
-
-    async def stuck() -> bool:
-        return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
-
-    await of.until(stuck, "the task says why")
-    await of.over(writer.add(b"1"))
-    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
-
-
-@scene()
-async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scene) -> None:
-    """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
-
-    With the last fragment repaired behind the writer's back, the entry that b2 and b3 acknowledged would be lost.
-    """
-    await of.bookies["b4"].go()
-    writer = await of.writer()
-    assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b2", "b3"]
-    await of.over(writer.add(b"0"))
-    await of.bookies["b3"].go()
-    await of.bookies["b4"].come()
-    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_s": 30.0})
-    await of.auto_recovery("b4", options)
-    await of.passes(15)
-    await of.bookies["b3"].come()
-    await of.passes(1)
-    await of.bookies["b1"].go()
-    acknowledged = await of.over(writer.add(b"1"))
-    await of.bookies["b2"].go()
-    writer.abandon()
-    await of.bookies["b1"].come()
-    await of.passes(1)
-    metadata = await of.over(of.client.recover(writer.ledger_id))
-    assert metadata.last_entry_id >= acknowledged
-
-
 @scene(bookies=0)
 async def test_a_report_that_came_during_the_work_is_not_lost_with_the_task(of: Scene) -> None:
     tasks = Tasks(of.client)
@@ -413,3 +239,37 @@ async def test_a_ledger_that_is_deleted_during_its_repair_waits_for_the_new_hold
         await of.over(put_in_place(of.client, of.options, ledger_id, metadata, step, deletes))
     assert of.bookies[spare].holds(ledger_id, 0)
     assert spare in (await of.metadata(ledger_id)).holders
+
+
+@scene(bookies=5)
+async def test_small_batches_come_to_the_same(of: Scene) -> None:
+    """By entries, by bytes, and by what one question for an inventory covers."""
+    small = {"rereplication_entry_batch_size": 2, "rereplication_batch_bytes": 100, "inventory_entries": 3}
+    ledgers = [await of.ledger(11), await of.ledger(11, ensemble=4, write=2, ack=2)]
+    for options in (of.options.model_copy(update={name: small[name]}) for name in small):
+        name = (await of.metadata(ledgers[0])).bookies()[0]
+        await of.bookies[name].go()
+        client = await of.new_client()
+        running = of.spawn(AutoRecovery("b1", client, options).run())
+        for ledger_id in ledgers:
+            await of.until(lambda one=ledger_id, without=name: of.whole(one, [without]), "it is whole")  # type: ignore[misc]
+        running.cancel()
+        await of.until(running.done, "it has ended")
+        await client.ledgers.store.close()
+        await of.bookies[name].come()
+
+
+@scene()
+async def test_who_has_long_returned_is_not_lost_though_the_watch_says_nothing(of: Scene) -> None:
+    client = await of.new_client()
+    cluster = Cluster(client, of.options)
+    await of.bookies["b2"].go()
+    await of.until(lambda: "b2" not in client.bookies.alive(), "it is seen to go")
+    await of.over(cluster.look())
+    of.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
+    await of.passes(2)
+    await of.bookies["b2"].come()
+    await of.passes(2)
+    of.server.resume(client.ledgers.store)  # type: ignore[arg-type]
+    await of.over(cluster.look())
+    assert not cluster.lost.lost("b2", of.clock.monotonic() + 1000)

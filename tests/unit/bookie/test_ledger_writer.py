@@ -8,8 +8,10 @@ import pytest
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import (
+    AddFailed,
     CloseLost,
     LedgerFenced,
     MetadataUnknown,
@@ -17,8 +19,8 @@ from magnetar_bookie.errors import (
     TooManyPending,
     WriterClosed,
 )
-from magnetar_bookie.read.record import check_record
-from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.read.record import check_record, encode_record
+from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import SessionState
@@ -78,7 +80,7 @@ async def test_an_add_completes_when_an_ack_quorum_has_it_and_not_before(scene: 
 
 @scenario()
 async def test_nothing_completes_before_the_metadata_has_the_new_ensemble(scene: Scene) -> None:
-    """CHK-18: an acknowledgement of the bookie that was replaced counts for nothing either."""
+    """CHK-18"""
     writer = await scene.writer()
     await writer.add(b"a")
     lost, slow, dead = scene.ensemble(writer)
@@ -128,7 +130,7 @@ async def test_what_the_replaced_bookie_acknowledged_does_not_count(scene: Scene
 
 @scenario()
 async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
-    """CHK-19: several adds are pending, and the fragment begins at the lowest of them."""
+    """Several adds are pending: the fragment begins at the lowest of them, and the new bookie gets all."""
     writer = await scene.writer()
     await writer.add(b"before")
     spare, dead = scene.spare(writer), scene.ensemble(writer)[1]
@@ -167,6 +169,39 @@ async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_whe
     assert old.bookies == new.bookies
     assert new.first_entry_id == 3
     assert sorted(dead.entries(writer.ledger_id)) == [0, 3]  # the writer reads nothing back
+
+
+@scenario()
+async def test_a_silent_writer_replaces_a_bookie_that_stays_away(scene: Scene) -> None:
+    """Otherwise repair would have to fence the ledger."""
+    writer = await scene.writer()
+    await writer.add(b"0")
+    dead, spare = scene.ensemble(writer)[1], scene.spare(writer)
+    await dead.go()
+    await scene.idle()
+    scene.clock.advance(14)
+    await dead.come()  # in time
+    await scene.idle()
+    scene.clock.advance(14)
+    await scene.idle()
+    assert len(writer.metadata.fragments) == 1
+    await dead.go()
+    await scene.idle()
+    scene.clock.advance(16)
+    await scene.settled(lambda: len(writer.metadata.fragments) == 2)
+    assert writer.metadata.last_fragment.bookies[1] == spare.bookie_id
+    assert await writer.add(b"1") == 1
+    await scene.settled(lambda: 1 in spare.entries(writer.ledger_id))
+    # Nobody could take the next one's place, so it is kept, and it serves on without a registration.
+    alone = scene.ensemble(writer)[0]
+    assert alone.store is not None
+    await alone.store.close()
+    await scene.idle()
+    scene.clock.advance(16)
+    await scene.idle()
+    assert await writer.add(b"2") == 2
+    await scene.settled(lambda: 2 in alone.entries(writer.ledger_id))
+    assert len(writer.metadata.fragments) == 2
 
 
 @scenario(bookies=3)
@@ -533,6 +568,46 @@ async def test_a_deleted_ledger_is_a_tombstone_that_its_writer_has_lost(scene: S
         await writer.add(b"b")
     with pytest.raises(CloseLost):
         await writer.close()
+
+
+@scenario()
+async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
+    """A recovery's, say, which the client does not know of."""
+    client = await scene.client()
+    writer = await scene.writer()
+
+    async def publish(fragment: Fragment) -> None:
+        pass
+
+    def adds() -> ReplicatedAdds:
+        return ReplicatedAdds(
+            writer.ledger_id,
+            writer.metadata.master_key,
+            writer.metadata.striping,
+            writer.metadata.last_fragment,
+            0,
+            client.bookies,
+            client.placement,
+            publish,
+            scene.clock,
+            client.randomness,
+            client.options,
+            recovery=True,
+        )
+
+    record = encode_record(writer.ledger_id, 0, -1, 1, b"a")
+    before = adds()
+    for bookie in scene.ensemble(writer):
+        bookie.holding = True
+    told: list[object] = []
+    before.add(0, record, told.append)
+    await scene.idle()
+    assert not told
+    await client.close()
+    after = adds()
+    after.add(0, record, told.append)
+    await scene.settled(lambda: len(told) == 2)
+    assert all(isinstance(one, AddFailed) for one in told)
 
 
 @scenario()

@@ -1,0 +1,310 @@
+"""What every ledger storage must do. Each storage's test module makes a class of it and says what lies below.
+
+A test is a coroutine that takes a `Disk`: an empty one, whose storage is opened as often as wanted. What a kind of disk
+can't be made to do, it says with `NotImplementedError`; the tests that need it are skipped.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.storage.interface import (
+    DAMAGED,
+    Changes,
+    LedgerRecord,
+    LedgerStorage,
+    StorageFailed,
+    StorageFull,
+)
+from tests.running import run
+
+LARGEST_ID = 2**63 - 2
+_CRASHES = 30
+
+
+class Disk(ABC):
+    """An empty disk."""
+
+    @abstractmethod
+    async def open(self) -> LedgerStorage:
+        """As a new process does. Whoever had it open before was closed, or has crashed."""
+
+    @abstractmethod
+    async def crash(self) -> None:
+        """The machine stops: what was not synced is on the disk or not."""
+
+    async def fail_next_sync(self) -> None:
+        raise NotImplementedError
+
+    async def fill(self) -> None:
+        """No room for any record from now on."""
+        raise NotImplementedError
+
+    async def damage(self, ledger_id: int, entry_id: int) -> None:
+        """What is on the disk of this record is other bytes from now on."""
+        raise NotImplementedError
+
+    async def lose_synced(self) -> None:
+        """The machine stops, and of what was synced last something is lost."""
+        raise NotImplementedError
+
+    @abstractmethod
+    async def close(self) -> None:
+        """The test is over."""
+
+
+def on_disk(test: Callable[[Any, Disk], Awaitable[None]]) -> Callable[[Any, Callable[[], Disk]], None]:
+    @functools.wraps(test)
+    def sync_test(self: Any, disk: Callable[[], Disk]) -> None:
+        async def body() -> None:
+            one = disk()
+            try:
+                await test(self, one)
+            finally:
+                await one.close()
+
+        try:
+            run(body())
+        except NotImplementedError as error:
+            pytest.skip(f"this disk can't be made to: {error}")
+
+    del sync_test.__wrapped__  # or pytest asks for its parameters
+    return sync_test
+
+
+def record_of(ledger_id: int, entry_id: int) -> bytes:
+    return b"record %d of ledger %d" % (entry_id, ledger_id) * 3
+
+
+def records(ledger_id: int, *entry_ids: int) -> dict[tuple[int, int], bytes]:
+    return {(ledger_id, entry_id): record_of(ledger_id, entry_id) for entry_id in entry_ids}
+
+
+async def held(storage: LedgerStorage, ledger_id: int) -> list[int]:
+    """The entries held, after it was made sure that they read as they were written."""
+    entry_ids = storage.entry_ids(ledger_id, 0, LARGEST_ID, 1_000_000)
+    assert await storage.read(ledger_id, entry_ids) == [record_of(ledger_id, entry_id) for entry_id in entry_ids]
+    assert storage.last_entry(ledger_id) == (entry_ids[-1] if entry_ids else -1)
+    assert all(storage.has(ledger_id, entry_id) for entry_id in entry_ids)
+    return entry_ids
+
+
+class LedgerStorageContract:
+    @on_disk
+    async def test_new_disk_is_empty_and_intact(self, disk: Disk) -> None:
+        storage = await disk.open()
+        assert storage.intact
+        assert storage.bookie() is None
+        assert storage.ledger(1) is None
+        assert storage.ledger_ids() == []
+        assert storage.last_entry(1) == -1
+        assert not storage.has(1, 0)
+        assert storage.entry_ids(1, 0, 10, 10) == []
+        assert await storage.read(1, [0, 5]) == [None, None]
+
+    @on_disk
+    async def test_write_is_readable_before_it_is_synced(self, disk: Disk) -> None:
+        storage = await disk.open()
+        remembered = LedgerRecord(master_key=b"key", fenced=True, last_add_confirmed=7, limbo_cleared=3)
+        storage.write(Changes(records=records(1, 0, 1), ledgers={1: remembered}, bookie=b"who I am"))
+        assert await held(storage, 1) == [0, 1]
+        assert storage.ledger(1) == remembered
+        assert storage.ledger_ids() == [1]
+        assert storage.bookie() == b"who I am"
+
+    @on_disk
+    async def test_what_was_synced_survives_a_crash(self, disk: Disk) -> None:
+        storage = await disk.open()
+        remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1)
+        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord(b"k"), 2: remembered}, bookie=b"me"))
+        await storage.sync()
+        await disk.crash()
+        storage = await disk.open()
+        assert storage.intact
+        assert await held(storage, 1) == [0, 1]
+        assert storage.ledger(1) == LedgerRecord(b"k")
+        assert storage.ledger(2) == remembered
+        assert storage.bookie() == b"me"
+
+    @on_disk
+    async def test_crash_leaves_whole_groups_and_none_without_those_before_it(self, disk: Disk) -> None:
+        """Each group has a record in two ledgers and what is remembered; all three tell how far the disk got."""
+        synced, written = 0, 0
+        for crash in range(_CRASHES):
+            storage = await disk.open()
+            assert storage.intact
+            there = await held(storage, 1)
+            assert there == list(range(len(there))), "a group is there without one before it"
+            assert synced <= len(there) <= written
+            assert await held(storage, 2) == there
+            remembered = storage.ledger(1)
+            assert (remembered.last_add_confirmed if remembered else -1) == len(there) - 1
+            synced = written = len(there)  # what is there when it is opened is durable
+            for step in range(5):
+                number = written
+                storage.write(
+                    Changes(
+                        records=records(1, number) | records(2, number),
+                        ledgers={1: LedgerRecord(last_add_confirmed=number), 2: LedgerRecord()},
+                    )
+                )
+                written += 1
+                if step == crash % 5:
+                    await storage.sync()
+                    synced = written
+            await disk.crash()
+
+    @on_disk
+    async def test_close_makes_all_durable(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        await storage.close()
+        storage = await disk.open()
+        assert storage.intact
+        assert await held(storage, 1) == [0]
+
+    @on_disk
+    async def test_entries_are_found_in_order_whatever_the_order_of_writing(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 300, 2), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(records=records(1, LARGEST_ID, 0, 256)))
+        assert await held(storage, 1) == [0, 2, 256, 300, LARGEST_ID]
+        assert storage.entry_ids(1, 2, 300, 10) == [2, 256, 300]
+        assert storage.entry_ids(1, 3, 299, 10) == [256]
+        assert storage.entry_ids(1, 0, LARGEST_ID, 2) == [0, 2]
+        assert storage.entry_ids(1, 5, 5, 10) == []
+        assert storage.last_entry(1) == LARGEST_ID
+
+    @on_disk
+    async def test_ledgers_do_not_see_each_other(self, disk: Disk) -> None:
+        storage = await disk.open()
+        ids = [1, 2, 255, 256, 2**32, 2**63, 2**64 - 1]
+        for place, ledger_id in enumerate(ids):
+            storage.write(Changes(records=records(ledger_id, place, 9), ledgers={ledger_id: LedgerRecord()}))
+        for place, ledger_id in enumerate(ids):
+            assert await held(storage, ledger_id) == [place, 9]
+        assert storage.ledger_ids() == ids
+        assert storage.last_entry(3) == -1
+
+    @on_disk
+    async def test_records_come_in_the_order_in_which_they_were_asked_for(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
+        assert await storage.read(1, [2, 7, 0]) == [record_of(1, 2), None, record_of(1, 0)]
+
+    @on_disk
+    async def test_dropped_ledger_keeps_what_is_remembered_of_it_only(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(
+            Changes(records=records(1, 0, 1) | records(2, 0), ledgers={1: LedgerRecord(b"k"), 2: LedgerRecord()})
+        )
+        storage.write(Changes(dropped=[1], ledgers={1: LedgerRecord(b"k", deleted=True)}))
+        for _ in range(2):
+            assert await held(storage, 1) == []
+            assert storage.ledger(1) == LedgerRecord(b"k", deleted=True)
+            assert storage.ledger_ids() == [1, 2]
+            assert await held(storage, 2) == [0]
+            await storage.sync()
+            await disk.crash()
+            storage = await disk.open()
+
+    @on_disk
+    async def test_group_discards_and_drops_before_it_writes(self, disk: Disk) -> None:
+        storage = await disk.open()
+        other = records(1, 5) | {(2, 0): b"what was there before"}
+        storage.write(Changes(records=other, ledgers={1: LedgerRecord(), 2: LedgerRecord()}))
+        storage.write(Changes(records=records(1, 0) | records(2, 0), dropped=[1], discarded=[(2, 0)]))
+        await storage.sync()
+        await disk.crash()
+        storage = await disk.open()
+        assert await held(storage, 1) == [0]
+        assert await held(storage, 2) == [0]
+
+    @on_disk
+    async def test_discarded_record_is_gone(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord()}))
+        storage.write(Changes(discarded=[(1, 1)]))
+        assert await held(storage, 1) == [0]
+        await storage.sync()
+        await disk.crash()
+        assert await held(await disk.open(), 1) == [0]
+
+    @on_disk
+    async def test_full_disk_takes_nothing_of_a_group_with_records_and_all_of_one_without(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        await storage.sync()
+        await disk.fill()
+        with pytest.raises(StorageFull):
+            storage.write(Changes(records=records(1, 1), ledgers={2: LedgerRecord()}, bookie=b"me", dropped=[1]))
+        assert await held(storage, 1) == [0]
+        assert storage.ledger_ids() == [1]
+        assert storage.bookie() is None
+        storage.write(Changes(ledgers={3: LedgerRecord(fenced=True)}, bookie=b"me"))
+        await storage.sync()
+        await disk.crash()
+        storage = await disk.open()
+        assert await held(storage, 1) == [0]
+        assert storage.ledger(3) == LedgerRecord(fenced=True)
+        assert storage.bookie() == b"me"
+
+    @on_disk
+    async def test_failed_sync_is_the_last_thing_that_a_storage_does(self, disk: Disk) -> None:
+        """CHK-21, the storage's part: no second sync succeeds, as the system has forgotten what it could not write."""
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
+        await storage.sync()
+        storage.write(Changes(records=records(1, 1)))
+        await disk.fail_next_sync()
+        with pytest.raises(StorageFailed):
+            await storage.sync()
+        with pytest.raises(StorageFailed):
+            await storage.sync()
+        with pytest.raises(StorageFailed):
+            storage.write(Changes(records=records(1, 2)))
+        with pytest.raises(StorageFailed):
+            await storage.read(1, [0])
+        await disk.crash()
+        assert (await held(await disk.open(), 1))[:1] == [0]
+
+    @on_disk
+    async def test_damaged_record_is_held_and_never_absent(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
+        await storage.sync()
+        await disk.damage(1, 1)
+        assert storage.has(1, 1)
+        assert storage.entry_ids(1, 0, 2, 10) == [0, 1, 2]
+        first, second, third = await storage.read(1, [0, 1, 2])
+        assert (first, third) == (record_of(1, 0), record_of(1, 2))
+        assert second is DAMAGED or (isinstance(second, bytes) and second != record_of(1, 1))
+        storage.write(Changes(records=records(1, 1), discarded=[(1, 1)]))
+        await storage.sync()
+        await disk.crash()
+        assert await held(await disk.open(), 1) == [0, 1, 2]
+
+    @on_disk
+    async def test_loss_is_told_until_the_bookie_has_written_it_down(self, disk: Disk) -> None:
+        storage = await disk.open()
+        for entry_id in range(3):
+            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerRecord()}, bookie=b"me"))
+            await storage.sync()
+        await disk.lose_synced()
+        assert not (await disk.open()).intact
+        await disk.crash()
+        storage = await disk.open()
+        assert not storage.intact, "it crashed before it wrote anything down"
+        entry_ids = await held(storage, 1)
+        assert entry_ids == list(range(len(entry_ids)))
+        assert len(entry_ids) < 3
+        storage.write(Changes(bookie=b"I have lost something"))
+        await storage.sync()
+        assert not storage.intact
+        await disk.crash()
+        assert (await disk.open()).intact

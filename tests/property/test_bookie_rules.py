@@ -1,0 +1,317 @@
+"""The bookie's rules, on a simulated disk, against a model that copies everything and optimises nothing.
+
+The model holds three states of all ledgers: what is durable, what was written and not synced, and what is decided. The
+disk is crashed, filled and damaged at will; what a crash leaves must be one of the first two.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas
+from magnetar_bookie.server.group_commit import GroupCommit
+from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_bookie.storage.interface import LedgerRecord, StorageFull
+from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from tests.sim.disk import SimulatedDisk, SimulatedStorage
+from tests.unit.bookie.bookie_client import record
+
+T = TypeVar("T")
+KEYS = (b"key", b"other")
+LIMBO_BELOW = 3  # of the ledgers 1 … 4
+
+LEDGERS = st.integers(1, 4)
+ENTRIES = st.integers(0, 7)
+KEY = st.sampled_from([KEYS[0]] * 6 + [KEYS[1], b""])
+
+
+class NoTime(ManualClock):
+    """A clock on which nothing takes any time."""
+
+    async def sleep(self, seconds: float) -> None:
+        return
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs what never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("it waits")
+
+
+@dataclass
+class Ledger:
+    remembered: LedgerRecord = field(default_factory=LedgerRecord)
+    # entry id → record; None: it is damaged
+    entries: dict[int, bytes | None] = field(default_factory=dict)
+
+    def last_add_confirmed(self) -> int:
+        return max([self.remembered.last_add_confirmed, *(entry_id - 1 for entry_id in self.entries)])
+
+
+State = dict[int, Ledger]
+
+
+class BookieRules(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = SimulatedDisk(NoTime(), SeededRandomness(1))
+        self.durable: State = {}
+        self.written: State = {}
+        self.decided: State = {}
+        self.in_limbo = False
+        self.damaged_once = False
+        self.askers = 0
+        # The LACs that were said.
+        self.said: dict[int, int] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.storage: SimulatedStorage = self.disk.open()
+        self.replicas = LedgerReplicas(self.storage, max_ledgers_in_memory=2)
+        if self.in_limbo:
+            self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
+        commit = GroupCommit(self.storage, self.replicas, lambda _: None, lambda: None)
+        self.reader = RecordReader(self.storage, self.replicas, commit)
+        self.under_way: CommitGroup | None = None
+        # Who waits for which record, with the gathering group and with the one under way.
+        self.gathering: dict[tuple[int, int, int], bytes] = {}
+        self.leaving: dict[tuple[int, int, int], bytes] = {}
+
+    def refusal(self, ledger_id: int, key: bytes, recovery: bool, fence: bool = False) -> Status | None:
+        ledger = self.decided.get(ledger_id, Ledger())
+        remembered = ledger.remembered
+        if remembered.deleted:
+            return Status.DELETED
+        if not key or (remembered.master_key and remembered.master_key != key):
+            return Status.WRONG_KEY
+        if fence:
+            return None
+        if not recovery and self.in_limbo and ledger_id < LIMBO_BELOW and not remembered.limbo_cleared:
+            return Status.LIMBO
+        if not recovery and remembered.fenced:
+            return Status.FENCED
+        return Status.READ_ONLY if self.replicas.read_only else None
+
+    def remember(self, ledger_id: int, key: bytes = b"", **changes: Any) -> Ledger:
+        ledger = self.decided.setdefault(ledger_id, Ledger())
+        key = ledger.remembered.master_key or key
+        ledger.remembered = replace(ledger.remembered, master_key=key, **changes)
+        return ledger
+
+    @rule(
+        ledger_id=LEDGERS,
+        first=ENTRIES,
+        variants=st.lists(st.sampled_from([0, 0, 0, 0, 1, 2]), min_size=1, max_size=4),
+        key=KEY,
+        recovery=st.booleans(),
+    )
+    def add(self, ledger_id: int, first: int, variants: list[int], key: bytes, recovery: bool) -> None:
+        records = [
+            b"no record" if variant == 2 else record(ledger_id, first + place, b"payload %d" % variant)
+            for place, variant in enumerate(variants)
+        ]
+        self.askers += 1
+        expected: dict[int, Status | None] = {}
+        for entry_id, one in enumerate(records, first):
+            refusal = self.refusal(ledger_id, key, recovery)
+            held = self.decided.get(ledger_id, Ledger()).entries.get(entry_id)
+            if one == b"no record":
+                expected[entry_id] = Status.BAD_RECORD
+            elif refusal is not None:
+                expected[entry_id] = refusal
+            elif held is not None and held != one:
+                expected[entry_id] = Status.CONFLICT
+            else:
+                expected[entry_id] = None  # OK, at once or later
+                self.remember(ledger_id, key).entries[entry_id] = one
+        decisions = self.replicas.add_run(ledger_id, key, first, records, recovery, self.askers)
+        answered = self.settle(decisions)
+        for entry_id, one in enumerate(records, first):
+            status = expected[entry_id]
+            if status is not None:
+                assert answered.pop(entry_id) == status
+            elif entry_id in answered:
+                assert answered.pop(entry_id) == Status.OK
+                assert self.durable[ledger_id].entries[entry_id] == one, "OK, and not durable"
+            else:
+                self.gathering[self.askers, ledger_id, entry_id] = one
+        assert not answered
+
+    def settle(self, decisions: Decisions) -> dict[int, Status]:
+        answers = list(decisions.answers)
+        to_compare = list(decisions.to_compare)
+        while to_compare:
+            add = to_compare.pop(0)
+            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id]))
+            more = self.replicas.compared(add, held, self.askers)
+            answers += more.answers
+            to_compare += more.to_compare
+        found: dict[int, Status] = {}
+        for answer in answers:
+            for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
+                assert entry_id not in found, "answered twice"
+                found[entry_id] = answer.status
+        return found
+
+    @rule(ledger_id=LEDGERS, key=KEY)
+    def fence(self, ledger_id: int, key: bytes) -> None:
+        refusal = self.refusal(ledger_id, key, recovery=False, fence=True)
+        status, group = self.replicas.fence(ledger_id, key)
+        assert status == (refusal or Status.OK)
+        if refusal is None:
+            self.remember(ledger_id, key, fenced=True)
+            assert group is not None or self.durable[ledger_id].remembered.fenced
+
+    @rule(ledger_id=LEDGERS, key=KEY, entry_id=ENTRIES)
+    def confirm(self, ledger_id: int, key: bytes, entry_id: int) -> None:
+        refusal = self.refusal(ledger_id, key, recovery=False)
+        status, group = self.replicas.confirm(ledger_id, key, entry_id)
+        assert status == (refusal or Status.OK)
+        if refusal is None:
+            known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
+            self.remember(ledger_id, key, last_add_confirmed=max(known, entry_id))
+            assert group is not None or self.durable[ledger_id].remembered.last_add_confirmed >= entry_id
+
+    @rule(ledger_id=LEDGERS)
+    def tombstone(self, ledger_id: int) -> None:
+        group = self.replicas.tombstone(ledger_id)
+        self.remember(ledger_id, deleted=True).entries.clear()
+        self.said.pop(ledger_id, None)
+        assert group is not None or self.durable[ledger_id].remembered.deleted
+
+    @rule(read_only=st.booleans())
+    def set_read_only(self, read_only: bool) -> None:
+        self.replicas.read_only = read_only
+
+    @rule(full=st.booleans())
+    def set_full(self, full: bool) -> None:
+        self.disk.capacity_bytes = self.disk.used_bytes if full else None
+
+    @precondition(lambda self: self.under_way is None and self.replicas.group)
+    @rule()
+    def write(self) -> None:
+        group = self.under_way = self.replicas.take()
+        try:
+            self.storage.write(group.changes)
+        except StorageFull:
+            self.storage.write(group.without_records())
+            for ledger_id, ledger in self.decided.items():
+                before = self.written.get(ledger_id, Ledger())
+                ledger.entries = {} if ledger.remembered.deleted else dict(before.entries)
+        self.written = copy.deepcopy(self.decided)
+        # An add of what the group under way holds waits for that; here there is one at a time, so it was answered.
+        self.leaving |= self.gathering
+        self.gathering = {}
+
+    @precondition(lambda self: self.under_way is not None)
+    @rule()
+    def sync(self) -> None:
+        group, self.under_way = self.under_way, None
+        assert group is not None
+        finish(self.storage.sync())
+        self.durable = copy.deepcopy(self.written)
+        for answer in self.replicas.durable(group).answers:
+            for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
+                key = (answer.asker, answer.ledger_id, entry_id)
+                # Asked while this group was under way already, and the same as what it holds.
+                one = self.leaving.pop(key, None) or self.gathering.pop(key)
+                ledger = self.durable[answer.ledger_id]
+                if answer.status == Status.OK and not ledger.remembered.deleted:
+                    assert ledger.entries[entry_id] in (one, None)
+                elif answer.status == Status.DELETED:
+                    assert ledger.remembered.deleted
+                elif answer.status != Status.OK:
+                    assert answer.status == Status.READ_ONLY
+                    assert group.full
+        assert not self.leaving, "somebody was not answered"
+
+    @rule(survive=st.booleans())
+    def crash(self, survive: bool) -> None:
+        if self.damaged_once:
+            self.said.clear()  # what said it may be what is damaged
+        self.disk.randomness = SeededRandomness(int(survive))
+        self.disk.capacity_bytes = None
+        self.start()
+        self.replicas.read_only = False
+        there = self.written if self.holds(self.written) else self.durable
+        assert self.holds(there), "a crash left neither what was synced nor what was written"
+        self.durable, self.written, self.decided = (copy.deepcopy(there) for _ in range(3))
+
+    def holds(self, state: State) -> bool:
+        if self.storage.ledger_ids() != sorted(state):
+            return False
+        for ledger_id, ledger in state.items():
+            entry_ids = sorted(ledger.entries)
+            if self.storage.ledger(ledger_id) != ledger.remembered:
+                return False
+            if self.storage.entry_ids(ledger_id, 0, 100, 100) != entry_ids:
+                return False
+            for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids)), strict=True):
+                if ledger.entries[entry_id] not in (read, None):
+                    return False
+        return True
+
+    @precondition(lambda self: self.under_way is None)
+    @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
+    def damage(self, ledger_id: int, entry_id: int) -> None:
+        if self.replicas.in_line(ledger_id, entry_id) is None and self.disk.damage(ledger_id, entry_id):
+            self.damaged_once = True
+            for state in (self.durable, self.written, self.decided):
+                if entry_id in state.get(ledger_id, Ledger()).entries:
+                    state[ledger_id].entries[entry_id] = None
+
+    @precondition(lambda self: not self.in_limbo)
+    @rule()
+    def enter_limbo(self) -> None:
+        self.in_limbo = True
+        self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
+
+    @precondition(lambda self: self.in_limbo)
+    @rule(ledger_id=LEDGERS)
+    def clear_limbo(self, ledger_id: int) -> None:
+        self.replicas.clear_limbo(ledger_id)
+        if ledger_id < LIMBO_BELOW:
+            self.remember(ledger_id, limbo_cleared=1)
+
+    @rule(ledger_id=LEDGERS)
+    def last_add_confirmed(self, ledger_id: int) -> None:
+        if self.decided.get(ledger_id, Ledger()).remembered.deleted:
+            return
+        said = finish(self.reader.last_add_confirmed(ledger_id))
+        durable = self.durable.get(ledger_id, Ledger()).last_add_confirmed()
+        assert said == durable if not self.damaged_once else said <= durable
+        assert said >= self.said.get(ledger_id, -1), "it fell"
+        self.said[ledger_id] = said
+
+    @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
+    def read(self, ledger_id: int, entry_id: int) -> None:
+        ledger = self.decided.get(ledger_id, Ledger())
+        if ledger.remembered.deleted:
+            return
+        (held,) = finish(self.reader.held(ledger_id, [entry_id]))
+        assert (held is not None) == (entry_id in ledger.entries)
+        if held is not None:
+            assert entry_id <= self.replicas.highest_entry(ledger_id)
+            assert ledger.entries[entry_id] in (held, None)
+
+    @invariant()
+    def memory_is_accounted_for(self) -> None:
+        under_way = self.under_way.pending_bytes if self.under_way else 0
+        assert self.replicas.pending_bytes == self.replicas.group.pending_bytes + under_way
+
+
+TestBookieRules = BookieRules.TestCase
+TestBookieRules.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,119 @@
+"""Repair of ledgers that are still written: what is touched, and what is left to the writer."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.errors import AddFailed
+from tests.unit.bookie.repair_scene import Scene, scene
+
+
+@scene()
+async def test_the_last_fragment_of_an_open_ledger_is_left_to_its_writer(of: Scene) -> None:
+    """CHK-62: earlier fragments are repaired; the last one keeps its ensemble as long as the ledger is open."""
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    first = writer.metadata.fragments[0].bookies
+    await of.bookies[first[0]].go()
+    for number in range(3, 6):
+        await of.over(writer.add(b"%d" % number))
+    before = await of.metadata(writer.ledger_id)
+    assert len(before.fragments) == 2
+    await of.bookies[first[0]].come()
+    # Of the last fragment; the writer adds nothing, and so does not see it go.
+    (absent,) = [one for one in before.last_fragment.bookies if one not in first]
+    await of.bookies[absent].go()
+    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_s": 1e6})
+    await of.auto_recovery(options=options)
+    await of.passes(40)
+    after = await of.metadata(writer.ledger_id)
+    assert after.state is LedgerState.OPEN
+    assert after.last_fragment == before.last_fragment
+    # And the writer is not disturbed.
+    await of.bookies[absent].come()
+    await of.over(writer.add(b"6"))
+    assert (await of.over(writer.close())).last_entry_id == 6
+
+
+@scene()
+async def test_an_earlier_fragment_of_an_open_ledger_is_repaired_while_it_is_written(of: Scene) -> None:
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    lost = writer.metadata.fragments[0].bookies[0]
+    await of.bookies[lost].go()
+    for number in range(3, 6):
+        await of.over(writer.add(b"%d" % number))
+    await of.auto_recovery()
+
+    async def replaced() -> bool:
+        return lost not in (await of.metadata(writer.ledger_id)).bookies()
+
+    await of.until(replaced, "the first fragment names another bookie")
+    await of.over(writer.add(b"6"))
+    metadata = await of.over(writer.close())
+    assert metadata.last_entry_id == 6
+    assert await of.whole(writer.ledger_id, without=[lost])
+
+
+@scene()
+async def test_an_open_ledger_whose_bookie_stays_away_is_recovered_and_repaired(of: Scene) -> None:
+    """CHK-62: the one way to repair a last fragment is to fence its writer first."""
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    lost = writer.metadata.fragments[0].bookies[2]
+    await of.bookies[lost].go()
+    await of.auto_recovery()
+    await of.passes(5)
+    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+    await of.until(lambda: of.whole(writer.ledger_id, without=[lost]), "the ledger is closed and whole")
+    assert (await of.metadata(writer.ledger_id)).last_entry_id == 2
+    with pytest.raises(AddFailed):
+        await of.over(writer.add(b"3"))
+
+
+@scene(bookies=3)
+async def test_an_open_ledger_is_not_taken_from_its_writer_for_nothing(of: Scene) -> None:
+    """There is no bookie that could take the place: so its writer goes on with the two that there are."""
+    writer = await of.writer()
+    await of.over(writer.add(b"0"))
+    await of.bookies["b3"].go()
+    client = await of.auto_recovery()
+
+    async def stuck() -> bool:
+        return any("could take the place of b3" in one.stuck for one in await repair_progress(client))
+
+    await of.until(stuck, "the task says why")
+    await of.over(writer.add(b"1"))
+    assert (await of.metadata(writer.ledger_id)).state is LedgerState.OPEN
+
+
+@scene()
+async def test_what_the_protocol_says_of_the_open_ledger_can_not_happen(of: Scene) -> None:
+    """CHK-62: b3 away, repair about; b3 returns, the writer loses b1; then b2 and the writer die, and b1 returns.
+
+    With the last fragment repaired behind the writer's back, the entry that b2 and b3 acknowledged would be lost.
+    """
+    await of.bookies["b4"].go()
+    writer = await of.writer()
+    assert sorted(writer.metadata.last_fragment.bookies) == ["b1", "b2", "b3"]
+    await of.over(writer.add(b"0"))
+    await of.bookies["b3"].go()
+    await of.bookies["b4"].come()
+    options = of.options.model_copy(update={"open_ledger_rereplication_grace_period_s": 30.0})
+    await of.auto_recovery("b4", options)
+    await of.passes(15)
+    await of.bookies["b3"].come()
+    await of.passes(1)
+    await of.bookies["b1"].go()
+    acknowledged = await of.over(writer.add(b"1"))
+    await of.bookies["b2"].go()
+    writer.abandon()
+    await of.bookies["b1"].come()
+    await of.passes(1)
+    metadata = await of.over(of.client.recover(writer.ledger_id))
+    assert metadata.last_entry_id >= acknowledged
