@@ -1,4 +1,4 @@
-"""Each check fires on a small history made by hand in which what it forbids has happened, and not on the one without."""
+"""Each check fires on a small history made by hand in which what it forbids has happened, and not on one without it."""
 
 from __future__ import annotations
 
