@@ -1,6 +1,7 @@
 """`python -m tests.mutants NAME -- COMMAND…` runs a command on a copy of the tree with that mutant in it.
 
-`--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit.
+`--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. What
+follows behind -- goes to the simulation then.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main() -> int:
         return 0
     if options.sim:
         chosen = [options.name] if options.name else names()
-        return 1 if sum(not _noticed(name, options.seeds) for name in chosen) else 0
+        return 1 if sum(not _noticed(name, options.seeds, command) for name in chosen) else 0
     if options.name is None or not command:
         parser.error("a mutant and, behind --, a command")
     try:
@@ -42,10 +43,10 @@ def main() -> int:
         return 2
 
 
-def _noticed(name: str, seeds: int) -> bool:
+def _noticed(name: str, seeds: int, more: list[str]) -> bool:
     try:
         with mutant_tree(name) as tree:
-            command = ["python", "-m", "tests.sim", "--seeds", str(seeds), "--first"]
+            command = ["python", "-m", "tests.sim", "--seeds", str(seeds), "--first", *more]
             done = run_in(tree, command, capture=True)
     except PatchFailed as error:
         print(error, flush=True)

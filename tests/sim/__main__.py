@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from tests.sim.loop import collect_quietly
 from tests.sim.run import Outcome, run_seed
 
 
@@ -72,8 +73,12 @@ def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
     # What is there before the first seed is not looked through after each.
     gc.collect()
     gc.freeze()
+    gc.disable()
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        try:
+            yield from map(run_seed, seeds)
+        finally:
+            collect_quietly()
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(run_seed, seeds, chunksize=2)

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tests.sim.process import PROCESS, Process
 
-__all__ = ["Handle", "NoProgress", "SimulatedLoop", "dropping_quietly", "new_loop"]
+__all__ = ["Handle", "NoProgress", "SimulatedLoop", "collect_quietly", "dropping_quietly", "new_loop"]
 
 # Monotonic clocks begin anywhere.
 _START_S: Final = 1000.0
@@ -292,6 +292,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._ready.clear()
             self._due.clear()
             self.processes.clear()
+
+
+def collect_quietly() -> None:
+    """Lets go of what earlier runs have left."""
+    with dropping_quietly():
+        pass
 
 
 def new_loop() -> SimulatedLoop:

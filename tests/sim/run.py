@@ -14,6 +14,8 @@ from tests.sim.world.world import World
 
 __all__ = ["Outcome", "run_seed"]
 
+_COLLECT_EVERY = 8
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -71,7 +73,8 @@ def run_seed(seed: int, write: Callable[[str], object] | None = None, *, raises:
         outcome.failure = f"{type(error).__name__}: {error}"
     if error is not None and not raises:
         error.__traceback__ = error.__context__ = error.__cause__ = None
-    with dropping_quietly():
+    # A look at everything there is takes a good part of a run's time: where nobody else minds, it is taken seldom.
+    with dropping_quietly(collect=collecting or seed % _COLLECT_EVERY == 0):
         world.loop.close(collect=False)
         del world, mistakes
         if not raises:

@@ -57,6 +57,6 @@ def check_held(history: History, ledger: Ledger, entry_ids: Iterable[int]) -> No
         if holders < quorum:
             raise Violation(
                 "2, 3",
-                f"ledger {ledger_id}: entry {entry_id} was acknowledged, and of {named}, which the metadata names, "
+                f"ledger {ledger_id}: entry {entry_id} was acknowledged or kept, and of {named}, which are named, "
                 f"{[bookie for bookie in named if disks[bookie].has(ledger_id, entry_id)]} hold it: {quorum} must",
             )

@@ -117,7 +117,7 @@ class Answers:
         asked = ledger_pb2.ConfirmRequest.FromString(request)
         self._history.look("6")
         durable = disk.disk.durable_ledger(asked.ledger_id)
-        if disk.damaged or self._history.ledger(asked.ledger_id).may_go:
+        if self._history.ledger(asked.ledger_id).may_go:
             return
         if durable is None or durable.last_add_confirmed < asked.last_add_confirmed:
             raise Violation(
@@ -134,7 +134,7 @@ class Answers:
             raise Violation(
                 "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}: {ledger.acked} completed"
             )
-        if value < told and not disk.damaged and not ledger.may_go:
+        if value < told and not ledger.may_go:
             raise Violation(
                 "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}, and has told {told} before"
             )

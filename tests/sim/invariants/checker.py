@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
 from tests.sim.disk import SimulatedDisk
@@ -15,6 +16,18 @@ from tests.sim.process import Process
 
 __all__ = ["Checker"]
 
+_REPORTS: Final = (
+    "acked",
+    "answer_sent",
+    "appended",
+    "disk_writes",
+    "message_arrived",
+    "message_sent",
+    "metadata_changed",
+    "request_arrived",
+    "was_read",
+)
+
 
 class Checker:
     """The history, and everything that is reported to it. It is a `Tap` of the network, too."""
@@ -22,6 +35,20 @@ class Checker:
     def __init__(self, now: Callable[[], float]) -> None:
         self.history = History(now)
         self._answers = Answers(self.history)
+        # Told at once: what is reported from within the production's code may be caught there, and taken for a fault.
+        self.on_violation: Callable[[Violation], object] = lambda violation: None
+        for name in _REPORTS:
+            setattr(self, name, self._telling(getattr(self, name)))
+
+    def _telling(self, report: Callable[..., None]) -> Callable[..., None]:
+        def told(*arguments: Any, **named: Any) -> None:
+            try:
+                report(*arguments, **named)
+            except Violation as violation:
+                self.on_violation(violation)
+                raise
+
+        return told
 
     # ── the disks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -46,7 +73,8 @@ class Checker:
             for entry_id, record in records.items():
                 if record is not None and disk.durable_record(ledger_id, entry_id) is not record:
                     known.lost.setdefault(ledger_id, set()).add(entry_id)
-                    known.damaged = True
+        # An explicit LAC may be lost as well.
+        known.told.clear()
 
     # ── the writers and readers ──────────────────────────────────────────────────────────────────────────────────────
 

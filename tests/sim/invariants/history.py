@@ -110,8 +110,6 @@ class Disk:
     told: dict[int, int] = field(default_factory=dict)
     # Its disk was wiped: it must not serve.
     wiped: bool = False
-    # Some of its records are not what they were.
-    damaged: bool = False
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
         """Durably, or it was, and only the disk's own fault took it away."""

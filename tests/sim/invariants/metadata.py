@@ -59,7 +59,11 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None) -> No
     if new.state == _TOMBSTONE:
         return
     check_last_entry(history, ledger)
-    check_held(history, ledger, _moved(old, new, ledger.acked))
+    if new.state == _CLOSED != old.state:
+        # What a recovery has kept counts as well, from now on.
+        check_held(history, ledger, range(new.last_entry_id + 1))
+    else:
+        check_held(history, ledger, _moved(old, new, max(ledger.acked, new.last_entry_id)))
 
 
 def _state_changed(
@@ -103,7 +107,7 @@ def _state_changed(
 
 
 def _moved(old: ledger_pb2.LedgerMetadata, new: ledger_pb2.LedgerMetadata, acked: int) -> list[int]:
-    """The acknowledged entries of fragments that are not what they were."""
+    """The entries up to `acked` of fragments that are not what they were."""
     known = {(fragment.first_entry_id, tuple(fragment.bookies)) for fragment in old.fragments}
     moved: list[int] = []
     firsts = [fragment.first_entry_id for fragment in new.fragments] + [acked + 1]

@@ -80,12 +80,12 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(garbage_interval_s=4.0, metadata_retry_s=0.5)
+_BOOKIE = BookieOptions(garbage_interval_s=6.0, metadata_retry_s=0.5)
 _AUTO_RECOVERY = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,
-    auditor_scan_interval_s=4.0,
-    auditor_periodic_check_interval_s=8.0,
+    auditor_scan_interval_s=6.0,
+    auditor_periodic_check_interval_s=20.0,
     auditor_check_pause_s=0.05,
     intent_grace_period_s=6.0,
     rw_rereplicate_backoff_s=0.5,
@@ -157,13 +157,13 @@ def plan(chance: Chance) -> Plan:
         readers=draw.choice((0, 1, 1, 2)),
         chains=draw.choice((1, 1, 2)),
         entries=draw.choice((60, 120, 200)),
-        active_s=draw.choice((15.0, 25.0, 40.0)),
+        active_s=draw.choice((10.0, 18.0, 30.0)),
         kind=kind,
         fault_interval_s=interval_s,
         faults=faults,
         losers=losers,
         network=network,
-        roll_entries=draw.choice((4, 12, 30, 1000)),
+        roll_entries=draw.choice((6, 15, 30, 1000)),
     )
 
 

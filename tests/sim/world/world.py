@@ -37,6 +37,7 @@ class World:
         self.loop = new_loop()
         self.trace = Trace(self.loop, write)
         self.checker = Checker(lambda: self.loop.elapsed_s)
+        self.checker.on_violation = lambda violation: self.failed(self.loop.current_process, "it must not", violation)
         self.counts: dict[str, int] = {}
         self.metadata = SimulatedMetadata(self.loop, self.plan.session_timeout_s, self._metadata_changed)
         self.network = SimulatedNetwork(self.loop, self.chance.stream("network"), self.plan.network)
