@@ -60,6 +60,7 @@ FAULTS = {
     "lossy restart": 3,
     "wipe": 1,
     "recover a ledger": 8,
+    "ambush": 14,
     "delete a ledger": 6,
     "read-only": 3,
     "decommission": 1,
@@ -137,6 +138,8 @@ def plan(chance: Chance) -> Plan:
         if draw.random() < 0.3:
             # All that writers do to each other is to fight.
             faults.append("recover a ledger")
+        if draw.random() < 0.4:
+            faults.append("ambush")
     if bookies < striping.ensemble_size + 1 or not losers:
         faults = [fault for fault in faults if fault not in ("wipe", "decommission")]
     if not losers:
