@@ -60,6 +60,8 @@ FAULTS = {
     "lossy restart": 3,
     "wipe": 1,
     "recover a ledger": 8,
+    "fight over the end": 6,
+    "zombie writer": 5,
     "delete a ledger": 6,
     "read-only": 3,
     "decommission": 1,
