@@ -265,7 +265,7 @@ class Faults:
         bookie = self._draw.choice(self._world.bookies)
         slow = 0.05 + self._draw.random() * self._draw.choice((0.3, 2.0))
         bookie.disk.faults = replace(_ORDERLY, longest_sync_s=slow, longest_read_s=slow)
-        self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", _ORDERLY))
+        self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", bookie.usual_faults))
         return True
 
     def _full_disk(self) -> bool:

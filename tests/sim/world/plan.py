@@ -116,6 +116,7 @@ class Plan:
     network: NetworkOptions
     session_timeout_s: float = 4.0
     roll_entries: int = 20
+    uneven_disks: bool = False
     client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
     bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
@@ -165,6 +166,7 @@ def plan(chance: Chance) -> Plan:
         faults=faults,
         losers=losers,
         network=network,
+        uneven_disks=draw.random() < 0.4,
         roll_entries=draw.choice((6, 15, 30, 1000)),
     )
 
