@@ -20,7 +20,11 @@ __all__ = ["BookieHost"]
 class BookieHost(Host):
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        self.disk = SimulatedDisk(SimulatedClock(world.loop), world.chance.stream("disk", name), DiskFaults())
+        draw = world.chance.stream("disk", name)
+        # Where disks differ, adds are pending for long, acknowledged by some and not by others.
+        slow_s = draw.choice((0.005, 0.005, 0.005, 0.05, 0.3)) if world.plan.uneven_disks else 0.005
+        self.usual_faults = DiskFaults(longest_sync_s=slow_s, longest_read_s=slow_s / 5)
+        self.disk = SimulatedDisk(SimulatedClock(world.loop), draw, self.usual_faults)
         self.known = world.checker.watch_disk(name, self.disk)
         self.bookie: BookieProcess | None = None
         # Why it will not start again.

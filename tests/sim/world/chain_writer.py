@@ -18,6 +18,7 @@ from magnetar_bookie.errors import (
     CloseLost,
     IntentSwept,
     LedgerError,
+    NoSuchLedger,
     NotEnoughBookies,
     OutcomeNotKnown,
     TooManyPending,
@@ -129,7 +130,8 @@ class ChainOwner:
         self._list = Chain.of(stored.payload) if stored else Chain()
         self._host.trace(f"takes {self._chain} over: {self._list.ledgers}")
         for ledger_id in self._list.deleting:
-            await self._client.delete(ledger_id)
+            with contextlib.suppress(NoSuchLedger):  # it is gone already: who deleted it did not live to note it
+                await self._client.delete(ledger_id)
         if self._list.deleting:
             await self._change_list(deleted=self._list.deleting)
         if self._list.ledgers:

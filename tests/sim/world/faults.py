@@ -275,7 +275,7 @@ class Faults:
         bookie = self._draw.choice(self._world.bookies)
         slow = 0.05 + self._draw.random() * self._draw.choice((0.3, 2.0))
         bookie.disk.faults = replace(_ORDERLY, longest_sync_s=slow, longest_read_s=slow)
-        self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", _ORDERLY))
+        self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", bookie.usual_faults))
         return True
 
     def _full_disk(self) -> bool:
@@ -328,12 +328,39 @@ class Faults:
 
     # ── operators ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _order(self, what: str, whom: str) -> None:
+        self._draw.choice(self._world.admins).order(what, whom)
+
     def _recover_a_ledger(self) -> bool:
-        self._world.admin.order("recover", self._draw.choice(self._world.chain_names))
+        self._order("recover", self._draw.choice(self._world.chain_names))
+        return True
+
+    def _fight_over_the_end(self) -> bool:
+        """Two recover one ledger while it is written, and each of them, and the writers, miss another bookie."""
+        world, chain = self._world, self._draw.choice(self._world.chain_names)
+        for host in world.clients:
+            if self._draw.random() < 0.6:
+                self._cut(self._draw.choice(world.bookies).name, host.name, both_ways=self._draw.random() < 0.5)
+        for admin in world.admins:
+            self._later(0.05 * self._draw.random(), partial(admin.order, "recover", chain))
+        return True
+
+    def _zombie_writer(self) -> bool:
+        """A writer stands still while its ledgers are taken from it and deleted, and goes on as if nothing were."""
+        world = self._world
+        writers = [host for host in world.clients[: world.plan.writers] if host.runs]
+        if not writers:
+            return False
+        host = self._draw.choice(writers)
+        host.pause()
+        self._later(4.0 + 12.0 * self._draw.random(), host.resume)
+        for chain in world.chain_names:
+            self._order("recover", chain)
+            self._later(1.0 + self._draw.random(), partial(self._order, "delete", chain))
         return True
 
     def _delete_a_ledger(self) -> bool:
-        self._world.admin.order("delete", self._draw.choice(self._world.chain_names))
+        self._order("delete", self._draw.choice(self._world.chain_names))
         return True
 
     def _read_only(self) -> bool:
@@ -351,11 +378,13 @@ class Faults:
     def _decommission(self) -> bool:
         if self._decommissioned:
             return False
-        bookie = self._bookie([bookie for bookie in self._world.bookies if not bookie.known.wiped])
+        # Not one that may lose data: wiped and struck off it would be a new bookie, and rightly so.
+        losers = [self._world.bookies[number] for number in self._world.plan.losers]
+        bookie = self._bookie([bookie for bookie in self._world.bookies if bookie not in losers])
         if bookie is None:
             return False
         self._decommissioned = bookie.leaving = True
-        self._world.admin.order("decommission", bookie.name)
+        self._order("decommission", bookie.name)
         return True
 
     def heal(self) -> None:

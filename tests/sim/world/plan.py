@@ -61,6 +61,8 @@ FAULTS = {
     "wipe": 1,
     "recover a ledger": 8,
     "ambush": 14,
+    "fight over the end": 6,
+    "zombie writer": 5,
     "delete a ledger": 6,
     "read-only": 3,
     "decommission": 1,
@@ -115,6 +117,7 @@ class Plan:
     network: NetworkOptions
     session_timeout_s: float = 4.0
     roll_entries: int = 20
+    uneven_disks: bool = False
     client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
     bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
@@ -166,6 +169,7 @@ def plan(chance: Chance) -> Plan:
         faults=faults,
         losers=losers,
         network=network,
+        uneven_disks=draw.random() < 0.4,
         roll_entries=draw.choice((6, 15, 30, 1000)),
     )
 

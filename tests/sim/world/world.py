@@ -58,8 +58,9 @@ class World:
             *(ChainWriter(self, f"w{number}") for number in range(self.plan.writers)),
             *(ReaderHost(self, f"r{number}") for number in range(self.plan.readers)),
         ]
-        self.admin = Admin(self, "admin")
-        self.clients.append(self.admin)
+        # Two, so that two recover a ledger at once though nobody else does.
+        self.admins = [Admin(self, "admin0"), Admin(self, "admin1")]
+        self.clients += self.admins
         self.hosts: list[Host] = [*self.bookies, *self.clients]
         for host in self.hosts:
             host.skew_ms = skew.below(120_000) - 60_000
