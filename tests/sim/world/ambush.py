@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ambush"]
 
 _BURST = 12
+_OF_A_WRITER = 0.2
 
 
 def ambush(world: World, draw: SeededRandomness) -> bool:
@@ -31,14 +32,15 @@ def ambush(world: World, draw: SeededRandomness) -> bool:
     victim = draw.choice(victims)
     assert victim.owner is not None
     ledger_id = victim.owner.ledger_id
-    _disturb(world, draw, victim.name, cut=0.2)
+    _disturb(world, draw, victim.name, cut=_OF_A_WRITER)
     for _ in range(_BURST):
         world.metadata_later(0.004 * draw.random(), partial(_append, victim, ledger_id))
     others = [client for client in world.clients if client.runs and client is not victim and client.client is not None]
     draw.shuffle(others)
     for recoverer in others[: 1 + draw.below(3)]:
         _disturb(world, draw, recoverer.name, cut=0.15)
-        world.metadata_later(0.006 * draw.random(), partial(_recover, recoverer, ledger_id))
+        begins_s = draw.choice((0.006, 0.05, 0.2)) * draw.random()
+        world.metadata_later(begins_s, partial(_recover, recoverer, ledger_id))
     fate = draw.random()
     if fate < 0.25:
         world.metadata_later(0.01 * draw.random(), victim.kill)
@@ -50,17 +52,38 @@ def ambush(world: World, draw: SeededRandomness) -> bool:
 
 
 def _disturb(world: World, draw: SeededRandomness, name: str, *, cut: float) -> None:
-    """Some lines between this process and the bookies are slow or cut for a while."""
-    network, seconds = world.network, 0.5 + 2 * draw.random()
-    for bookie in world.bookies:
-        for source, target in ((name, bookie.name), (bookie.name, name)):
+    """Some lines between this process and the bookies are slow or cut for a while.
+
+    Either each for itself; or all are slow but one, and for a writer another is cut: so it has just one bookie on its
+    side, and of the others nobody can say who hears first.
+    """
+    bookies = [bookie.name for bookie in world.bookies]
+    draw.shuffle(bookies)
+    seconds, slow_s = 0.5 + 2 * draw.random(), draw.choice((0.02, 0.3))
+    if draw.random() < 0.6:
+        spared = 2 if cut >= _OF_A_WRITER else 1
+        if spared == 2:
+            _cut(world, seconds, name, bookies[1])
+        for bookie in bookies[spared:]:
+            _slow(world, seconds, slow_s, name, bookie)
+        return
+    for bookie in bookies:
+        for source, target in ((name, bookie), (bookie, name)):
             fate = draw.random()
             if fate < cut:
-                network.cut(source, target, both_ways=False)
-                world.metadata_later(seconds, partial(network.heal, source, target))
+                _cut(world, seconds, source, target)
             elif fate < 0.6:
-                network.slow_down(source, target, draw.choice((0.005, 0.02, 0.3)))
-                world.metadata_later(seconds, partial(network.speed_up, source, target))
+                _slow(world, seconds, draw.choice((0.005, 0.02, 0.3)), source, target)
+
+
+def _cut(world: World, seconds: float, source: str, target: str) -> None:
+    world.network.cut(source, target, both_ways=False)
+    world.metadata_later(seconds, partial(world.network.heal, source, target))
+
+
+def _slow(world: World, seconds: float, slow_s: float, source: str, target: str) -> None:
+    world.network.slow_down(source, target, slow_s)
+    world.metadata_later(seconds, partial(world.network.speed_up, source, target))
 
 
 def _append(victim: ChainWriter, ledger_id: int) -> None:
