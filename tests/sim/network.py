@@ -106,6 +106,8 @@ class SimulatedNetwork:
         self._ports = 0
         # (from, to): messages that way vanish. Hosts are process names.
         self._cuts: dict[tuple[str, str], None] = {}
+        # (from, to): messages that way take up to so much longer, each by itself.
+        self._slow: dict[tuple[str, str], float] = {}
         self.counts: dict[str, int] = {}
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,12 +117,19 @@ class SimulatedNetwork:
         if both_ways:
             self._cuts[target, source] = None
 
+    def slow_down(self, source: str, target: str, up_to_s: float) -> None:
+        self._slow[source, target] = up_to_s
+
+    def speed_up(self, source: str, target: str) -> None:
+        self._slow.pop((source, target), None)
+
     def heal(self, source: str, target: str) -> None:
         self._cuts.pop((source, target), None)
         self._cuts.pop((target, source), None)
 
     def heal_all(self) -> None:
         self._cuts.clear()
+        self._slow.clear()
 
     def is_cut(self, source: Process, target: Process) -> bool:
         return bool(self._cuts) and (source.name, target.name) in self._cuts
@@ -137,6 +146,11 @@ class SimulatedNetwork:
             self.count("long delay")
             delay += options.long_delay_s * self._draw()
         return delay
+
+    def travel(self, source: Process, target: Process) -> float:
+        """How long a message takes from one to the other."""
+        slow_s = self._slow.get((source.name, target.name), 0.0) if self._slow else 0.0
+        return self.delay() + slow_s * self._draw() if slow_s else self.delay()
 
     def is_lost(self, source: Process, target: Process) -> bool:
         """Whether a message that arrives now is lost."""
@@ -326,9 +340,10 @@ class _Call:
         for tap in network.taps:
             tap.request_sent(self._source, listener.process, self._method, self._request)
         listener.coming[self] = self._server_is_gone
-        network.later(listener.process, network.delay(), self._arrives, True)
+        network.later(listener.process, network.travel(self._source, listener.process), self._arrives, True)
         if network.is_duplicated():
-            network.later(listener.process, network.delay() + network.delay(), self._arrives, False)
+            delay_s = network.delay() + network.travel(self._source, listener.process)
+            network.later(listener.process, delay_s, self._arrives, False)
 
     def fail(self, error: TransportError) -> None:
         if not self.answer.done():
@@ -407,7 +422,7 @@ class _Call:
         else:
             raise error
         if not self.answer.done():
-            network.later(self._source, network.delay(), self._answered, answer)
+            network.later(self._source, network.travel(listener.process, self._source), self._answered, answer)
 
 
 def is_mistake(error: BaseException) -> bool:

@@ -219,7 +219,7 @@ class SimulatedStream:
             return
         network = self._network
         now = network.loop.now
-        arrival = now + network.delay()
+        arrival = now + network.travel(self._process, peer._process)
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival

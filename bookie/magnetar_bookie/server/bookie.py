@@ -253,7 +253,12 @@ class Bookie:
             end = held[len(records)]
         else:
             end = held[-1] + 1 if len(held) == limit else last + 1
-        whole = [entry_id for entry_id, record in zip(held, records, strict=False) if isinstance(record, bytes)]
+        # What is still in line for the disk is not held yet: somebody may rely on it and take a replica away elsewhere.
+        whole = [
+            entry_id
+            for entry_id, record in zip(held, records, strict=False)
+            if isinstance(record, bytes) and self._replicas.in_line(ledger_id, entry_id) is None
+        ]
         return InventoryAnswer(status=Status.OK, held=_ranges(whole), next_entry_id=end)
 
     def _ids(self, first: int, last: int, step: int) -> range:

@@ -44,13 +44,20 @@ class ChainWriter(Host):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
+        # Of the present life.
         self.client: LedgerClient | None = None
+        self.owner: ChainOwner | None = None
         self.made = 0
+
+    def start(self) -> None:
+        self.client = self.owner = None
+        super().start()
 
     async def main(self) -> None:
         while True:
             store = await self.open_metadata()
             client = LedgerClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
+            self.client = client
             try:
                 await client.start()
                 await self.work(client, store)
@@ -99,16 +106,20 @@ class ChainOwner:
         self._again: list[bytes] = []
         # Failed, of the present ledger.
         self._failed: list[bytes] = []
+        self._writer: LedgerWriter | None = None
 
     async def own(self, entries: int) -> None:
         world, host = self._world, self._host
         await self._take_over()
         while (entries > 0 and world.entries_left > 0) or self._again:
             writer = await self._next_ledger()
+            self._writer, host.owner = writer, self
             try:
                 entries -= await self._write(writer, min(entries, world.plan.roll_entries))
+                host.owner = None
                 await self._close(writer)
             finally:
+                host.owner = None
                 writer.abandon()
             if host.chance.random() < 0.1:
                 raise GivenUp("enough of it")
@@ -202,13 +213,27 @@ class ChainOwner:
                     self._again.pop(0)
                 if _failed(writer):
                     break
-            await host.clock.sleep(chance.random() * chance.choice((0.002, 0.1, 0.4)))
+            await host.clock.sleep(chance.random() * chance.choice((0.002, 0.2, 1.0)))
             if writer.wants_roll:
                 world.count("a degraded ledger rolled")
                 break
             if chance.random() < 0.02:
                 await host.clock.sleep(chance.random() * 3)
         return written
+
+    @property
+    def ledger_id(self) -> int:
+        assert self._writer is not None
+        return self._writer.ledger_id
+
+    def append_one_more(self, ledger_id: int) -> None:
+        """Besides what is written anyway, if it is this ledger still and nothing older waits."""
+        writer, host = self._writer, self._host
+        if host.owner is not self or writer is None or writer.ledger_id != ledger_id:
+            return
+        if not self._again and not _failed(writer):
+            with contextlib.suppress(TooManyPending):
+                self._append(writer, host.payload(self._chain))
 
     def _append(self, writer: LedgerWriter, payload: bytes) -> None:
         world, ledger_id = self._world, writer.ledger_id

@@ -11,6 +11,7 @@ from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.store import SessionState
 from tests.sim.disk import DiskFaults
 from tests.sim.process import Process
+from tests.sim.world.ambush import ambush
 from tests.sim.world.bookie_host import BookieHost
 from tests.sim.world.host import Host
 
@@ -116,6 +117,15 @@ class Faults:
 
     def _kill_client(self) -> bool:
         return self._kill(self._client())
+
+    def _ambush(self, tries: int = 10) -> bool:
+        """As soon as there is a writer to be caught."""
+        world = self._world
+        if ambush(world, self._draw):
+            world.count("ambushed")
+        elif tries and not world.quiet:
+            self._later(0.2, lambda: self._ambush(tries - 1))
+        return True
 
     def _kill_all(self) -> bool:
         for host in self._world.hosts:

@@ -60,9 +60,10 @@ FAULTS = {
     "lossy restart": 3,
     "wipe": 1,
     "recover a ledger": 8,
-    "fight over the end": 12,
+    "ambush": 14,
+    "fight over the end": 6,
     "zombie writer": 5,
-    "lose who acknowledged": 24,
+    "lose who acknowledged": 12,
     "delete a ledger": 6,
     "read-only": 3,
     "decommission": 1,
@@ -141,6 +142,8 @@ def plan(chance: Chance) -> Plan:
         if draw.random() < 0.3:
             # All that writers do to each other is to fight.
             faults.append("recover a ledger")
+        if draw.random() < 0.4:
+            faults.append("ambush")
     if bookies < striping.ensemble_size + 1 or not losers:
         faults = [fault for fault in faults if fault not in ("wipe", "decommission")]
     if not losers:

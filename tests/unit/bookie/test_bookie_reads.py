@@ -240,6 +240,29 @@ def test_inventory_lists_what_is_whole() -> None:
     run(body())
 
 
+def test_inventory_leaves_out_what_is_not_durable_yet() -> None:
+    """A repairer would take the replica away elsewhere, and a crash here the one that it counted on."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        disk = slow_disk(clock)
+        async with OneBookie(disk=disk, clock=clock) as one:
+            adding = asyncio.create_task(one.add_one(1, 0))
+            await written(disk)
+            assert (await one.read(1, 0)).records == [record(1, 0)]
+            assert list((await one.inventory(1, 0, 9)).held) == []
+            while not adding.done():
+                clock.advance(1)
+                await asyncio.sleep(0)
+            asking = asyncio.create_task(one.inventory(1, 0, 9))
+            while not asking.done():
+                clock.advance(1)
+                await asyncio.sleep(0)
+            assert [(held.first_entry_id, held.last_entry_id) for held in asking.result().held] == [(0, 0)]
+
+    run(body())
+
+
 def test_inventory_is_bounded_and_can_be_continued() -> None:
     async def body() -> None:
         options = BookieOptions(max_inventory_bytes=200, max_ids_per_answer=7)
