@@ -94,6 +94,7 @@ def _append(victim: ChainWriter, ledger_id: int) -> None:
 
 def _recover(recoverer: ChainWriter, ledger_id: int) -> None:
     async def recover() -> None:
+        assert client is not None
         try:
             metadata = await client.recover(ledger_id)
             recoverer.trace(f"found ledger {ledger_id} closed at {metadata.last_entry_id}")

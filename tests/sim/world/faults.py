@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.store import SessionState
 from tests.sim.disk import DiskFaults
+from tests.sim.process import Process
 from tests.sim.world.ambush import ambush
 from tests.sim.world.bookie_host import BookieHost
 from tests.sim.world.host import Host
@@ -20,6 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["Faults"]
 
 _ORDERLY = DiskFaults()
+
+
+class _Trap:
+    """Springs once, when an answer of this bookie to adds has arrived. A `Tap` of the network."""
+
+    def __init__(self, bookie: str, springs: Callable[[], object]) -> None:
+        self._bookie = bookie
+        self._springs: Callable[[], object] | None = springs
+
+    def request_sent(self, *_: object) -> None: ...
+
+    def request_arrived(self, *_: object) -> None: ...
+
+    def answer_sent(self, *_: object) -> None: ...
+
+    def answer_arrived(self, *_: object) -> None: ...
+
+    def message_sent(self, *_: object, served: bool) -> None: ...
+
+    def message_arrived(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
+        if served and source.name == self._bookie and self._springs is not None:
+            springs, self._springs = self._springs, None
+            springs()
 
 
 class Faults:
@@ -276,6 +300,30 @@ class Faults:
         slow = 0.05 + self._draw.random() * self._draw.choice((0.3, 2.0))
         bookie.disk.faults = replace(_ORDERLY, longest_sync_s=slow, longest_read_s=slow)
         self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", bookie.usual_faults))
+        return True
+
+    def _lose_who_acknowledged(self) -> bool:
+        """One bookie acknowledges while the others are slow, and is lost right then: what it said must not count."""
+        world = self._world
+        one = self._bookie()
+        if one is None:
+            return False
+        for bookie in world.bookies:
+            if bookie is not one:
+                slow_s = 0.2 + 0.6 * self._draw.random()
+                bookie.disk.faults = replace(_ORDERLY, shortest_sync_s=slow_s / 4, longest_sync_s=slow_s)
+                self._later(2.0, partial(setattr, bookie.disk, "faults", bookie.usual_faults))
+        dies = self._draw.random() < 0.7
+
+        def lose() -> None:
+            if dies:
+                self._kill(one)
+            else:
+                self._isolate(one)
+
+        trap = _Trap(one.name, lambda: self._later(0.0, lose))
+        world.network.taps.append(trap)
+        self._later(2.0, lambda: world.network.taps.remove(trap))
         return True
 
     def _full_disk(self) -> bool:
