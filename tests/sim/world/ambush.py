@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["ambush"]
 
 _BURST = 12
-_OF_A_WRITER = 0.2
 
 
 def ambush(world: World, draw: SeededRandomness) -> bool:
@@ -32,48 +31,71 @@ def ambush(world: World, draw: SeededRandomness) -> bool:
     victim = draw.choice(victims)
     assert victim.owner is not None
     ledger_id = victim.owner.ledger_id
-    _disturb(world, draw, victim.name, cut=_OF_A_WRITER)
+    names = [bookie.name for bookie in world.bookies]
+    draw.shuffle(names)
+    trap = _Trap(world, draw, quick=names[0], deaf=names[1])
+    trap.around_the_writer(victim.name)
     for _ in range(_BURST):
         world.metadata_later(0.004 * draw.random(), partial(_append, victim, ledger_id))
+    if draw.random() < 0.5:
+        victim.owner.rests_until = victim.clock.monotonic() + 0.6
     others = [client for client in world.clients if client.runs and client is not victim and client.client is not None]
     draw.shuffle(others)
-    for recoverer in others[: 1 + draw.below(3)]:
-        _disturb(world, draw, recoverer.name, cut=0.15)
+    for recoverer in others[: draw.choice((1, 1, 1, 2, 3))]:
+        trap.around_a_recoverer(recoverer.name)
         begins_s = draw.choice((0.006, 0.05, 0.2)) * draw.random()
         world.metadata_later(begins_s, partial(_recover, recoverer, ledger_id))
     fate = draw.random()
-    if fate < 0.25:
+    if fate < 0.15:
         world.metadata_later(0.01 * draw.random(), victim.kill)
         world.metadata_later(1.0 + draw.random(), partial(_restart, victim))
-    elif fate < 0.4:
+    elif fate < 0.25:
         world.metadata_later(0.01 * draw.random(), victim.pause)
         world.metadata_later(3 * draw.random(), victim.resume)
     return True
 
 
-def _disturb(world: World, draw: SeededRandomness, name: str, *, cut: float) -> None:
-    """Some lines between this process and the bookies are slow or cut for a while.
+class _Trap:
+    """Who hears whom how late, for a while.
 
-    Either each for itself; or all are slow but one, and for a writer another is cut: so it has just one bookie on its
-    side, and of the others nobody can say who hears first.
+    As a rule the writer is heard by one bookie at once, by another not at all and by the rest late, and the recoverer at
+    once by the one that has not heard the writer. Otherwise each line is what chance makes it.
     """
-    bookies = [bookie.name for bookie in world.bookies]
-    draw.shuffle(bookies)
-    seconds, slow_s = 0.5 + 2 * draw.random(), draw.choice((0.02, 0.3))
-    if draw.random() < 0.6:
-        spared = 2 if cut >= _OF_A_WRITER else 1
-        if spared == 2:
-            _cut(world, seconds, name, bookies[1])
-        for bookie in bookies[spared:]:
-            _slow(world, seconds, slow_s, name, bookie)
-        return
-    for bookie in bookies:
-        for source, target in ((name, bookie), (bookie, name)):
-            fate = draw.random()
-            if fate < cut:
-                _cut(world, seconds, source, target)
-            elif fate < 0.6:
-                _slow(world, seconds, draw.choice((0.005, 0.02, 0.3)), source, target)
+
+    def __init__(self, world: World, draw: SeededRandomness, quick: str, deaf: str) -> None:
+        self._world = world
+        self._draw = draw
+        self._quick = quick
+        self._deaf = deaf
+        self._seconds = 0.5 + 2 * draw.random()
+
+    def around_the_writer(self, name: str) -> None:
+        if self._draw.random() < 0.8:
+            _cut(self._world, self._seconds, name, self._deaf)
+            self._late_at_all_but(name, self._quick, self._deaf)
+        else:
+            self._anyhow(name)
+
+    def around_a_recoverer(self, name: str) -> None:
+        if self._draw.random() < 0.8:
+            self._late_at_all_but(name, self._deaf if self._draw.random() < 0.6 else self._quick)
+        else:
+            self._anyhow(name)
+
+    def _late_at_all_but(self, name: str, *others: str) -> None:
+        slow_s = self._draw.choice((0.02, 0.3, 0.3))
+        for bookie in self._world.bookies:
+            if bookie.name not in others:
+                _slow(self._world, self._seconds, slow_s, name, bookie.name)
+
+    def _anyhow(self, name: str) -> None:
+        for bookie in self._world.bookies:
+            for source, target in ((name, bookie.name), (bookie.name, name)):
+                fate = self._draw.random()
+                if fate < 0.15:
+                    _cut(self._world, self._seconds, source, target)
+                elif fate < 0.6:
+                    _slow(self._world, self._seconds, self._draw.choice((0.005, 0.02, 0.3)), source, target)
 
 
 def _cut(world: World, seconds: float, source: str, target: str) -> None:

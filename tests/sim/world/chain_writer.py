@@ -107,6 +107,8 @@ class ChainOwner:
         # Failed, of the present ledger.
         self._failed: list[bytes] = []
         self._writer: LedgerWriter | None = None
+        # Appends nothing by itself before.
+        self.rests_until = 0.0
 
     async def own(self, entries: int) -> None:
         world, host = self._world, self._host
@@ -214,6 +216,8 @@ class ChainOwner:
                 if _failed(writer):
                     break
             await host.clock.sleep(chance.random() * chance.choice((0.002, 0.2, 1.0)))
+            if self.rests_until > host.clock.monotonic():
+                await host.clock.sleep(self.rests_until - host.clock.monotonic())
             if writer.wants_roll:
                 world.count("a degraded ledger rolled")
                 break

@@ -132,9 +132,11 @@ def plan(chance: Chance) -> Plan:
     losers = list(range(bookies))
     draw.shuffle(losers)
     losers = losers[: striping.ack_quorum - 1][:1]
-    kind = draw.choice(("calm", "calm", "calm", "mixed", "mixed", "storm"))
+    kind = draw.choice(("calm", "calm", "calm", "mixed", "mixed", "storm", "ambushes"))
     if kind == "storm":
         faults, interval_s = list(FAULTS), 0.3 + draw.random()
+    elif kind == "ambushes":
+        faults, interval_s = ["ambush"], 0.3 + 0.5 * draw.random()
     elif kind == "mixed":
         faults, interval_s = _some(draw, 5), 0.7 + 2 * draw.random()
     else:
