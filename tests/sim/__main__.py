@@ -74,14 +74,16 @@ def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
     gc.collect()
     gc.freeze()
     gc.disable()
-    if jobs == 1:
-        try:
+    try:
+        if jobs == 1:
             yield from map(run_seed, seeds)
-        finally:
-            collect_quietly()
-        return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(run_seed, seeds, chunksize=2)
+        else:
+            with multiprocessing.get_context("fork").Pool(jobs) as pool:
+                yield from pool.imap(run_seed, seeds, chunksize=2)
+    finally:
+        collect_quietly()
+        gc.unfreeze()
+        gc.enable()
 
 
 if __name__ == "__main__":

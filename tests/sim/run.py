@@ -56,7 +56,8 @@ def run_seed(seed: int, write: Callable[[str], object] | None = None, *, raises:
     world = World(seed, write)
     log = logging.getLogger()
     mistakes = _Mistakes(world)
-    log.addHandler(mistakes)
+    # The only one: others would keep errors, and with them what the run has left.
+    handlers, log.handlers = log.handlers, [mistakes]
     logging.disable(logging.WARNING)
     error: BaseException | None = None
     try:
@@ -65,7 +66,7 @@ def run_seed(seed: int, write: Callable[[str], object] | None = None, *, raises:
         error = raised
     finally:
         logging.disable(logging.NOTSET)
-        log.removeHandler(mistakes)
+        log.handlers = handlers
     error = world.failure or error
     outcome = Outcome(seed, world.loop.elapsed_s, world.loop.steps, world.counts, world.checker.history.looked)
     if error is not None:
