@@ -47,10 +47,11 @@ class ChainWriter(Host):
         # Of the present life.
         self.client: LedgerClient | None = None
         self.owner: ChainOwner | None = None
+        self.writing: LedgerWriter | None = None
         self.made = 0
 
     def start(self) -> None:
-        self.client = self.owner = None
+        self.client = self.owner = self.writing = None
         super().start()
 
     async def main(self) -> None:
@@ -115,13 +116,13 @@ class ChainOwner:
         await self._take_over()
         while (entries > 0 and world.entries_left > 0) or self._again:
             writer = await self._next_ledger()
-            self._writer, host.owner = writer, self
+            self._writer, host.owner, host.writing = writer, self, writer
             try:
                 entries -= await self._write(writer, min(entries, world.plan.roll_entries))
                 host.owner = None
                 await self._close(writer)
             finally:
-                host.owner = None
+                host.owner = host.writing = None
                 writer.abandon()
             if host.chance.random() < 0.1:
                 raise GivenUp("enough of it")

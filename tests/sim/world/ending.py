@@ -73,11 +73,10 @@ async def end(world: World) -> None:
     world.entries_left = 0
     world.trace.line("world", "all heals")
     world.faults.heal()
+    _restart(world)
+    await _adds_are_decided(world)
     for client in world.clients:
         client.kill()
-    for bookie in world.bookies:
-        if not bookie.runs and not bookie.refused:
-            bookie.start()
     last = _LastWriter(world, "last")
     world.hosts.append(last)
     last.start()
@@ -103,6 +102,19 @@ async def end(world: World) -> None:
         if waited_s > _LIVENESS_S:
             raise Violation("2", f"what was acknowledged can't be read: the last writer {last.doing}")
     world.trace.line("world", "all is well")
+
+
+async def _adds_are_decided(world: World) -> None:
+    """With everybody back, no add stays undecided."""
+    clock, waited_s = world.bookies[0].disk.clock, 0.0
+    while waiting := [one for one in world.clients if one.runs and one.writing and one.writing.pending_entries]:
+        await clock.sleep(0.5)
+        waited_s += 0.5
+        _restart(world)
+        if waited_s > _LIVENESS_S:
+            writing = waiting[0].writing
+            assert writing is not None
+            raise Violation("20", f"{waited_s:.0f} s after all has healed ledger {writing.ledger_id} has adds pending")
 
 
 def _restart(world: World) -> None:
