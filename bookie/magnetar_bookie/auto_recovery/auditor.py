@@ -84,9 +84,19 @@ class Auditor:
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
-        stop = self._cluster.follow(self._scan_due.ring)
+        alive = list(self._client.bookies.alive())
+
+        def bookies_changed() -> None:
+            nonlocal alive
+            # A pass reads every ledger's node: not when one was put in quarantine or let out.
+            if alive != (alive := list(self._client.bookies.alive())):
+                self._scan_due.ring()
+
+        stop = self._cluster.follow(bookies_changed)
         watch = self._client.ledgers.store.watch(paths.LEAVING)
         try:
+            # A new watch is up: the first pass is the one that it asks for.
+            await watch.wait()
             async with OrderedTaskGroup() as group:
                 group.create_task(self._scanning())
                 group.create_task(self._checker.run())

@@ -35,11 +35,10 @@ class Election:
         """Returns when this session is elected."""
         watch = self._store.watch(paths.AUDITOR)
         try:
+            # A new watch is up at once.
+            await watch.wait()
             while not await self._vote():
-                if await self._taken():
-                    await watch.wait()
-                else:
-                    await self._clock.sleep(self._retry_s)
+                await watch.wait()
         finally:
             watch.close()
 
@@ -49,7 +48,7 @@ class Election:
         while True:
             try:
                 await self._store.ping()
-                if not await self._ours():
+                if await self._owner() != self._store.session.id:
                     return
             except Unavailable:
                 pass  # the session may live on: its clock decides
@@ -58,27 +57,24 @@ class Election:
             await self._clock.sleep(pause_s)
 
     async def _vote(self) -> bool:
-        """Whether the node is ours, by this vote or by one whose answer was lost."""
-        try:
-            await self._store.put(paths.AUDITOR, self._value, ABSENT, ephemeral=True)
-        except NodeExists:
-            pass
-        except Unavailable:
-            return False
-        else:
-            return True
-        try:
-            return await self._ours()
-        except Unavailable:
-            return False
+        """Whether the node is ours, by this vote or by one whose answer was lost. False: there is another's."""
+        while True:
+            try:
+                await self._store.put(paths.AUDITOR, self._value, ABSENT, ephemeral=True)
+                return True
+            except NodeExists:
+                pass
+            except Unavailable:
+                await self._clock.sleep(self._retry_s)
+                continue
+            try:
+                owner = await self._owner()
+            except Unavailable:
+                owner = None
+            if owner is not None:
+                return owner == self._store.session.id
+            await self._clock.sleep(self._retry_s)
 
-    async def _taken(self) -> bool:
-        """Whether there is another's node to wait for."""
-        try:
-            return await self._store.exists(paths.AUDITOR) is not None
-        except Unavailable:
-            return False
-
-    async def _ours(self) -> bool:
+    async def _owner(self) -> int | None:
         stat = await self._store.exists(paths.AUDITOR)
-        return stat is not None and stat.ephemeral_owner == self._store.session.id
+        return None if stat is None else stat.ephemeral_owner

@@ -46,6 +46,9 @@ class Worker:
         self._alarm = Alarm(client.clock)
         # Of each task that could not be finished: when it is due again.
         self._pauses: dict[int, _Pause] = {}
+        # The tasks there were at the last look, and whether the watch has told of changes since.
+        self._listed: list[int] = []
+        self._changed = True
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
@@ -54,8 +57,11 @@ class Worker:
         try:
             async with OrderedTaskGroup() as group:
                 group.create_task(self._follow(watch.wait))
+                wait_s = _LONGEST_WAIT_S
                 while True:
-                    await self._alarm.wait(await self._round())
+                    # A new watch tells of changes at once.
+                    await self._alarm.wait(wait_s)
+                    wait_s = await self._round()
         finally:
             watch.close()
             stop()
@@ -63,6 +69,7 @@ class Worker:
     async def _follow(self, news: Callable[[], Awaitable[None]]) -> None:
         while True:
             await news()
+            self._changed = True
             self._alarm.ring()
 
     def _bookies_changed(self) -> None:
@@ -71,10 +78,14 @@ class Worker:
 
     async def _round(self) -> float:
         """Tries every task that is due; returns after how long the next one is."""
-        try:
-            ledger_ids = await self._tasks.ledger_ids()
-        except Unavailable:
-            return self._options.metadata_retry_s
+        if self._changed:
+            self._changed = False
+            try:
+                self._listed = await self._tasks.ledger_ids()
+            except Unavailable:
+                self._changed = True
+                return self._options.metadata_retry_s
+        ledger_ids = list(self._listed)
         self._pauses = {one: self._pauses[one] for one in ledger_ids if one in self._pauses}
         self._client.randomness.shuffle(ledger_ids)
         for ledger_id in ledger_ids:
@@ -93,6 +104,7 @@ class Worker:
             done = False
         if done:
             self._pauses.pop(ledger_id, None)
+            self._listed.remove(ledger_id)
         else:
             self._postpone(ledger_id)
 

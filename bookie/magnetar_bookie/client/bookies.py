@@ -25,7 +25,7 @@ from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_metadata.errors import SessionLost, Unavailable
-from magnetar_metadata.store import MetadataStore
+from magnetar_metadata.store import MetadataStore, Watch
 from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -71,7 +71,8 @@ class Bookies:
         self._listeners: list[Callable[[], object]] = []
         self._connections: dict[str, tuple[str, Connection]] = {}
         self._channels: dict[tuple[str, bool], AddChannel] = {}
-        self._following: dict[str, asyncio.Task[None]] = {}
+        # Those whose node has a watch.
+        self._following: dict[str, None] = {}
         self._tasks: OrderedTaskGroup | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closed = False
@@ -197,8 +198,8 @@ class Bookies:
         try:
             async with OrderedTaskGroup() as self._tasks:
                 try:
-                    await self._patiently(self._read_available)
-                    await self._patiently(self._read_leaving)
+                    await self._follow(paths.AVAILABLE, self._read_available)
+                    await self._follow(paths.LEAVING, self._read_leaving)
                 except SessionLost as error:
                     if not read.done():
                         read.set_exception(error)
@@ -206,14 +207,23 @@ class Bookies:
                     return
                 if not read.done():
                     read.set_result(None)
-                self._tasks.create_task(self._follow(paths.LEAVING, self._read_leaving))
-                self._tasks.create_task(self._follow(paths.AVAILABLE, self._read_available))
                 await asyncio.get_running_loop().create_future()  # the group lives until it is cancelled
         finally:
             read.cancel()  # nothing, unless the end came first
 
     async def _follow(self, path: str, reading: Callable[[], Awaitable[None]]) -> None:
+        """Reads now, and from then on in a task whenever the node has changed."""
         watch = self._metadata.watch(path)
+        try:
+            # A new watch is up: this reading is the one that it asks for.
+            await watch.wait()
+            await self._patiently(reading)
+        except BaseException:
+            watch.close()
+            raise
+        self.spawn(self._go_on(watch, reading))
+
+    async def _go_on(self, watch: Watch, reading: Callable[[], Awaitable[None]]) -> None:
         try:
             while True:
                 await watch.wait()
@@ -242,9 +252,8 @@ class Bookies:
         names = await self._metadata.children(paths.AVAILABLE)
         for bookie_id in names:
             if bookie_id not in self._following:
-                await self._read_bookie(bookie_id)
-                reading = functools.partial(self._read_bookie, bookie_id)
-                self._following[bookie_id] = self.spawn(self._follow(paths.available(bookie_id), reading))
+                await self._follow(paths.available(bookie_id), functools.partial(self._read_bookie, bookie_id))
+                self._following[bookie_id] = None
 
     async def _read_bookie(self, bookie_id: str) -> None:
         node = await self._metadata.get(paths.available(bookie_id))

@@ -24,6 +24,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
@@ -121,8 +123,12 @@ class LedgerMetadata:
         return message.SerializeToString(deterministic=True)
 
 
+@lru_cache(maxsize=256)
 def decode(payload: bytes) -> LedgerMetadata:
-    """Raises `LedgerError` for what no version of ours has written."""
+    """Raises `LedgerError` for what no version of ours has written.
+
+    The same bytes are read again and again, by collector, auditor and checker: what came of them is kept for a while.
+    """
     try:
         message = ledger_pb2.LedgerMetadata.FromString(payload)
         state = LedgerState(message.state)
@@ -143,7 +149,7 @@ def decode(payload: bytes) -> LedgerMetadata:
         wanted_ensemble_size=message.wanted_ensemble_size,
         former_bookies=tuple(message.former_bookies),
         holders=tuple(message.holders),
-        properties=dict(message.properties),
+        properties=MappingProxyType(dict(message.properties)),
     )
 
 

@@ -68,9 +68,10 @@ class Registration:
             async with OrderedTaskGroup() as tasks:
                 tasks.create_task(follow())
                 while True:
+                    # A new watch is up at once.
+                    await changed.wait()
                     changed.clear()
                     await self._settle()
-                    await changed.wait()
         finally:
             stop_listening()
             watch.close()

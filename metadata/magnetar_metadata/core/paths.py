@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from magnetar_metadata.errors import InvalidPath
@@ -25,6 +26,7 @@ _RESERVED: Final = (CHANGE_COUNTERS, "/zookeeper")
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
+@lru_cache(maxsize=1024)
 def check_path(path: str) -> None:
     """Raises `InvalidPath` unless a node with this path may be read."""
     if not path.startswith("/"):

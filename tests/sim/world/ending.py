@@ -18,6 +18,8 @@ __all__ = ["end"]
 
 _LIVENESS_S = 120.0
 _REST_S = 240.0
+# Between two looks whether something has come about: a run that waits longer than it must runs idle.
+_LOOK_S = 0.125
 
 
 class _LastWriter(ChainWriter):
@@ -38,7 +40,7 @@ class _LastWriter(ChainWriter):
             await self._once(client, store, self.left[0])
         self.written = True
         while not self.may_read:
-            await self.clock.sleep(0.5)
+            await self.clock.sleep(_LOOK_S)
         for chain in world.chain_names:
             self.doing = f"reads {chain}"
             payloads = []
@@ -82,23 +84,24 @@ async def end(world: World) -> None:
     last.start()
     waited_s = 0.0
     while not last.written:
-        await clock.sleep(1.0)
-        waited_s += 1.0
+        await clock.sleep(_LOOK_S)
+        waited_s += _LOOK_S
         _restart(world)
         if waited_s > _LIVENESS_S:
             raise Violation("20", f"{waited_s:.0f} s after all has healed the last writer {last.doing}")
     history, waited_s = world.checker.history, 0.0
     while rest := unrest(history, world.metadata, [b.name for b in world.bookies if b.serves]):
-        await clock.sleep(1.0)
-        waited_s += 1.0
+        # This look goes through everything.
+        await clock.sleep(0.5)
+        waited_s += 0.5
         _restart(world)
         if waited_s > _REST_S:
             raise Violation(*rest)
     last.may_read = True
     waited_s = 0.0
     while not last.was_read:
-        await clock.sleep(0.5)
-        waited_s += 0.5
+        await clock.sleep(_LOOK_S)
+        waited_s += _LOOK_S
         if waited_s > _LIVENESS_S:
             raise Violation("2", f"what was acknowledged can't be read: the last writer {last.doing}")
     world.trace.line("world", "all is well")
@@ -108,8 +111,8 @@ async def _adds_are_decided(world: World) -> None:
     """With everybody back, no add stays undecided."""
     clock, waited_s = world.bookies[0].disk.clock, 0.0
     while waiting := [one for one in world.clients if one.runs and one.writing and one.writing.pending_entries]:
-        await clock.sleep(0.5)
-        waited_s += 0.5
+        await clock.sleep(_LOOK_S)
+        waited_s += _LOOK_S
         _restart(world)
         if waited_s > _LIVENESS_S:
             writing = waiting[0].writing

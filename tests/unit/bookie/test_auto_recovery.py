@@ -15,6 +15,7 @@ from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import SessionState
 from tests.unit.bookie.repair_scene import Scene, scene
 
 
@@ -183,11 +184,15 @@ async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing
     client = await of.auto_recovery()
     store = client.ledgers.store
     await of.bookies["b1"].go()
-    for _ in range(12):
-        of.server.next_request(store, None, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
-        await of.passes(1)
-        of.server.resume(store)  # type: ignore[arg-type]
-        await of.passes(1)
+    of.server.next_request(store, *[None, Fault.LOSE_ANSWER] * 12)  # type: ignore[arg-type]
+
+    async def comes_back() -> None:
+        while True:
+            await of.clock.sleep(1)
+            if store.session.state is SessionState.SUSPENDED:
+                of.server.resume(store)  # type: ignore[arg-type]
+
+    of.spawn(comes_back())
     await of.until(lambda: of.whole(ledger_id, without=["b1"]), "the ledger is whole")
     await of.until(of.no_tasks, "the task is done")
 
