@@ -9,9 +9,9 @@ One pass: look at the bookies, then read every ledger's node.
 - The ledgers that name a bookie which is leaving are counted. Only a pass that has read every node counts
   (decommission.py).
 
-Then the intents are swept (sweeper.py). A pass is made when bookies have come or gone, when one has been away for long
-enough, when an intent is due, and from time to time. Beside it closed ledgers are checked against inventories, a few at
-a time.
+Then the intents are swept (sweeper.py). A pass is made when a bookie has been away for long enough, when one is marked
+as leaving or no more, when an intent is due, and from time to time; not when a bookie comes or goes, as nothing is to
+be done then. Beside it closed ledgers are checked against inventories, a few at a time.
 
 Why two auditors at once do no harm
 -----------------------------------
@@ -80,19 +80,13 @@ class Auditor:
         self._lingering: dict[int, None] = {}
         # Bookies without a cookie that ledgers name, as this pass found out.
         self._strangers: dict[str, None] = {}
-        self._scan_due = Alarm(client.clock)
+        self._alarm = Alarm(client.clock)
+        # Since the last pass began.
+        self._leaving_changed = False
 
     async def run(self) -> None:
         """Until cancelled, or the session is lost (`SessionLost`)."""
-        alive = list(self._client.bookies.alive())
-
-        def bookies_changed() -> None:
-            nonlocal alive
-            # A pass reads every ledger's node: not when one was put in quarantine or let out.
-            if alive != (alive := list(self._client.bookies.alive())):
-                self._scan_due.ring()
-
-        stop = self._cluster.follow(bookies_changed)
+        stop = self._cluster.follow(self._alarm.ring)
         watch = self._client.ledgers.store.watch(paths.LEAVING)
         try:
             # A new watch is up: the first pass is the one that it asks for.
@@ -102,28 +96,34 @@ class Auditor:
                 group.create_task(self._checker.run())
                 while True:
                     await watch.wait()
-                    self._scan_due.ring()
+                    self._leaving_changed = True
+                    self._alarm.ring()
         finally:
             watch.close()
             stop()
 
     async def _scanning(self) -> None:
+        clock = self._client.clock
         while True:
+            self._leaving_changed = False
+            began_at = clock.monotonic()
             try:
                 await self.scan()
-                wait_s = self._until_next_scan()
             except Unavailable as error:
                 _log.info("the audit waits for the metadata store: %s", error)
-                wait_s = self._options.metadata_retry_s
+                await clock.sleep(self._options.metadata_retry_s)
+                continue
             self._checker.ring()
-            await self._scan_due.wait(wait_s)
+            ended_at = clock.monotonic()
+            while not self._leaving_changed and (wait_s := self._due_at(began_at, ended_at) - clock.monotonic()) > 0:
+                await self._alarm.wait(wait_s)
 
-    def _until_next_scan(self) -> float:
-        now = self._client.clock.monotonic()
-        lost_at = self._cluster.lost.next_due(now, self._options.open_ledger_rereplication_grace_period_s)
-        moments = [now + self._options.auditor_scan_interval_s, lost_at, self._sweeper.next_due()]
-        # One that was due already was tried just now: not again without a pause.
-        return max(min(at for at in moments if at is not None) - now, self._options.metadata_retry_s)
+    def _due_at(self, began_at: float, ended_at: float) -> float:
+        """When the next pass is, after one. A bookie that goes meanwhile has it earlier, at the time when it is lost."""
+        lost_at = self._cluster.lost.next_due(began_at, self._options.open_ledger_rereplication_grace_period_s)
+        moments = [ended_at + self._options.auditor_scan_interval_s, lost_at, self._sweeper.next_due()]
+        # What was due already was tried just now: not again without a pause.
+        return max(min(at for at in moments if at is not None), ended_at + self._options.metadata_retry_s)
 
     async def scan(self) -> None:
         """One pass."""

@@ -14,7 +14,7 @@ class AutoRecoveryOptions(Configuration):
     lost_bookie_recovery_delay_s: float = Field(default=30.0, ge=0)
     # How much longer the writer of an open ledger has to replace it by itself, before the ledger is taken from it.
     open_ledger_rereplication_grace_period_s: float = Field(default=30.0, ge=0)
-    # How often the metadata of all ledgers is gone through, besides when bookies come or go.
+    # How often the metadata of all ledgers is gone through, besides when a bookie is lost or leaves.
     auditor_scan_interval_s: float = Field(default=300.0, gt=0)
     # How often the entries of a closed ledger that does not change are held against its bookies' inventories.
     auditor_periodic_check_interval_s: float = Field(default=604_800.0, gt=0)
