@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar_bookie.client.explicit_lac import ExplicitLac
 from magnetar_bookie.client.ledger_store import MadeLedger
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["LedgerWriter"]
+
+# Each has some 100 bytes in the metadata, which hold a million.
+_MANY_FRAGMENTS: Final = 200
 
 
 class LedgerWriter:
@@ -93,8 +96,13 @@ class LedgerWriter:
 
     @property
     def wants_roll(self) -> bool:
-        """The ledger has fewer bookies than were asked for, and by now as many could be had."""
-        return self.metadata.degraded and len(self._client.bookies.writable()) >= self.metadata.wanted_ensemble_size
+        """Another ledger would do better: this one has fewer bookies than were asked for, and by now as many could be
+        had; or its bookies have come and gone so often that its metadata grow large.
+        """
+        metadata = self.metadata
+        if len(metadata.fragments) >= _MANY_FRAGMENTS:
+            return True
+        return metadata.degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
 
     def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
         """Adds the entry and returns its id. `done` is called with the id or the failure, in order, later.
