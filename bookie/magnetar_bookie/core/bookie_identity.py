@@ -28,8 +28,8 @@ class Step(enum.Enum):
 def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None, *, leaving: bool) -> Step:
     """What is to be done next.
 
-    `disk` is empty where nothing was ever written, `stored` None where the metadata store has no such bookie; `leaving`:
-    the name was marked for decommissioning, at any time.
+    `disk` is empty where nothing was ever written, `stored` None where the metadata store has no such bookie.
+    `leaving`: the name was marked for decommissioning, at any time.
     """
     cookie = disk.cookie if disk.HasField("cookie") else None
     if cookie is not None and cookie.bookie_id != bookie_id:

@@ -219,10 +219,10 @@ def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> None:
             one.disk.fill()
             assert await one.add_one(1, 1) == Status.READ_ONLY
             clock.advance(30)
-            assert one.bookie.read_only
+            assert one.bookie.read_only_because == ["its disk is full"]
             one.disk.capacity_bytes = None
             clock.advance(10)
-            assert not one.bookie.read_only
+            assert one.bookie.read_only_because == []
             assert await one.add_one(1, 1) == Status.OK
 
     run(body())
