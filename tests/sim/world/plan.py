@@ -119,9 +119,9 @@ class Plan:
     session_timeout_s: float = 4.0
     roll_entries: int = 20
     uneven_disks: bool = False
-    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
-    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
-    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
+    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT, repr=False)
+    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE, repr=False)
+    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
 
 
 def plan(chance: Chance) -> Plan:
