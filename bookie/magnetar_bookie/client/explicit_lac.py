@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from magnetar_bookie.errors import LedgerFenced
+from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_protos.ledger_pb2 import ConfirmAnswer, ConfirmRequest, Status
 from magnetar_wire.clock import Timer
@@ -102,7 +103,7 @@ class ExplicitLac:
         except TransportError:
             return
         if answer.status in (Status.FENCED, Status.DELETED):
-            said = f"bookie {bookie_id} says {Status.Name(answer.status)}"
+            said = f"bookie {bookie_id} says {status_name(answer.status)}"
             self._adds.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
         # Whoever refuses would refuse again: the next LAC is soon enough.
         self._told_to[bookie_id] = last
