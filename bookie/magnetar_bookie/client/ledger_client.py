@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_bookie.client.bookies import Bookies
+from magnetar_bookie.client.ledger_reader import LedgerReader
+from magnetar_bookie.client.ledger_recovery import recover
 from magnetar_bookie.client.ledger_store import LedgerStore, MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -24,9 +26,6 @@ from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedR
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Rejected, Transport, TransportError
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_reader import LedgerReader
 
 __all__ = ["LedgerClient"]
 
@@ -114,20 +113,14 @@ class LedgerClient:
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """A reader, of a ledger that may still be written: up to what is confirmed."""
-        from magnetar_bookie.client.ledger_reader import LedgerReader
-
         return await LedgerReader.open(self, ledger_id)
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
         """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more."""
-        from magnetar_bookie.client.ledger_recovery import recover
-
         return await recover(self, ledger_id)
 
     async def open_with_recovery(self, ledger_id: int) -> LedgerReader:
         """A reader of the ledger, closed."""
-        from magnetar_bookie.client.ledger_reader import LedgerReader
-
         return LedgerReader(self, ledger_id, await self.recover(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:
