@@ -8,16 +8,13 @@ for. Every round either brings a record or crosses a source off an entry's list,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, Run, runs, sources
 from magnetar_bookie.read.read_answer import BadAnswer, Lack, read_entries
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["SlotReader"]
 
