@@ -1,24 +1,22 @@
 """A process' way to the ledgers: makes, writes, reads, recovers and deletes them.
 
-A client is one metadata session's. When that is lost the client is closed and another one made: its writers could not
-change an ensemble any more, and what it knows of the bookies grows old.
+A client is one metadata session's; context.py says what that means.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
-from magnetar_bookie.client.bookies import Bookies
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.client.ledger_recovery import recover
-from magnetar_bookie.client.ledger_store import LedgerStore, MadeLedger
+from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.placement import Placement, SpreadPlacement
+from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import MetadataStore
@@ -29,26 +27,18 @@ from magnetar_wire.transport import Rejected, Transport, TransportError
 
 __all__ = ["LedgerClient"]
 
-_DEFAULTS: Final = LedgerClientOptions()
-_SPREAD: Final = SpreadPlacement()
 
-
-class LedgerClient:
+class LedgerClient(LedgerContext):
     def __init__(
         self,
         metadata: MetadataStore,
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientOptions = _DEFAULTS,
-        placement: Placement = _SPREAD,
+        options: LedgerClientOptions | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        self.clock = clock
-        self.randomness = randomness
-        self.options = options
-        self.placement = placement
-        self.ledgers = LedgerStore(metadata, clock, randomness)
-        self.bookies = Bookies(metadata, transport, clock, options)
+        super().__init__(metadata, transport, clock, randomness, options, placement)
         # Those that are neither closed nor abandoned, oldest first.
         self._writers: dict[int, LedgerWriter] = {}
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.explicit_lac import ExplicitLac
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
@@ -30,9 +31,6 @@ from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-
 __all__ = ["LedgerWriter"]
 
 # Each has some 100 bytes in the metadata, which hold a million.
@@ -42,7 +40,7 @@ _MANY_FRAGMENTS: Final = 200
 class LedgerWriter:
     """`LedgerClient.create` makes it."""
 
-    def __init__(self, client: LedgerClient, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, client: LedgerContext, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
         self.ledger_id = made.ledger_id
         # As this writer last saw or made it.
         self.metadata = made.metadata
