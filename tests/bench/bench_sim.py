@@ -18,5 +18,5 @@ def benches() -> Iterator[Result]:
     began = time.perf_counter()
     virtual_s = sum(outcome.virtual_s for outcome in run_seeds(SEEDS, cores))
     took_s = time.perf_counter() - began
-    yield Result("sim.seeds_per_s", len(SEEDS) / took_s, f"seeds/s on {cores} cores", floor=30.0 * cores)
+    yield Result("sim.seeds_per_s", len(SEEDS) / took_s, f"seeds/s on {cores} cores")
     yield Result("sim.virtual_over_real", virtual_s / took_s, "virtual s/s")

@@ -240,7 +240,9 @@ class LedgerStorageContract:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0), ledgers={1: LedgerRecord()}))
         await storage.sync()
+        assert storage.has_room()
         await disk.fill()
+        assert not storage.has_room()
         with pytest.raises(StorageFull):
             storage.write(Changes(records=records(1, 1), ledgers={2: LedgerRecord()}, bookie=b"me", dropped=[1]))
         assert await held(storage, 1) == [0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.auto_recovery.reading import RecordReader
+from magnetar_bookie.auto_recovery.reading import SlotReader
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
@@ -85,7 +85,7 @@ def test_reading_ends_with_true_records_or_reasons(
     liars = Liars(answers)
 
     async def read() -> None:
-        reader = RecordReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
+        reader = SlotReader(client_of(liars), LEDGER, metadata_of(striping), STEP)
         missing = list(wanted)
         while missing:
             records = await reader.read(missing, max_bytes)

@@ -146,6 +146,9 @@ class SimulatedDisk:
         self.used_bytes = 0
         self._intact = True
 
+    def has_room(self) -> bool:
+        return self.capacity_bytes is None or self.used_bytes < 0.9 * self.capacity_bytes
+
     def fill(self) -> None:
         """From now on the disk is full."""
         self.capacity_bytes = self.used_bytes
@@ -299,6 +302,9 @@ class SimulatedStorage:
         # How many groups were written, and how many of them are durable.
         self._written = 0
         self._durable = 0
+
+    def has_room(self) -> bool:
+        return self._disk.has_room()
 
     @property
     def intact(self) -> bool:

@@ -27,7 +27,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -37,6 +37,7 @@ from magnetar_bookie.auto_recovery.decommission import note_ledgers_left
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import bookies_to_replace
@@ -49,9 +50,6 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["Auditor"]
 

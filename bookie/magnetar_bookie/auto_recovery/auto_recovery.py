@@ -6,18 +6,14 @@ who owns it begins anew with another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.election import Election
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.worker import Worker
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.errors import SessionLost
 from magnetar_wire.tasks import OrderedTaskGroup
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["AutoRecovery"]
 

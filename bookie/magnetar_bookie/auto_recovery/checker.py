@@ -7,7 +7,6 @@ all: it could not be found whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -15,6 +14,7 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
@@ -22,9 +22,6 @@ from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, Unavailable
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["Checker"]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.lost_bookies import ClusterView, LostBookies
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["Cluster"]
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
-from magnetar_bookie.auto_recovery.inventory import lacking, status_name
+from magnetar_bookie.auto_recovery.inventory import lacking
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
-from magnetar_bookie.auto_recovery.reading import RecordReader
+from magnetar_bookie.auto_recovery.reading import SlotReader
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot
+from magnetar_bookie.read.read_answer import status_name
 from magnetar_protos.ledger_pb2 import OK
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["ReadOnlyTarget", "TargetFailed", "fill_slot"]
 
@@ -50,7 +48,7 @@ async def fill_slot(
 
     Entries that can be copied are, even if some others can't.
     """
-    reader = RecordReader(client, ledger_id, metadata, step)
+    reader = SlotReader(client, ledger_id, metadata, step)
     at = step.first_entry_id
     async for end, missing in lacking(client, options, ledger_id, metadata, step):
         if missing and read_only:

@@ -14,18 +14,15 @@ to drop what it holds. One that is dead will not, and its tombstones wait for no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, Instead
 from magnetar_metadata.errors import BadVersion, NoNode
 from magnetar_metadata.store import Change, Delete
 from magnetar_protos.ledger_pb2 import Decommission
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["DecommissionProgress", "NoSuchBookie", "decommission", "decommission_progress", "note_ledgers_left"]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, missing_entries
-from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest, Status
+from magnetar_bookie.read.read_answer import status_name
+from magnetar_protos.ledger_pb2 import OK, InventoryAnswer, InventoryRequest
 from magnetar_wire.transport import TransportError
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["lacking"]
 
@@ -43,8 +41,3 @@ async def lacking(
         held = [(one.first_entry_id, one.last_entry_id) for one in answer.held]
         yield end, list(missing_entries(metadata.striping, step.slot, at, end - 1, held))
         at = end
-
-
-def status_name(status: int) -> str:
-    """Also of a status that a newer bookie says."""
-    return Status.Name(status) if status in Status.values() else str(status)

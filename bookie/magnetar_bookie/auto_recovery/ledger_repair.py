@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.copying import Progress, ReadOnlyTarget, TargetFailed, fill_slot
 from magnetar_bookie.auto_recovery.errors import CannotRepair
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
@@ -34,9 +35,6 @@ from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor,
 from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
 from magnetar_metadata.errors import ForeignValue
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["LedgerRepair", "put_in_place"]
 

@@ -12,20 +12,18 @@ always true.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.copying import fill_slot
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_metadata.errors import ForeignValue, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["InLimbo", "repair_limbo"]
 

@@ -8,22 +8,18 @@ for. Every round either brings a record or crosses a source off an entry's list,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from magnetar_bookie.auto_recovery.inventory import status_name
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot, Run, runs, sources
-from magnetar_bookie.read.record import BadRecord, check_record
-from magnetar_protos.ledger_pb2 import OK, ReadAnswer, ReadRequest
+from magnetar_bookie.read.read_answer import BadAnswer, Lack, read_entries
+from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.transport import TransportError
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-
-__all__ = ["RecordReader"]
+__all__ = ["SlotReader"]
 
 
-class RecordReader:
+class SlotReader:
     """Reads for one slot of one ledger."""
 
     def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, step: FillSlot) -> None:
@@ -82,34 +78,22 @@ class RecordReader:
             answer = await self._client.bookies.call(
                 bookie_id, "read", request, ReadAnswer, timeout_s=self._client.options.read_entry_timeout_s
             )
+            read = read_entries(request, answer)
         except TransportError as error:
             self._not_reached[bookie_id] = str(error)
             return {}
-        records = self._good_records(run, answer)
-        self._note_refusals(bookie_id, run, answer, records)
+        except BadAnswer as error:
+            for entry_id in range(run.first, run.last + 1, run.step):
+                self._note(entry_id, bookie_id, str(error))
+            return {}
+        records: dict[int, bytes] = {}
+        for entry_id, found in read.entries.items():
+            if isinstance(found, Lack):
+                self._note(entry_id, bookie_id, found.value)
+            else:
+                records[entry_id] = found
         return records
 
-    def _good_records(self, run: Run, answer: ReadAnswer) -> dict[int, bytes]:
-        good: dict[int, bytes] = {}
-        for record in answer.records:
-            entry_id = int.from_bytes(record[8:16], "big")
-            if entry_id in run:
-                try:
-                    check_record(record, self._ledger_id, entry_id)
-                except BadRecord:
-                    continue
-                good[entry_id] = record
-        return good
-
-    def _note_refusals(self, bookie_id: str, run: Run, answer: ReadAnswer, records: dict[int, bytes]) -> None:
-        """What the bookie did not give, and will not be asked for again."""
-        told = dict.fromkeys(answer.absent, "it never got it")
-        told |= dict.fromkeys(answer.unknown, "it may have lost it")
-        told |= dict.fromkeys(answer.damaged, "it has it damaged")
-        # An answer that ends early is to be gone on with, if it said anything at all.
-        end = answer.next_entry_id if answer.status == OK and run.first < answer.next_entry_id else run.last + 1
-        for entry_id in range(run.first, min(end, run.last + 1), run.step):
-            if entry_id not in records:
-                reason = told.get(entry_id, "it gave no good record of it")
-                reason = reason if answer.status == OK else status_name(answer.status)
-                self._answers.setdefault(entry_id, {})[bookie_id] = reason
+    def _note(self, entry_id: int, bookie_id: str, answer: str) -> None:
+        """The bookie did not give this entry, and will not be asked for it again."""
+        self._answers.setdefault(entry_id, {})[bookie_id] = answer

@@ -21,18 +21,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.errors import NoSuchLedger, OutcomeNotKnown
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_protos.ledger_pb2 import LedgerIntent
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["Sweeper"]
 

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
 from magnetar_metadata.errors import NodeExists, NoNode, Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["LedgerLock", "RepairProgress", "Tasks", "repair_progress"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -19,11 +19,9 @@ from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.errors import Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["Worker"]
 

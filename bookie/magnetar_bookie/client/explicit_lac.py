@@ -11,17 +11,16 @@ One timer runs per silent writer, none while it is busy: an add only moves the m
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.errors import LedgerFenced
+from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_protos.ledger_pb2 import ConfirmAnswer, ConfirmRequest, Status
 from magnetar_wire.clock import Timer
 from magnetar_wire.transport import TransportError
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-    from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 
 __all__ = ["ExplicitLac"]
 
@@ -29,7 +28,7 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 class ExplicitLac:
-    def __init__(self, client: LedgerClient, ledger_id: int, master_key: bytes, adds: ReplicatedAdds) -> None:
+    def __init__(self, client: LedgerContext, ledger_id: int, master_key: bytes, adds: ReplicatedAdds) -> None:
         self._client = client
         self._ledger_id = ledger_id
         self._master_key = master_key
@@ -102,7 +101,7 @@ class ExplicitLac:
         except TransportError:
             return
         if answer.status in (Status.FENCED, Status.DELETED):
-            said = f"bookie {bookie_id} says {Status.Name(answer.status)}"
+            said = f"bookie {bookie_id} says {status_name(answer.status)}"
             self._adds.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
         # Whoever refuses would refuse again: the next LAC is soon enough.
         self._told_to[bookie_id] = last

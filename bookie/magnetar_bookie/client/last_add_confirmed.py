@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import Unreadable
 from magnetar_bookie.read.read_answer import status_name
@@ -24,15 +25,12 @@ from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedR
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-
 __all__ = ["ask_last_add_confirmed", "wait_last_add_confirmed"]
 
 _PAUSE_S: Final = 1.0
 
 
-async def ask_last_add_confirmed(client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> int:
+async def ask_last_add_confirmed(client: LedgerContext, ledger_id: int, metadata: LedgerMetadata) -> int:
     """The highest that is answered now. Raises `Unreadable` if nobody answers."""
     bookies = metadata.last_fragment.bookies
     heard: dict[str, int] = {}
@@ -74,7 +72,7 @@ async def ask_last_add_confirmed(client: LedgerClient, ledger_id: int, metadata:
 
 
 async def wait_last_add_confirmed(
-    client: LedgerClient, ledger_id: int, fragment: Fragment, above: int, found: Callable[[int], object], watch: Watch
+    client: LedgerContext, ledger_id: int, fragment: Fragment, above: int, found: Callable[[int], object], watch: Watch
 ) -> bool:
     """Waits until the metadata may have changed (True), or a bookie tells `found` of more than `above` (False).
 
@@ -121,7 +119,7 @@ async def wait_last_add_confirmed(
     return metadata_changed
 
 
-async def _ask(client: LedgerClient, bookie_id: str, ledger_id: int, above: int, wait_ms: int) -> int:
+async def _ask(client: LedgerContext, bookie_id: str, ledger_id: int, above: int, wait_ms: int) -> int:
     """Raises `_Refused` for an answer that is none."""
     answer = await client.bookies.call(
         bookie_id,

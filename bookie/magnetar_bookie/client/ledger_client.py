@@ -1,22 +1,22 @@
 """A process' way to the ledgers: makes, writes, reads, recovers and deletes them.
 
-A client is one metadata session's. When that is lost the client is closed and another one made: its writers could not
-change an ensemble any more, and what it knows of the bookies grows old.
+A client is one metadata session's; context.py says what that means.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
 
-from magnetar_bookie.client.bookies import Bookies
-from magnetar_bookie.client.ledger_store import LedgerStore, MadeLedger
+from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.client.ledger_reader import LedgerReader
+from magnetar_bookie.client.ledger_recovery import recover
+from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.placement import Placement, SpreadPlacement
+from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import MetadataStore
@@ -25,31 +25,20 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Rejected, Transport, TransportError
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_reader import LedgerReader
-
 __all__ = ["LedgerClient"]
 
-_DEFAULTS: Final = LedgerClientOptions()
-_SPREAD: Final = SpreadPlacement()
 
-
-class LedgerClient:
+class LedgerClient(LedgerContext):
     def __init__(
         self,
         metadata: MetadataStore,
         transport: Transport,
         clock: Clock,
         randomness: Randomness,
-        options: LedgerClientOptions = _DEFAULTS,
-        placement: Placement = _SPREAD,
+        options: LedgerClientOptions | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        self.clock = clock
-        self.randomness = randomness
-        self.options = options
-        self.placement = placement
-        self.ledgers = LedgerStore(metadata, clock, randomness)
-        self.bookies = Bookies(metadata, transport, clock, options)
+        super().__init__(metadata, transport, clock, randomness, options, placement)
         # Those that are neither closed nor abandoned, oldest first.
         self._writers: dict[int, LedgerWriter] = {}
 
@@ -114,20 +103,14 @@ class LedgerClient:
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """A reader, of a ledger that may still be written: up to what is confirmed."""
-        from magnetar_bookie.client.ledger_reader import LedgerReader
-
         return await LedgerReader.open(self, ledger_id)
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
         """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more."""
-        from magnetar_bookie.client.ledger_recovery import recover
-
         return await recover(self, ledger_id)
 
     async def open_with_recovery(self, ledger_id: int) -> LedgerReader:
         """A reader of the ledger, closed."""
-        from magnetar_bookie.client.ledger_reader import LedgerReader
-
         return LedgerReader(self, ledger_id, await self.recover(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:

@@ -21,9 +21,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import LedgerDeleted, NoSuchEntry, Unreadable
@@ -32,9 +33,6 @@ from magnetar_bookie.read.record import entry_of
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
-
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
 
 __all__ = ["LedgerReader"]
 
@@ -49,7 +47,7 @@ _REPORT_TIMEOUT_S: Final = 1.0
 class LedgerReader:
     """Made by `LedgerClient.open` and `open_with_recovery`. Owns nothing that would have to be closed."""
 
-    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata) -> None:
+    def __init__(self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata) -> None:
         self.ledger_id = ledger_id
         self._client = client
         self._metadata = metadata
@@ -68,7 +66,7 @@ class LedgerReader:
         )
 
     @classmethod
-    async def open(cls, client: LedgerClient, ledger_id: int) -> LedgerReader:
+    async def open(cls, client: LedgerContext, ledger_id: int) -> LedgerReader:
         """A reader that knows the present LAC, as far as a bookie can be reached that tells it."""
         metadata = await client.ledgers.read(ledger_id, fresh=True)
         _check_not_deleted(ledger_id, metadata)

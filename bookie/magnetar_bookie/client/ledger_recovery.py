@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
@@ -35,9 +36,6 @@ from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, Re
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-
 __all__ = ["recover"]
 
 # How much of the ledger's end is held in memory at a time, and comes in one answer.
@@ -48,7 +46,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 
 
-async def recover(client: LedgerClient, ledger_id: int) -> LedgerMetadata:
+async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
     """The ledger's metadata once it is closed, by this recovery or whoever was faster.
 
     Raises `RecoveryUndecided` if the bookies that answer do not suffice, `NoSuchLedger` and `LedgerDeleted`.
@@ -80,7 +78,7 @@ class _Failed(LedgerError):
 class _Attempt:
     """One attempt, based on the metadata as it was when it began."""
 
-    def __init__(self, client: LedgerClient, ledger_id: int, metadata: LedgerMetadata, deadline: float) -> None:
+    def __init__(self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, deadline: float) -> None:
         self._client = client
         self._clock = client.clock
         self._ledger_id = ledger_id

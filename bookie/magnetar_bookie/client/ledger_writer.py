@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Final
 
+from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.explicit_lac import ExplicitLac
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
@@ -30,16 +31,16 @@ from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
-if TYPE_CHECKING:
-    from magnetar_bookie.client.ledger_client import LedgerClient
-
 __all__ = ["LedgerWriter"]
+
+# Each has some 100 bytes in the metadata, which hold a million.
+_MANY_FRAGMENTS: Final = 200
 
 
 class LedgerWriter:
     """`LedgerClient.create` makes it."""
 
-    def __init__(self, client: LedgerClient, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, client: LedgerContext, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
         self.ledger_id = made.ledger_id
         # As this writer last saw or made it.
         self.metadata = made.metadata
@@ -93,8 +94,13 @@ class LedgerWriter:
 
     @property
     def wants_roll(self) -> bool:
-        """The ledger has fewer bookies than were asked for, and by now as many could be had."""
-        return self.metadata.degraded and len(self._client.bookies.writable()) >= self.metadata.wanted_ensemble_size
+        """Another ledger would do better: this one has fewer bookies than were asked for, and by now as many could be
+        had; or its bookies have come and gone so often that its metadata grow large.
+        """
+        metadata = self.metadata
+        if len(metadata.fragments) >= _MANY_FRAGMENTS:
+            return True
+        return metadata.degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
 
     def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
         """Adds the entry and returns its id. `done` is called with the id or the failure, in order, later.

@@ -21,6 +21,7 @@ from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
 from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.placement import Placement
 from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
@@ -154,11 +155,10 @@ class ReplicatedAdds:
         if status == Status.OK:
             self._pipeline.acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
-            said = f"bookie {bookie_id} says {Status.Name(status)}"
+            said = f"bookie {bookie_id} says {status_name(status)}"
             self._pipeline.lose(LedgerFenced(f"ledger {self._ledger_id} is not ours to write any more: {said}"))
         else:
-            name = Status.Name(status) if status in Status.values() else str(status)
-            self._bookie_failed(bookie_id, f"it refused an add: {name}", passes=status in _PASSING)
+            self._bookie_failed(bookie_id, f"it refused an add: {status_name(status)}", passes=status in _PASSING)
         self._settle_soon()
 
     def bookie_failed(self, bookie_id: str, reason: str) -> None:

@@ -1,7 +1,9 @@
 """Who a bookie is: what its disk says, held against what the metadata store says. See "Identity and start".
 
 A disk that was wiped, swapped or decommissioned must not come back under the old name: whoever counts on the entries
-that this name acknowledged would count on nothing.
+that this name acknowledged would count on nothing. So a name that was decommissioned is not given out again either. Its
+old process may have gone on for a while, cut off from the metadata store, and acknowledged entries of a ledger whose
+maker had not heard of the decommission; an empty disk under this name would deny them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ class Step(enum.Enum):
     START = "start"
 
 
-def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None) -> Step:
-    """`disk` is empty where nothing was ever written, `stored` None where the metadata store has no such bookie."""
+def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None, *, leaving: bool) -> Step:
+    """What is to be done next.
+
+    `disk` is empty where nothing was ever written, `stored` None where the metadata store has no such bookie.
+    `leaving`: the name was marked for decommissioning, at any time.
+    """
     cookie = disk.cookie if disk.HasField("cookie") else None
     if cookie is not None and cookie.bookie_id != bookie_id:
         raise ForeignDisk(
@@ -32,18 +38,20 @@ def next_step(bookie_id: str, disk: BookieRecord, stored: Cookie | None) -> Step
             "name, or give it an empty disk"
         )
     if stored is None:
-        if cookie is None:
-            return Step.MAKE
         if disk.member:
             raise DecommissionedBookie(
                 f"bookie {bookie_id!r} was decommissioned: its disk says that it was a member, and the metadata store "
-                "does not know it. To have it join anew, give it an empty disk"
+                "does not know it. To have the machine join anew, give it an empty disk and another name"
             )
-        return Step.PUBLISH
+        if leaving:
+            raise DecommissionedBookie(
+                f"a bookie {bookie_id!r} was decommissioned, and its name is not given out again: choose another one"
+            )
+        return Step.MAKE if cookie is None else Step.PUBLISH
     if cookie is None:
         raise WipedBookie(
             f"the metadata store knows bookie {bookie_id!r}, and its disk is empty: entries that it acknowledged are "
-            "lost. Decommission it, and it can join anew"
+            "lost. Decommission it, and start the empty disk under another name"
         )
     if cookie.instance_id != stored.instance_id:
         raise WipedBookie(

@@ -36,7 +36,7 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
-from magnetar_wire.clock import Clock
+from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
@@ -53,16 +53,19 @@ class Bookie:
     ) -> None:
         self.bookie_id = bookie_id
         self.storage = storage
+        self._clock = clock
         self.options = options or BookieOptions()
         self.record = BookieRecord.FromString(storage.bookie() or b"")
         self._replicas = LedgerReplicas(storage, self.options.max_ledgers_in_memory)
         self._replicas.limbo_below = self.record.limbo_below
         self._replicas.limbo_generation = self.record.limbo_generation
-        self._commit = GroupCommit(storage, self._replicas, self._durable, lambda: self.set_read_only(FULL, True))
+        self._commit = GroupCommit(storage, self._replicas, self._durable, self._disk_is_full)
         self._reader = RecordReader(storage, self._replicas, self._commit)
         self._polls = LongPolls(clock, self.options.max_long_polls)
         self._reads = 0
         self._read_only: dict[str, None] = {}
+        # Looks for room on a full disk.
+        self._room_timer: Timer | None = None
         # Called when the bookie becomes read-only or ceases to be.
         self._listeners: dict[Callable[[], object], None] = {}
         self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message]]]] = {
@@ -96,6 +99,8 @@ class Bookie:
 
     async def close(self) -> None:
         """Takes nothing more to the disk. The storage is its owner's to close."""
+        if self._room_timer is not None:
+            self._room_timer.cancel()
         await self._commit.close()
 
     # What the process around it asks.
@@ -297,8 +302,22 @@ class Bookie:
             self._polls.risen(ledger_id, last_add_confirmed)
         for ledger_id in durable.deleted:
             self._polls.gone(ledger_id)
-        if durable.deleted:
+        if durable.deleted and FULL in self._read_only:
+            self._look_for_room()
+
+    def _disk_is_full(self) -> None:
+        self.set_read_only(FULL, True)
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        """Room comes when garbage is dropped, and when somebody else on the machine makes some."""
+        if self._room_timer is not None:
+            self._room_timer.cancel()
+            self._room_timer = None
+        if self.storage.has_room():
             self.set_read_only(FULL, False)
+        elif self.failed is None:
+            self._room_timer = self._clock.call_later(self.options.disk_check_interval_s, self._look_for_room)
 
 
 def _ranges(entry_ids: Sequence[int]) -> list[EntryRange]:

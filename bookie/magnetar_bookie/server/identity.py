@@ -29,7 +29,8 @@ async def establish_identity(bookie: Bookie, store: MetadataStore, clock: Clock,
     path = paths.cookie(bookie.bookie_id)
     await store.sync()
     stored = await compare_and_set.read(store, path)
-    step = next_step(bookie.bookie_id, bookie.record, _cookie(stored.payload) if stored else None)
+    leaving = await store.exists(paths.leaving(bookie.bookie_id)) is not None
+    step = next_step(bookie.bookie_id, bookie.record, _cookie(stored.payload) if stored else None, leaving=leaving)
     if step is Step.MAKE:
         cookie = Cookie(bookie_id=bookie.bookie_id, instance_id=randomness.token(_INSTANCE_ID_BYTES))
         await bookie.write_record(_with(bookie.record, cookie=cookie))

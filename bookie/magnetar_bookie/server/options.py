@@ -37,6 +37,8 @@ class BookieOptions(Configuration):
     max_inventory_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     # How many ids one answer to either speaks of.
     max_ids_per_answer: int = Field(default=10_000, gt=0, le=100_000)
+    # A bookie whose disk is full looks so often whether there is room again.
+    disk_check_interval_s: float = Field(default=10.0, gt=0)
     # Between two rounds in which deleted ledgers are looked for.
     garbage_interval_s: float = Field(default=300.0, gt=0)
     # Between two attempts to reach the metadata store.

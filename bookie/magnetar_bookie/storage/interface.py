@@ -81,6 +81,9 @@ class LedgerStorage(Protocol):
     def intact(self) -> bool:
         """Everything that was ever synced is there."""
 
+    def has_room(self) -> bool:
+        """Whether entries find room: asked after `StorageFull`, and true only where more than a few do."""
+
     def bookie(self) -> bytes | None:
         """The bookie's own record; None on a disk that was never written."""
 

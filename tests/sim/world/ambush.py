@@ -58,8 +58,8 @@ def ambush(world: World, draw: SeededRandomness) -> bool:
 class _Trap:
     """Who hears whom how late, for a while.
 
-    As a rule the writer is heard by one bookie at once, by another not at all and by the rest late, and the recoverer at
-    once by the one that has not heard the writer. Otherwise each line is what chance makes it.
+    As a rule the writer is heard by one bookie at once, by another not at all and by the rest late, and the recoverer
+    at once by the one that has not heard the writer. Otherwise each line is what chance makes it.
     """
 
     def __init__(self, world: World, draw: SeededRandomness, quick: str, deaf: str) -> None:

@@ -59,8 +59,6 @@ class Faults:
             options.loss_share,
             options.duplicate_share,
         )
-        # Those whose disks were full: an operator who has made room starts them again.
-        self._full: dict[str, None] = {}
         self._decommissioned = False
         self._wiped = False
 
@@ -329,16 +327,9 @@ class Faults:
     def _full_disk(self) -> bool:
         bookie = self._draw.choice(self._world.bookies)
         bookie.disk.fill()
-        self._full[bookie.name] = None
         if self._draw.random() < 0.5:
-            self._later(2 * self._seconds(), lambda: self._make_room(bookie))
+            self._later(2 * self._seconds(), lambda: setattr(bookie.disk, "capacity_bytes", None))
         return True
-
-    def _make_room(self, bookie: BookieHost) -> None:
-        bookie.disk.capacity_bytes = None
-        self._full.pop(bookie.name, None)
-        bookie.kill()
-        self._restart(bookie)
 
     def _loser(self) -> BookieHost | None:
         losers = [self._world.bookies[number] for number in self._world.plan.losers]
@@ -444,8 +435,7 @@ class Faults:
         self.metadata_down.clear()
         for bookie in world.bookies:
             bookie.disk.faults = _ORDERLY
-            if bookie.name in self._full:
-                self._make_room(bookie)
+            bookie.disk.capacity_bytes = None
             bookie.disk._fail_next = False
         for host in world.hosts:
             host.resume()

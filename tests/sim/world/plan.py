@@ -84,7 +84,7 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5)
+_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0)
 _AUTO_RECOVERY = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,
@@ -119,9 +119,9 @@ class Plan:
     session_timeout_s: float = 4.0
     roll_entries: int = 20
     uneven_disks: bool = False
-    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT)
-    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE)
-    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY)
+    client: LedgerClientOptions = field(default_factory=lambda: _CLIENT, repr=False)
+    bookie: BookieOptions = field(default_factory=lambda: _BOOKIE, repr=False)
+    auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
 
 
 def plan(chance: Chance) -> Plan:

@@ -10,13 +10,13 @@ from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
-from magnetar_wire.clock import ManualClock
+from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Failed, Rejected, Stream, TransportError
 from tests.running import run, until, within
 from tests.sim.disk import SimulatedDisk
-from tests.unit.bookie.bookie_client import KEY, OneBookie, add_request, record
+from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, OneBookie, add_request, record
 from tests.unit.bookie.slow_disk import slow_disk, written
 
 
@@ -207,6 +207,23 @@ def test_full_bookie_takes_entries_again_when_garbage_is_gone() -> None:
             await one.bookie.tombstone(1)
             assert await one.add_one(2, 0) == Status.OK
             assert changes == [True, False]
+
+    run(body())
+
+
+def test_full_bookie_takes_entries_again_when_somebody_has_made_room() -> None:
+    async def body() -> None:
+        clock, disk = ManualClock(), SimulatedDisk(SystemClock(), SeededRandomness(1), NO_LATENCY)
+        async with OneBookie(BookieOptions(disk_check_interval_s=10), disk, clock) as one:
+            assert await one.add_one(1, 0) == Status.OK
+            one.disk.fill()
+            assert await one.add_one(1, 1) == Status.READ_ONLY
+            clock.advance(30)
+            assert one.bookie.read_only_because == ["its disk is full"]
+            one.disk.capacity_bytes = None
+            clock.advance(10)
+            assert one.bookie.read_only_because == []
+            assert await one.add_one(1, 1) == Status.OK
 
     run(body())
 

@@ -114,21 +114,25 @@ def test_identity_table() -> None:
     """CHK-23: a disk that is empty, another's or of a decommissioned bookie never comes back under the name."""
     other = Cookie(bookie_id="b1", instance_id=b"two")
     nothing, begun, member = BookieRecord(), BookieRecord(cookie=COOKIE), BookieRecord(cookie=COOKIE, member=True)
-    assert next_step("b1", nothing, None) is Step.MAKE
-    assert next_step("b1", begun, None) is Step.PUBLISH
-    assert next_step("b1", begun, COOKIE) is Step.JOIN
-    assert next_step("b1", member, COOKIE) is Step.START
+    assert next_step("b1", nothing, None, leaving=False) is Step.MAKE
+    assert next_step("b1", begun, None, leaving=False) is Step.PUBLISH
+    assert next_step("b1", begun, COOKIE, leaving=False) is Step.JOIN
+    assert next_step("b1", member, COOKIE, leaving=False) is Step.START
     with pytest.raises(WipedBookie):
-        next_step("b1", nothing, COOKIE)
+        next_step("b1", nothing, COOKIE, leaving=False)
     with pytest.raises(WipedBookie):
-        next_step("b1", BookieRecord(limbo_below=9, limbo_generation=1), COOKIE)
+        next_step("b1", BookieRecord(limbo_below=9, limbo_generation=1), COOKIE, leaving=False)
     with pytest.raises(DecommissionedBookie):
-        next_step("b1", member, None)
+        next_step("b1", member, None, leaving=False)
+    for disk in (nothing, begun, member):
+        with pytest.raises(DecommissionedBookie):
+            next_step("b1", disk, None, leaving=True)
+    assert next_step("b1", member, COOKIE, leaving=True) is Step.START
     for disk in (begun, member):
         with pytest.raises(WipedBookie):
-            next_step("b1", disk, other)
+            next_step("b1", disk, other, leaving=False)
         with pytest.raises(ForeignDisk):
-            next_step("b2", disk, None)
+            next_step("b2", disk, None, leaving=False)
 
 
 def test_bookie_starts_registers_and_comes_back() -> None:

@@ -1,0 +1,37 @@
+"""What every part of a ledger client works with: the metadata, the bookies, time, chance and the options.
+
+`LedgerClient` is one, with the parts on top. A context is one metadata session's: when that is lost the client is
+closed and another one made, since its writers could not change an ensemble any more, and what it knows of the bookies
+grows old.
+"""
+
+from __future__ import annotations
+
+from magnetar_bookie.client.bookies import Bookies
+from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.placement import Placement, SpreadPlacement
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.transport import Transport
+
+__all__ = ["LedgerContext"]
+
+
+class LedgerContext:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        transport: Transport,
+        clock: Clock,
+        randomness: Randomness,
+        options: LedgerClientOptions | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        self.clock = clock
+        self.randomness = randomness
+        self.options = options or LedgerClientOptions()
+        self.placement = placement or SpreadPlacement()
+        self.ledgers = LedgerStore(metadata, clock, randomness)
+        self.bookies = Bookies(metadata, transport, clock, self.options)
