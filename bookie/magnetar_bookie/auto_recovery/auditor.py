@@ -117,7 +117,7 @@ class Auditor:
                 await self._alarm.wait(wait_s)
 
     def _due_at(self, began_at: float, ended_at: float) -> float:
-        """When the next pass is, after one. A bookie that goes meanwhile has it earlier, at the time when it is lost."""
+        """When the next pass is, after one. A bookie that goes meanwhile moves it forward, to when it is lost."""
         lost_at = self._cluster.lost.next_due(began_at, self._options.open_ledger_rereplication_grace_period_s)
         moments = [ended_at + self._options.auditor_scan_interval_s, lost_at, self._sweeper.next_due()]
         # What was due already was tried just now: not again without a pause.
