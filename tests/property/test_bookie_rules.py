@@ -103,7 +103,7 @@ class BookieRules(RuleBasedStateMachine):
             return Status.LIMBO
         if not recovery and remembered.fenced:
             return Status.FENCED
-        return Status.READ_ONLY if self.replicas.read_only else None
+        return None
 
     def remember(self, ledger_id: int, key: bytes = b"", **changes: Any) -> Ledger:
         ledger = self.decided.setdefault(ledger_id, Ledger())
@@ -134,6 +134,8 @@ class BookieRules(RuleBasedStateMachine):
                 expected[entry_id] = refusal
             elif held is not None and held != one:
                 expected[entry_id] = Status.CONFLICT
+            elif held is None and self.replicas.read_only and not recovery:  # it is not held, or damaged
+                expected[entry_id] = Status.READ_ONLY
             else:
                 expected[entry_id] = None  # OK, at once or later
                 self.remember(ledger_id, key).entries[entry_id] = one
@@ -178,10 +180,12 @@ class BookieRules(RuleBasedStateMachine):
     @rule(ledger_id=LEDGERS, key=KEY, entry_id=ENTRIES)
     def confirm(self, ledger_id: int, key: bytes, entry_id: int) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False)
+        known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
+        if self.replicas.read_only and (entry_id > known or ledger_id not in self.decided):
+            refusal = refusal or Status.READ_ONLY
         status, group = self.replicas.confirm(ledger_id, key, entry_id)
         assert status == (refusal or Status.OK)
         if refusal is None:
-            known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
             self.remember(ledger_id, key, last_add_confirmed=max(known, entry_id))
             assert group is not None or self.durable[ledger_id].remembered.last_add_confirmed >= entry_id
 
