@@ -30,6 +30,8 @@ T = TypeVar("T")
 KEYS = (b"key", b"other")
 LIMBO_BELOW = 3  # of the ledgers 1 … 4
 
+ALL = 2**40  # bytes
+
 LEDGERS = st.integers(1, 4)
 ENTRIES = st.integers(0, 7)
 KEY = st.sampled_from([KEYS[0]] * 6 + [KEYS[1], b""])
@@ -157,7 +159,7 @@ class BookieRules(RuleBasedStateMachine):
         to_compare = list(decisions.to_compare)
         while to_compare:
             add = to_compare.pop(0)
-            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id]))
+            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id], 0))
             more = self.replicas.compared(add, held, self.askers)
             answers += more.answers
             to_compare += more.to_compare
@@ -263,7 +265,7 @@ class BookieRules(RuleBasedStateMachine):
                 return False
             if self.storage.entry_ids(ledger_id, 0, 100, 100) != entry_ids:
                 return False
-            for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids)), strict=True):
+            for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids, ALL)), strict=True):
                 if ledger.entries[entry_id] not in (read, None):
                     return False
         return True
@@ -300,16 +302,21 @@ class BookieRules(RuleBasedStateMachine):
         assert said >= self.said.get(ledger_id, -1), "it fell"
         self.said[ledger_id] = said
 
-    @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
-    def read(self, ledger_id: int, entry_id: int) -> None:
+    @rule(ledger_id=LEDGERS, first=ENTRIES, count=st.integers(1, 8), max_bytes=st.integers(0, 400))
+    def read(self, ledger_id: int, first: int, count: int, max_bytes: int) -> None:
         ledger = self.decided.get(ledger_id, Ledger())
         if ledger.remembered.deleted:
             return
-        (held,) = finish(self.reader.held(ledger_id, [entry_id]))
-        assert (held is not None) == (entry_id in ledger.entries)
-        if held is not None:
-            assert entry_id <= self.replicas.highest_entry(ledger_id)
-            assert ledger.entries[entry_id] in (held, None)
+        asked = range(first, first + count)
+        found = finish(self.reader.held(ledger_id, asked, max_bytes))
+        assert found, "whoever reads on would never come to an end"
+        for entry_id, held in zip(asked, found, strict=False):
+            assert (held is not None) == (entry_id in ledger.entries)
+            if held is not None:
+                assert entry_id <= self.replicas.highest_entry(ledger_id)
+                assert ledger.entries[entry_id] in (held, None)
+        sizes = [len(held) for held in found if isinstance(held, bytes)]
+        assert sum(sizes) <= max_bytes + max(sizes, default=0), "more memory than was allowed"
 
     @invariant()
     def memory_is_accounted_for(self) -> None:
