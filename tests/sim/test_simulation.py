@@ -14,7 +14,8 @@ from tests.sim.__main__ import run_seeds
 from tests.sim.run import run_seed
 
 _PARTS = 8
-_SEEDS = 40
+# So that all parts take about a minute on two cores.
+_SEEDS = 150
 
 
 @pytest.mark.slow

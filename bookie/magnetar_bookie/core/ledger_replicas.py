@@ -173,13 +173,17 @@ class LedgerReplicas:
             self._remember(ledger_id, replica, deleted=True)
         return replica.changing
 
-    def clear_limbo(self, ledger_id: int) -> CommitGroup | None:
-        """What the bookie should hold of the ledger it holds: no more is unknown of it."""
+    def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> CommitGroup | None:
+        """What the bookie should hold of the ledger it holds: no more is unknown of it.
+
+        One that is closed is fenced with it: its fence may be what was lost, and its writer may live still.
+        """
         if not self.in_limbo(ledger_id):
             replica = self._cache.known(ledger_id)
             return replica.changing if replica else None
         replica = self._cache.known_or_new(ledger_id)
-        self._remember(ledger_id, replica, limbo_cleared=self.limbo_generation)
+        fenced = closed or replica.record.fenced
+        self._remember(ledger_id, replica, limbo_cleared=self.limbo_generation, fenced=fenced)
         return replica.changing
 
     # On the way to the disk.

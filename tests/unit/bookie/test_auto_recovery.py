@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
@@ -60,6 +61,30 @@ async def test_a_bookie_that_returns_in_time_is_left_alone(of: Scene) -> None:
     await of.passes(20)
     assert await of.metadata(ledger_id) == before
     assert await of.no_tasks()
+
+
+@scene()
+async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_one_comes_or_goes(of: Scene) -> None:
+    options = of.options.model_copy(update={"auditor_scan_interval_s": 1000.0, "lost_bookie_recovery_delay_s": 20.0})
+    passes: list[float] = []
+
+    class Noting(Auditor):
+        async def scan(self) -> None:
+            passes.append(of.clock.monotonic())
+            await super().scan()
+
+    client = await of.new_client()
+    of.spawn(Noting(client, Cluster(client, options), options, lambda: True).run())
+    await of.until(lambda: len(passes) == 1, "the first pass")
+    await of.bookies["b4"].go()
+    await of.passes(10)
+    await of.bookies["b4"].come()
+    await of.passes(100)
+    assert len(passes) == 1
+    gone_at = of.clock.monotonic()
+    await of.bookies["b4"].go()
+    await of.until(lambda: len(passes) == 2, "the pass for the lost bookie")
+    assert passes[1] >= gone_at + 20
 
 
 @scene()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
@@ -12,7 +13,7 @@ from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.core.placement import SpreadPlacement
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import MemoryStore
-from magnetar_metadata.store import ABSENT, ANY
+from magnetar_metadata.store import ABSENT, ANY, Node
 from magnetar_protos.ledger_pb2 import (
     BookieRegistration,
     ConfirmAnswer,
@@ -48,6 +49,23 @@ async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
     await scene.bookies["b1"].come()
     await scene.settled(lambda: bookies.writable() == ["b1", "b4"])
     assert len(told) == count
+
+
+@scenario()
+async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None:
+    read: list[str] = []
+    get = MemoryStore.get
+
+    async def noted(store: MemoryStore, path: str) -> Node | None:
+        read.append(path)
+        return await get(store, path)
+
+    with patch.object(MemoryStore, "get", noted):
+        bookies = (await scene.client()).bookies
+        # What a watch asked for too much would be read before this.
+        await scene.bookies["b1"].go()
+        await scene.settled(lambda: "b1" not in bookies.alive())
+    assert read == [paths.available(name) for name in ("b1", "b2", "b3", "b4", "b1")]
 
 
 @scenario()
