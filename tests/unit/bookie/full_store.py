@@ -17,7 +17,7 @@ class FullStore:
         self.refused = 0
         self._store = store
         self._put = store.put
-        store.put = self._refuse  # type: ignore[method-assign]
+        store.put = self._refuse  # type: ignore[method-assign, assignment]
 
     def make_room(self) -> None:
         self._store.put = self._put  # type: ignore[method-assign]
