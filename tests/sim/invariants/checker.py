@@ -71,6 +71,7 @@ class Checker:
             ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
             for ledger_id, ledger in disk._ledgers.items()
         }
+        known.owes = self.history.naming(bookie_id)
         remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
         fault()
         for ledger_id, records in before.items():

@@ -40,7 +40,8 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
             for bookie in ledger.names():
                 if bookie not in stays and len(stays) >= state.ensemble_size:
                     return "28", f"ledger {ledger_id} names {bookie}, which is gone or leaving, and {stays} are there"
-                if bookie in serving and _in_limbo(history.disks[bookie].disk, ledger_id):
+                known = history.disks[bookie]
+                if bookie in serving and ledger_id in known.owes and _in_limbo(known.disk, ledger_id):
                     return "22", f"ledger {ledger_id} is in limbo at {bookie}, which it names"
         elif state is not None:
             if state.state != ledger_pb2.TOMBSTONE:
@@ -63,6 +64,7 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
 
 
 def _in_limbo(disk: SimulatedDisk, ledger_id: int) -> bool:
+    """As it stands on the disk."""
     bookie = ledger_pb2.BookieRecord.FromString(disk._bookie or b"")
     remembered = disk.durable_ledger(ledger_id)
     cleared = remembered.limbo_cleared if remembered is not None else 0

@@ -121,6 +121,9 @@ class Disk:
     recovered: dict[int, set[int]] = field(default_factory=dict)
     # Ledger → the highest LAC that was told.
     told: dict[int, int] = field(default_factory=dict)
+    # Ledgers that have named it since before it last lost something: it is to make good what it lost of them. One that
+    # comes to name it later is given all it should hold before, and may stay in limbo.
+    owes: dict[int, None] = field(default_factory=dict)
     # Ledgers whose tombstone a fault of the disk took away: nobody can tell it that they were deleted.
     revived: set[int] = field(default_factory=set)
     # Its disk was wiped: it must not serve.
@@ -152,6 +155,16 @@ class History:
         if ledger is None:
             ledger = self.ledgers[ledger_id] = Ledger(ledger_id)
         return ledger
+
+    def naming(self, bookie: str) -> dict[int, None]:
+        """The ledgers that name the bookie, tombstones apart."""
+        return {
+            ledger.ledger_id: None
+            for ledger in self.ledgers.values()
+            if ledger.metadata is not None
+            and ledger.metadata.state != ledger_pb2.TOMBSTONE
+            and bookie in ledger.names()
+        }
 
     def look(self, item: str) -> None:
         self.looked[item] = self.looked.get(item, 0) + 1

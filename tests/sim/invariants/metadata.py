@@ -147,24 +147,24 @@ def _gone(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | Non
 
 
 def _names_changed(history: History, ledger: Ledger) -> None:
-    """One that did not name a leaving bookie for a while is not held against its end: a scan may have missed it."""
-    if not history.leaving:
-        return
-    named = ledger.names() if ledger.metadata is not None and ledger.metadata.state != _TOMBSTONE else []
-    for bookie, ledgers in history.leaving.items():
-        if bookie not in named:
-            ledgers.pop(ledger.ledger_id, None)
+    """What is asked of a bookie on account of a ledger ends when the ledger does not name it any more."""
+    ledger_id = ledger.ledger_id
+    bound = [*history.leaving.items(), *((disk.bookie_id, disk.owes) for disk in history.disks.values() if disk.owes)]
+    named: list[str] | None = None
+    for bookie, ledgers in bound:
+        if ledger_id in ledgers:
+            if named is None:
+                alive = ledger.metadata is not None and ledger.metadata.state != _TOMBSTONE
+                named = ledger.names() if alive else []
+            if bookie not in named:
+                del ledgers[ledger_id]
 
 
 def _leaving_changed(history: History, bookie: str, value: bytes | None) -> None:
     if value is None:
         history.leaving.pop(bookie, None)
     elif bookie not in history.leaving:
-        history.leaving[bookie] = {
-            ledger.ledger_id: None
-            for ledger in history.ledgers.values()
-            if ledger.metadata is not None and ledger.metadata.state != _TOMBSTONE and bookie in ledger.names()
-        }
+        history.leaving[bookie] = history.naming(bookie)
 
 
 def _struck_off(history: History, bookie: str) -> None:
