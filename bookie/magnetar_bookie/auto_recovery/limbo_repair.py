@@ -3,7 +3,8 @@
 A ledger that names the bookie is recovered first if its entries are not settled: if it is IN_RECOVERY, or its last
 fragment names the bookie. (An open ledger that names it in earlier fragments only keeps its writer. Those are
 confirmed, and nothing that the bookie acknowledged for a later one is relied on: were it to be named anew, that is
-after it entered limbo.) Then each slot that names it is filled from the others. Then the ledger is out of limbo here.
+after it entered limbo.) Then each slot that names it is filled from the others. Then the ledger is out of limbo here;
+a closed one is fenced with that, since what was lost may be its fence, and its writer may live still.
 
 A ledger that does not name the bookie stays as it is: nobody asks for it here, and limbo says "unknown", which is
 always true.
@@ -38,7 +39,7 @@ class InLimbo(Protocol):
 
     def in_limbo(self, ledger_id: int) -> bool: ...
 
-    async def clear_limbo(self, ledger_id: int) -> None: ...
+    async def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> None: ...
 
 
 async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
@@ -98,7 +99,7 @@ async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOp
 
     for step in _own_slots(metadata, bookie.bookie_id):
         await fill_slot(client, options, ledger_id, metadata, step, progress)
-    await bookie.clear_limbo(ledger_id)
+    await bookie.clear_limbo(ledger_id, closed=metadata.closed)
 
 
 def _own_slots(metadata: LedgerMetadata, bookie_id: str) -> list[FillSlot]:

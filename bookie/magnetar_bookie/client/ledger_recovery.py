@@ -4,7 +4,8 @@
 attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
 (core/recovery.py decides what that shows), writes what is kept to an ack quorum, and closes. Everything that it relies
 on is checked by the compare-and-set of the close; an attempt that comes to nothing has at most written records to more
-bookies, and the next one begins anew. So a recoverer may be stopped, or wake up late, anywhere.
+bookies, and the next one begins anew. So a recoverer may be stopped, or wake up late, anywhere. Those bookies are among
+the former ones in the metadata before they are sent anything: whoever deletes the ledger waits for them.
 
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
@@ -24,9 +25,18 @@ from magnetar_bookie.core.ledger_metadata import (
     SomebodyElseClosed,
     begin_recovery,
     closed_by_recovery,
+    with_recovery_writing_to,
 )
 from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
-from magnetar_bookie.errors import AddFailed, LedgerError, OutcomeNotKnown, RecoveryUndecided
+from magnetar_bookie.errors import (
+    AddFailed,
+    LedgerDeleted,
+    LedgerError,
+    LedgerFenced,
+    NoSuchLedger,
+    OutcomeNotKnown,
+    RecoveryUndecided,
+)
 from magnetar_bookie.read.range_reader import EntryReader, NotRead
 from magnetar_bookie.read.read_answer import BadAnswer, read_entries, status_name
 from magnetar_bookie.read.record import NO_ENTRY, check_record
@@ -85,12 +95,13 @@ class _Attempt:
         self._metadata = metadata
         self._fragment = metadata.last_fragment
         self._deadline = deadline
-        # What became of the ensemble where recovery had to replace bookies; nobody else knows of it before the close.
+        # What became of the ensemble where recovery had to replace bookies; nobody reads by it before the close.
         self._own_fragments: list[Fragment] = []
         # Whoever waits looks again when this has pulsed.
         self._pulse = asyncio.Event()
-        # Why the attempt can't go on.
+        # Why the attempt can't go on; and what says that no attempt has to.
         self._broken = ""
+        self._decided: SomebodyElseClosed | LedgerDeleted | NoSuchLedger | None = None
 
     async def run(self) -> LedgerMetadata:
         last_add_confirmed = await self._fence()
@@ -175,6 +186,8 @@ class _Attempt:
             await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, slot, bookie_id), write_kept)
         finally:
             adds.stop()
+        if self._decided is not None:
+            raise self._decided
         if not (reads.done and not unwritten) or self._broken:
             raise _Failed(self._broken or self._why_undecided(reads, unwritten))
         assert reads.last_entry_id is not None
@@ -182,6 +195,15 @@ class _Attempt:
 
     def _adds(self, first: int) -> ReplicatedAdds:
         async def publish(fragment: Fragment) -> None:
+            try:
+                await self._client.ledgers.change(
+                    self._ledger_id, lambda current: with_recovery_writing_to(current, fragment.bookies)
+                )
+            except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
+                self._decided = error
+                self._broken = str(error)
+                self._tell()
+                raise LedgerFenced(f"ledger {self._ledger_id} needs no recovery any more: {error}") from error
             self._own_fragments.append(fragment)
 
         return ReplicatedAdds(

@@ -226,12 +226,19 @@ def with_bookie_replaced(
     return replace(current, fragments=fragments, former_bookies=_with_former(current, (old,), ()))
 
 
-def with_holder(current: LedgerMetadata | None, bookie: str) -> LedgerMetadata:
-    """A bookie that holds entries though nothing names it says so, and is waited for when the ledger is deleted."""
+def with_holder(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata:
+    """Bookies that hold entries, or are about to, though nothing names them: a tombstone waits for them as well."""
     current = _existing(current)
-    if bookie in current.former_bookies or bookie in current.bookies():
-        return current
-    return replace(current, former_bookies=(*current.former_bookies, bookie))
+    named = (*current.former_bookies, *current.bookies())
+    new = [bookie for bookie in dict.fromkeys(bookies) if bookie not in named]
+    return replace(current, former_bookies=(*current.former_bookies, *new)) if new else current
+
+
+def with_recovery_writing_to(current: LedgerMetadata | None, bookies: Iterable[str]) -> LedgerMetadata:
+    """Before a recovery writes to bookies of its own choice. Raises `SomebodyElseClosed` where it comes too late."""
+    if current is not None and current.closed:
+        raise SomebodyElseClosed(current)
+    return with_holder(current, *bookies)
 
 
 def tombstone(current: LedgerMetadata | None) -> LedgerMetadata:

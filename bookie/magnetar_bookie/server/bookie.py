@@ -163,9 +163,9 @@ class Bookie:
         record.limbo_below, record.limbo_generation = below, generation
         await self.write_record(record)
 
-    async def clear_limbo(self, ledger_id: int) -> None:
+    async def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> None:
         """Durably: all that this bookie should hold of the ledger is here."""
-        await self._commit.durable(self._replicas.clear_limbo(ledger_id))
+        await self._commit.durable(self._replicas.clear_limbo(ledger_id, closed=closed))
 
     async def write_record(self, record: BookieRecord) -> None:
         """Keeps it durably as what the bookie knows of itself."""

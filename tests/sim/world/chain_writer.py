@@ -85,7 +85,7 @@ class ChainWriter(Host):
 
     def payload(self, chain: str) -> bytes:
         self.made += 1
-        filling = b"." * self.chance.below(40)
+        filling = b"." * self.chance.below(self.world.plan.filling_bytes)
         return f"{chain} {self.name}.{self.lives} {self.made} ".encode() + filling
 
     def trace(self, what: str) -> None:

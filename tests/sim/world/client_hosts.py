@@ -1,4 +1,4 @@
-"""Those who do not write: readers without recovery, and an admin."""
+"""Those who do not write: readers without recovery."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from magnetar_bookie.server.options import BookieOptions
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
+from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
 
 __all__ = ["FAULTS", "Plan"]
 
@@ -119,6 +120,8 @@ class Plan:
     session_timeout_s: float = 4.0
     roll_entries: int = 20
     uneven_disks: bool = False
+    # What a payload is filled up with is below.
+    filling_bytes: int = 40
     client: LedgerClientOptions = field(default_factory=lambda: _CLIENT, repr=False)
     bookie: BookieOptions = field(default_factory=lambda: _BOOKIE, repr=False)
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
@@ -159,6 +162,11 @@ def plan(chance: Chance) -> Plan:
         network.duplicate_share = 0.05
     if kind != "calm" and draw.random() < 0.5:
         network.loss_share = 0.002
+    odd = chance.stream("odd options")
+    client = with_odd(_CLIENT, ODD_CLIENT, odd)
+    if odd.random() < 0.5:
+        # So that the writer is before auto-recovery, which takes the ledger from it.
+        client = LedgerClientOptions(**{**client.model_dump(), "lost_bookie_replacement_delay_s": 2.0})
     return Plan(
         striping=striping,
         bookies=bookies,
@@ -174,6 +182,10 @@ def plan(chance: Chance) -> Plan:
         network=network,
         uneven_disks=draw.random() < 0.4,
         roll_entries=draw.choice((6, 15, 30, 1000)),
+        filling_bytes=odd.choice((40, 40, 40, 2000)),
+        client=client,
+        bookie=with_odd(_BOOKIE, ODD_BOOKIE, odd),
+        auto_recovery=with_odd(_AUTO_RECOVERY, ODD_AUTO_RECOVERY, odd),
     )
 
 

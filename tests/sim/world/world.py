@@ -99,7 +99,7 @@ class World:
                 store = host.store
                 if store is None or not host.runs or store.session.state is not SessionState.SUSPENDED:
                     continue
-                if host.name in self.faults.metadata_down or draw.random() < 0.5:
+                if host.name in self.faults.metadata.down or draw.random() < 0.5:
                     continue
                 assert host.process is not None
                 # What was held may arrive before the client is connected again, or after.

@@ -139,6 +139,7 @@ def test_a_tombstone_waits_for_all_that_may_hold_entries() -> None:
     assert ledger_metadata.tombstone(deleted) is deleted
     assert ledger_metadata.without_holders(deleted, ["b9", "b1"]).holders == ("b2", "b3", "b7")
     assert ledger_metadata.with_holder(CLOSED, "b2") is CLOSED
+    assert ledger_metadata.with_holder(CLOSED, "b8", "b2", "b9", "b8").former_bookies == ("b8", "b9")
     changes: list[Callable[[], LedgerMetadata]] = [
         lambda: ledger_metadata.begin_recovery(DELETED),
         lambda: ledger_metadata.with_holder(DELETED, "b8"),

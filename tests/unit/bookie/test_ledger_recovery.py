@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from unittest.mock import patch
 
 import pytest
 
+from magnetar_bookie.client.ledger_store import Update
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import (
     LedgerMetadata,
@@ -17,9 +19,11 @@ from magnetar_bookie.core.ledger_metadata import (
 )
 from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import SessionState
 from tests.unit.bookie.honest_bookie import entry, length_up_to
+from tests.unit.bookie.repair_scene import Scene, scene
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 
 THREE = Striping(3, 3, 2)
@@ -229,6 +233,7 @@ def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
         assert seen
         assert seen[0].state is LedgerState.IN_RECOVERY
         assert seen[0].fragments == (Fragment(0, ("b0", "b1", "b2")),)
+        assert seen[0].former_bookies == ("b3",)
         assert cluster["b3"].reads() == []
         assert metadata.fragments[0] == Fragment(0, ("b0", "b1", "b2"))
         assert metadata.fragments[-1].first_entry_id == 2
@@ -265,6 +270,74 @@ def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() 
         _closed_at(metadata, 1)
 
     in_cluster(test)
+
+
+@pytest.mark.parametrize("decided", ["closed", "deleted"])
+def test_a_recovery_that_comes_too_late_sends_its_own_bookies_nothing(decided: str) -> None:
+    """Nobody would ever have b3 drop it: it is not among those that a tombstone waits for."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        await cluster.put(ledger_id, [2], without=["b1", "b2"])  # never completed
+        cluster["b1"].failing = cluster["b2"].failing = {"add"}
+        fragment = (await cluster.metadata(ledger_id)).last_fragment
+        faster: list[asyncio.Task[LedgerMetadata]] = []
+
+        def update(current: LedgerMetadata | None) -> LedgerMetadata:
+            if decided == "deleted":
+                return tombstone(current)
+            return closed_by_recovery(current, fragment, [], 1, length_up_to(1), 0)
+
+        def decide(method: str) -> None:
+            if method == "add" and not faster:
+                faster.append(asyncio.ensure_future(cluster.client.ledgers.change(ledger_id, update)))
+
+        cluster["b1"].before = cluster["b2"].before = decide
+        before = cluster.clock.monotonic()
+        if decided == "deleted":
+            with pytest.raises(LedgerDeleted):
+                await cluster.client.recover(ledger_id)
+        else:
+            assert await cluster.client.recover(ledger_id) == await faster[0]
+        assert "b3" not in (await cluster.metadata(ledger_id)).holders
+        assert cluster["b3"].calls == []
+        assert cluster.clock.monotonic() == before
+
+    in_cluster(test)
+
+
+@scene()
+async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Scene) -> None:
+    """One of its own bookies has an entry of the ledger, and no fragment ever names that bookie."""
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    writer.abandon()
+    ledger_id, fragment = writer.ledger_id, writer.metadata.last_fragment
+    (spare,) = [one for one in of.bookies.values() if one.bookie_id not in fragment.bookies]
+    await of.bookies[fragment.bookies[0]].go()
+    other = await of.new_client()
+    change = other.ledgers.change
+
+    async def another_closes_first(ledger: int, update: Update) -> LedgerMetadata:
+        if spare.holds(ledger, 2):
+            await of.client.ledgers.change(
+                ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0)
+            )
+        return await change(ledger, update)
+
+    with patch.object(other.ledgers, "change", another_closes_first):
+        closed = await of.over(other.recover(ledger_id))
+    assert spare.bookie_id not in closed.bookies()
+    assert spare.holds(ledger_id, 2)
+    await of.bookies[fragment.bookies[0]].come()
+    await of.client.delete(ledger_id)
+    # It is the last to look.
+    for bookie in (*(of.bookies[name] for name in fragment.bookies), spare):
+        assert bookie.bookie is not None
+        await of.over(GarbageCollector(bookie.bookie, of.clock, of.randomness).collect(of.client.ledgers))
+    assert not spare.holds(ledger_id, 2)
 
 
 def test_recoveries_at_the_same_time_agree() -> None:

@@ -86,3 +86,21 @@ async def test_deleted_ledgers_and_those_that_do_not_name_it_are_left_alone(of: 
     await of.over(repair_limbo(other, of.client, of.options))
     assert other.in_limbo(ledger_id)
     assert (await of.metadata(deleted)).state is LedgerState.TOMBSTONE
+
+
+@scene()
+async def test_a_closed_ledger_is_fenced_though_its_fence_was_lost(of: Scene) -> None:
+    """CHK-11: otherwise bookies that all lost their fences would take what a writer adds behind the end."""
+    writer = await of.writer()
+    for number in range(3):
+        await of.over(writer.add(b"%d" % number))
+    ledger_id, name = writer.ledger_id, writer.metadata.last_fragment.bookies[0]
+    await of.over(of.client.recover(ledger_id))
+    bookie = await lossy_restart(of, name, 1)
+    remembered = bookie.storage.ledger(ledger_id)
+    assert remembered is not None
+    assert not remembered.fenced
+    await of.over(repair_limbo(bookie, of.client, of.options))
+    remembered = bookie.storage.ledger(ledger_id)
+    assert remembered is not None
+    assert remembered.fenced

@@ -1,0 +1,102 @@
+"""The metadata store loses requests, answers and sessions, is slow, and shows what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_metadata.memory.server import Fault
+from magnetar_wire.randomness import SeededRandomness
+from tests.sim.world.faults.striker import Striker
+from tests.sim.world.host import Host
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+__all__ = ["MetadataFaults"]
+
+
+class MetadataFaults(Striker):
+    def __init__(self, world: World, draw: SeededRandomness) -> None:
+        super().__init__(world, draw)
+        # Hosts whose connection to the metadata server is kept down.
+        self.down: dict[str, None] = {}
+
+    def _any_host(self) -> Host | None:
+        """Clients as often as bookies, though there may be fewer of them."""
+        host = self._client() if self._draw.random() < 0.5 else self._bookie()
+        return host if host is not None and host.store is not None else None
+
+    def suspend_metadata(self) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        assert host.process is not None
+        assert host.store is not None
+        name = host.name
+        self.down[name] = None
+        host.process.call_soon(self._world.metadata.suspend, host.store)
+        self._later(self._seconds(), lambda: self.down.pop(name, None))
+        return True
+
+    def _expire(self, *, told: bool) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        assert host.process is not None
+        assert host.store is not None
+        self._world.metadata.expire(host.store, told=told)
+        return True
+
+    def expire_session(self) -> bool:
+        return self._expire(told=True)
+
+    def expire_session_untold(self) -> bool:
+        return self._expire(told=False)
+
+    def _request(self, *faults: Fault | None) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        assert host.store is not None
+        waits = self._draw.below(6)
+        self._world.metadata.next_request(host.store, *([None] * waits), *faults)
+        return True
+
+    def lose_metadata_request(self) -> bool:
+        return self._request(Fault.LOSE_REQUEST)
+
+    def lose_metadata_answer(self) -> bool:
+        return self._request(*([Fault.LOSE_ANSWER] * (1 + self._draw.below(2))))
+
+    def hold_metadata_request(self) -> bool:
+        return self._request(Fault.HOLD_REQUEST)
+
+    def slow_metadata(self) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        store = host.store
+        assert store is not None
+        self._world.metadata.delay_answers(store, self._draw.random() * self._draw.choice((0.3, 3.0)))
+        self._later(self._seconds(), lambda: self._world.metadata.delay_answers(store, 0.001))
+        return True
+
+    def metadata_lags(self) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        assert host.store is not None
+        self._world.metadata.lag(host.store)
+        return True
+
+    def cut_metadata_silently(self) -> bool:
+        host = self._any_host()
+        if host is None:
+            return False
+        store, process = host.store, host.process
+        assert store is not None
+        assert process is not None
+        which = self._draw.below(3)
+        self._world.metadata.cut_silently(store, requests=which != 0, answers=which != 1)
+        self._later(self._seconds(), lambda: process.call_soon(self._world.metadata.heal, store))
+        return True

@@ -1,0 +1,47 @@
+"""Limits so tight, and batches so small, that a run reaches what the usual ones keep it from.
+
+Each option is odd in some of the seeds, by itself, so that each comes together with each other one now and then. They
+are drawn apart from the rest of the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from magnetar_wire.configuration import Configuration
+from magnetar_wire.randomness import SeededRandomness
+
+__all__ = ["ODD_AUTO_RECOVERY", "ODD_BOOKIE", "ODD_CLIENT", "with_odd"]
+
+_Options = TypeVar("_Options", bound=Configuration)
+_SHARE: Final = 0.12
+
+ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
+    "max_pending_bytes": (200, 4000),
+    "max_waiting_answers": (1, 3),
+    "max_ledgers_in_memory": (1, 2, 3),
+    "max_long_polls": (0, 1),
+    "max_concurrent_reads": (1, 2),
+    "max_read_bytes": (150, 1000),
+    "max_inventory_bytes": (150, 1000),
+    "max_ids_per_answer": (1, 3),
+}
+ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
+    "max_pending_entries": (1, 2),
+    "max_pending_bytes": (100, 1000),
+    # What the last writer appends is below it: all that it asks for may be unanswered at once.
+    "max_bookie_lag_bytes": (8000, 12_000),
+    "recovery_window_entries": (1, 2),
+    "read_ahead_entries": (0, 1),
+}
+ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
+    "inventory_entries": (2, 5),
+    "rereplication_batch_bytes": (100, 1000),
+    "auditor_checks_per_round": (1,),
+    "progress_interval_s": (0.0,),
+}
+
+
+def with_odd(options: _Options, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> _Options:
+    drawn = {name: draw.choice(values) for name, values in odd.items() if draw.random() < _SHARE}
+    return type(options)(**{**options.model_dump(), **drawn}) if drawn else options
