@@ -33,7 +33,14 @@ def name_of(ledger_id: int) -> str:
 
 
 def id_of(name: str) -> int:
+    """The other way round. Raises `ValueError` where no ledger has this name."""
+    if len(name) != 16 or not is_hexadecimal(name):
+        raise ValueError(f"{name!r} names no ledger: that takes 16 hexadecimal digits, the letters small")
     return int(name, 16)
+
+
+def is_hexadecimal(name: str) -> bool:
+    return all(digit in "0123456789abcdef" for digit in name)
 
 
 def ledger(ledger_id: int) -> str:

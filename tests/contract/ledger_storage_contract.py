@@ -24,6 +24,8 @@ from magnetar_bookie.storage.interface import (
 from tests.running import run
 
 LARGEST_ID = 2**63 - 2
+# More bytes than any test writes.
+ALL = 2**40
 _CRASHES = 30
 
 
@@ -88,7 +90,8 @@ def records(ledger_id: int, *entry_ids: int) -> dict[tuple[int, int], bytes]:
 async def held(storage: LedgerStorage, ledger_id: int) -> list[int]:
     """The entries held, after it was made sure that they read as they were written."""
     entry_ids = storage.entry_ids(ledger_id, 0, LARGEST_ID, 1_000_000)
-    assert await storage.read(ledger_id, entry_ids) == [record_of(ledger_id, entry_id) for entry_id in entry_ids]
+    read = await storage.read(ledger_id, entry_ids, ALL) if entry_ids else []
+    assert read == [record_of(ledger_id, entry_id) for entry_id in entry_ids]
     assert storage.last_entry(ledger_id) == (entry_ids[-1] if entry_ids else -1)
     assert all(storage.has(ledger_id, entry_id) for entry_id in entry_ids)
     return entry_ids
@@ -105,7 +108,7 @@ class LedgerStorageContract:
         assert storage.last_entry(1) == -1
         assert not storage.has(1, 0)
         assert storage.entry_ids(1, 0, 10, 10) == []
-        assert await storage.read(1, [0, 5]) == [None, None]
+        assert await storage.read(1, [0, 5], ALL) == [None, None]
 
     @on_disk
     async def test_write_is_readable_before_it_is_synced(self, disk: Disk) -> None:
@@ -195,7 +198,26 @@ class LedgerStorageContract:
     async def test_records_come_in_the_order_in_which_they_were_asked_for(self, disk: Disk) -> None:
         storage = await disk.open()
         storage.write(Changes(records=records(1, 0, 1, 2), ledgers={1: LedgerRecord()}))
-        assert await storage.read(1, [2, 7, 0]) == [record_of(1, 2), None, record_of(1, 0)]
+        assert await storage.read(1, [2, 7, 0], ALL) == [record_of(1, 2), None, record_of(1, 0)]
+
+    @on_disk
+    async def test_reading_stops_after_the_record_that_passes_the_bytes_allowed(self, disk: Disk) -> None:
+        storage = await disk.open()
+        storage.write(Changes(records=records(1, 0, 1, 2, 3), ledgers={1: LedgerRecord()}))
+        size = len(record_of(1, 0))
+        asked = [0, 7, 1, 8, 2, 3]
+        found = [record_of(1, 0), None, record_of(1, 1), None, record_of(1, 2), record_of(1, 3)]
+        for max_bytes, count in [
+            (0, 1),
+            (size - 1, 1),
+            (size, 3),
+            (2 * size - 1, 3),
+            (2 * size, 5),
+            (3 * size, 6),
+            (ALL, 6),
+        ]:
+            assert await storage.read(1, asked, max_bytes) == found[:count], f"{max_bytes} bytes allowed"
+        assert (await storage.read(1, [7, 8], 0))[0] is None, "what is not held takes nothing"
 
     @on_disk
     async def test_dropped_ledger_keeps_what_is_remembered_of_it_only(self, disk: Disk) -> None:
@@ -271,7 +293,7 @@ class LedgerStorageContract:
         with pytest.raises(StorageFailed):
             storage.write(Changes(records=records(1, 2)))
         with pytest.raises(StorageFailed):
-            await storage.read(1, [0])
+            await storage.read(1, [0], ALL)
         await disk.crash()
         assert (await held(await disk.open(), 1))[:1] == [0]
 
@@ -283,7 +305,7 @@ class LedgerStorageContract:
         await disk.damage(1, 1)
         assert storage.has(1, 1)
         assert storage.entry_ids(1, 0, 2, 10) == [0, 1, 2]
-        first, second, third = await storage.read(1, [0, 1, 2])
+        first, second, third = await storage.read(1, [0, 1, 2], ALL)
         assert (first, third) == (record_of(1, 0), record_of(1, 2))
         assert second is DAMAGED or (isinstance(second, bytes) and second != record_of(1, 1))
         storage.write(Changes(records=records(1, 1), discarded=[(1, 1)]))

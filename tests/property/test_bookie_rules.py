@@ -30,6 +30,8 @@ T = TypeVar("T")
 KEYS = (b"key", b"other")
 LIMBO_BELOW = 3  # of the ledgers 1 … 4
 
+ALL = 2**40  # bytes
+
 LEDGERS = st.integers(1, 4)
 ENTRIES = st.integers(0, 7)
 KEY = st.sampled_from([KEYS[0]] * 6 + [KEYS[1], b""])
@@ -103,7 +105,7 @@ class BookieRules(RuleBasedStateMachine):
             return Status.LIMBO
         if not recovery and remembered.fenced:
             return Status.FENCED
-        return Status.READ_ONLY if self.replicas.read_only else None
+        return None
 
     def remember(self, ledger_id: int, key: bytes = b"", **changes: Any) -> Ledger:
         ledger = self.decided.setdefault(ledger_id, Ledger())
@@ -134,6 +136,8 @@ class BookieRules(RuleBasedStateMachine):
                 expected[entry_id] = refusal
             elif held is not None and held != one:
                 expected[entry_id] = Status.CONFLICT
+            elif held is None and self.replicas.read_only and not recovery:  # it is not held, or damaged
+                expected[entry_id] = Status.READ_ONLY
             else:
                 expected[entry_id] = None  # OK, at once or later
                 self.remember(ledger_id, key).entries[entry_id] = one
@@ -155,7 +159,7 @@ class BookieRules(RuleBasedStateMachine):
         to_compare = list(decisions.to_compare)
         while to_compare:
             add = to_compare.pop(0)
-            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id]))
+            (held,) = finish(self.reader.held(add.ledger_id, [add.entry_id], 0))
             more = self.replicas.compared(add, held, self.askers)
             answers += more.answers
             to_compare += more.to_compare
@@ -178,10 +182,12 @@ class BookieRules(RuleBasedStateMachine):
     @rule(ledger_id=LEDGERS, key=KEY, entry_id=ENTRIES)
     def confirm(self, ledger_id: int, key: bytes, entry_id: int) -> None:
         refusal = self.refusal(ledger_id, key, recovery=False)
+        known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
+        if self.replicas.read_only and (entry_id > known or ledger_id not in self.decided):
+            refusal = refusal or Status.READ_ONLY
         status, group = self.replicas.confirm(ledger_id, key, entry_id)
         assert status == (refusal or Status.OK)
         if refusal is None:
-            known = self.decided.get(ledger_id, Ledger()).remembered.last_add_confirmed
             self.remember(ledger_id, key, last_add_confirmed=max(known, entry_id))
             assert group is not None or self.durable[ledger_id].remembered.last_add_confirmed >= entry_id
 
@@ -259,7 +265,7 @@ class BookieRules(RuleBasedStateMachine):
                 return False
             if self.storage.entry_ids(ledger_id, 0, 100, 100) != entry_ids:
                 return False
-            for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids)), strict=True):
+            for entry_id, read in zip(entry_ids, finish(self.storage.read(ledger_id, entry_ids, ALL)), strict=True):
                 if ledger.entries[entry_id] not in (read, None):
                     return False
         return True
@@ -296,16 +302,21 @@ class BookieRules(RuleBasedStateMachine):
         assert said >= self.said.get(ledger_id, -1), "it fell"
         self.said[ledger_id] = said
 
-    @rule(ledger_id=LEDGERS, entry_id=ENTRIES)
-    def read(self, ledger_id: int, entry_id: int) -> None:
+    @rule(ledger_id=LEDGERS, first=ENTRIES, count=st.integers(1, 8), max_bytes=st.integers(0, 400))
+    def read(self, ledger_id: int, first: int, count: int, max_bytes: int) -> None:
         ledger = self.decided.get(ledger_id, Ledger())
         if ledger.remembered.deleted:
             return
-        (held,) = finish(self.reader.held(ledger_id, [entry_id]))
-        assert (held is not None) == (entry_id in ledger.entries)
-        if held is not None:
-            assert entry_id <= self.replicas.highest_entry(ledger_id)
-            assert ledger.entries[entry_id] in (held, None)
+        asked = range(first, first + count)
+        found = finish(self.reader.held(ledger_id, asked, max_bytes))
+        assert found, "whoever reads on would never come to an end"
+        for entry_id, held in zip(asked, found, strict=False):
+            assert (held is not None) == (entry_id in ledger.entries)
+            if held is not None:
+                assert entry_id <= self.replicas.highest_entry(ledger_id)
+                assert ledger.entries[entry_id] in (held, None)
+        sizes = [len(held) for held in found if isinstance(held, bytes)]
+        assert sum(sizes) <= max_bytes + max(sizes, default=0), "more memory than was allowed"
 
     @invariant()
     def memory_is_accounted_for(self) -> None:

@@ -334,13 +334,20 @@ class SimulatedStorage:
         begin = bisect_left(ledger.ids, first)
         return ledger.ids[begin : min(bisect_right(ledger.ids, last), begin + limit)]
 
-    async def read(self, ledger_id: int, entry_ids: Sequence[int]) -> list[bytes | Damaged | None]:
+    async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
         self._check_alive()
         disk = self._disk
         await disk.clock.sleep(disk.randomness.random() * disk.faults.longest_read_s + self._stall())
         self._check_alive()
         ledger = disk._ledgers.get(ledger_id)
-        return [ledger.entries.get(entry_id) if ledger else None for entry_id in entry_ids]
+        found: list[Held | None] = []
+        for entry_id in entry_ids:
+            held = ledger.entries.get(entry_id) if ledger else None
+            found.append(held)
+            max_bytes -= len(held) if isinstance(held, bytes) else 0
+            if max_bytes < 0:
+                break
+        return found
 
     def write(self, changes: Changes) -> None:
         self._check_alive()

@@ -45,7 +45,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Unavailable
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -107,7 +107,7 @@ class Auditor:
             began_at = clock.monotonic()
             try:
                 await self.scan()
-            except Unavailable as error:
+            except (Unavailable, StoreFull) as error:
                 _log.info("the audit waits for the metadata store: %s", error)
                 await clock.sleep(self._options.metadata_retry_s)
                 continue
@@ -139,7 +139,7 @@ class Auditor:
             try:
                 metadata, version = _decoded(read)
             except (LedgerError, ForeignValue) as error:
-                _log.error("what stands of ledger %d can't be read: %s", ledger_id, error)
+                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
                 whole = False
                 continue
             for bookie_id in _names(metadata, view):
@@ -153,6 +153,8 @@ class Auditor:
                     await self._report(ledger_id, metadata)
             except OutcomeUnknown as error:
                 _log.info("ledger %s is left for the next audit: %s", ledger_id, error)
+            except (LedgerError, ForeignValue) as error:  # since it was read
+                self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
             if metadata.closed and metadata.fragments:
                 closed.append(ledger_id)
                 self._checker.schedule.scanned(ledger_id, version)
@@ -161,8 +163,14 @@ class Auditor:
         if whole:
             for bookie_id, ledgers_left in left.items():
                 if self._allowed():
-                    await note_ledgers_left(self._client, bookie_id, ledgers_left)
+                    await self._note_left(bookie_id, ledgers_left)
         await self._sweeper.sweep(self._allowed)
+
+    async def _note_left(self, bookie_id: str, ledgers_left: int) -> None:
+        try:
+            await note_ledgers_left(self._client, bookie_id, ledgers_left)
+        except ForeignValue as error:
+            self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 
     async def _nodes(self) -> AsyncIterator[tuple[int, _Read]]:
         store = self._client.ledgers.store

@@ -21,7 +21,7 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import ForeignValue, Unavailable
+from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 
 __all__ = ["Checker"]
 
@@ -55,7 +55,7 @@ class Checker:
         now = self._client.clock.monotonic()
         try:
             version = await self._whole_at(ledger_id)
-        except (CannotRepair, LedgerError, ForeignValue, Unavailable):
+        except (CannotRepair, LedgerError, ForeignValue, StoreFull, Unavailable):
             version = None
         if version is None:
             self.schedule.not_settled(ledger_id, now)

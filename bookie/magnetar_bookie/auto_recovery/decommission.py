@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
@@ -57,39 +58,46 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
 
 
 async def decommission_progress(client: LedgerClient, bookie_id: str) -> DecommissionProgress | None:
-    """How far it is; None: nobody asked for it."""
+    """How far it is; None: nobody asked for it. Raises `ForeignValue` where the mark can't be read."""
     await client.ledgers.store.sync()
     stored = await compare_and_set.read(client.ledgers.store, paths.leaving(bookie_id))
     if stored is None:
         return None
-    mark = Decommission.FromString(stored.payload)
+    mark = _decoded(bookie_id, stored.payload)
     left = None if mark.ledgers_left == _NOT_COUNTED else mark.ledgers_left
     return DecommissionProgress(bookie_id, mark.asked_ms, left, mark.done)
 
 
 async def note_ledgers_left(client: LedgerClient, bookie_id: str, ledgers_left: int) -> None:
-    """The auditor's, after a scan that was whole: writes the number down, and strikes the bookie off at none."""
+    """The auditor's, after a scan that was whole: writes the number down, and strikes the bookie off at none.
+
+    Raises `ForeignValue` where the mark can't be read.
+    """
     if ledgers_left:
-        await _change(client, bookie_id, lambda payload: _counted(payload, ledgers_left, done=False))
+        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, ledgers_left, done=False))
         return
     store = client.ledgers.store
     cookie = await store.get(paths.cookie(bookie_id))
     along: list[Change] = [Delete(paths.cookie(bookie_id), cookie.version)] if cookie is not None else []
     try:
-        await _change(client, bookie_id, lambda payload: _counted(payload, 0, done=True), along)
+        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, 0, done=True), along)
     except (BadVersion, NoNode) as error:
         if not error.index:
             raise  # of the cookie: another auditor was here, or the next scan will tell
 
 
-def _counted(payload: bytes | None, ledgers_left: int, *, done: bool) -> bytes | Instead:
+def _counted(bookie_id: str, payload: bytes | None, ledgers_left: int, *, done: bool) -> bytes | Instead:
     if payload is None:
         return LEAVE
-    mark = Decommission.FromString(payload)
+    mark = _decoded(bookie_id, payload)
     if mark.done or (mark.ledgers_left, mark.done) == (ledgers_left, done):
         return LEAVE
     mark.ledgers_left, mark.done = ledgers_left, done
     return mark.SerializeToString(deterministic=True)
+
+
+def _decoded(bookie_id: str, payload: bytes) -> Decommission:
+    return decode_node(Decommission, paths.leaving(bookie_id), payload)
 
 
 # What stands there until the first scan has counted.

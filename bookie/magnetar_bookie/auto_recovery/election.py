@@ -11,7 +11,7 @@ anybody else's.
 from __future__ import annotations
 
 from magnetar_bookie import paths
-from magnetar_metadata.errors import NodeExists, Unavailable
+from magnetar_metadata.errors import NodeExists, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_wire.clock import Clock
 
@@ -64,7 +64,7 @@ class Election:
                 return True
             except NodeExists:
                 pass
-            except Unavailable:
+            except (Refused, Unavailable):  # it may be full
                 await self._clock.sleep(self._retry_s)
                 continue
             try:

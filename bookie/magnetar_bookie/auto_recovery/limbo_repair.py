@@ -23,7 +23,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
-from magnetar_metadata.errors import ForeignValue, Unavailable
+from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord
 
 __all__ = ["InLimbo", "repair_limbo"]
@@ -74,7 +74,7 @@ async def _round(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOpt
                     await _repair(bookie, client, options, ledger_id)
             except NoSuchLedger:
                 continue
-            except (LedgerError, ForeignValue, Unavailable) as error:
+            except (LedgerError, ForeignValue, StoreFull, Unavailable) as error:
                 left += 1
                 _log.info("ledger %s stays in limbo: %s", ledger_id, error)
     except Unavailable as error:

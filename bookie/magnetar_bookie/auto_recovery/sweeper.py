@@ -10,6 +10,8 @@ that records the ledger. The sweeper goes in three steps, each safe to repeat, t
 2. The ledger becomes a tombstone.
 3. The intent goes.
 
+What can't be read, intent or ledger, is left for the next round, and no round is held on its account.
+
 A transaction that was held on its way and lands long after, brings intent and ledger together: an intent that begins
 its grace time then. An intent without a ledger is one whose step 3 is outstanding; its ledger will not come any more.
 
@@ -23,12 +25,13 @@ import logging
 from collections.abc import Callable
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import tombstone
-from magnetar_bookie.errors import NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.errors import LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import OutcomeUnknown
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
 from magnetar_protos.ledger_pb2 import LedgerIntent
 
 __all__ = ["Sweeper"]
@@ -43,21 +46,28 @@ class Sweeper:
         self._grace_s = grace_s
         # Intents that are there, and when each was seen first.
         self._seen_at: dict[int, float] = {}
+        # Those of them that could not be read in the last round, or whose ledger could not.
+        self._unreadable: dict[int, None] = {}
 
     async def sweep(self, allowed: Callable[[], bool]) -> None:
         """One round over all intents, for as long as it is `allowed`."""
-        ledger_ids = [paths.id_of(name) for name in await self._store.children(paths.INTENTS)]
+        ledger_ids = await self._client.ledgers.ids_under(paths.INTENTS)
         now = self._client.clock.monotonic()
         self._seen_at = {one: self._seen_at.get(one, now) for one in ledger_ids}
+        self._unreadable = {}
         for ledger_id, seen_at in list(self._seen_at.items()):
             if seen_at + self._grace_s <= now and allowed():
                 try:
                     await self._sweep(ledger_id)
                 except (OutcomeUnknown, OutcomeNotKnown) as error:
                     _log.info("ledger %s, which nobody claimed, is swept another time: %s", ledger_id, error)
+                except (ForeignValue, LedgerError) as error:
+                    self._client.ledgers.foreign.pass_over(paths.intent(ledger_id), error)
+                    self._unreadable[ledger_id] = None
 
     def next_due(self) -> float | None:
-        return min((seen_at + self._grace_s for seen_at in self._seen_at.values()), default=None)
+        seen_at = [seen_at for one, seen_at in self._seen_at.items() if one not in self._unreadable]
+        return min(seen_at) + self._grace_s if seen_at else None
 
     async def _sweep(self, ledger_id: int) -> None:
         if not await self._take(ledger_id):
@@ -73,7 +83,7 @@ class Sweeper:
         def taken(payload: bytes | None) -> bytes | Instead:
             if payload is None:
                 return LEAVE
-            intent = LedgerIntent.FromString(payload)
+            intent = decode_node(LedgerIntent, paths.intent(ledger_id), payload)
             if intent.sweeping:
                 return LEAVE
             intent.sweeping = True

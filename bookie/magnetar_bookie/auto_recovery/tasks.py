@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import NodeExists, NoNode, Unavailable
+from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
 
@@ -43,7 +44,11 @@ async def repair_progress(client: LedgerClient) -> list[RepairProgress]:
     tasks = Tasks(client)
     progress = []
     for ledger_id in await tasks.ledger_ids():
-        task = await tasks.read(ledger_id)
+        try:
+            task = await tasks.read(ledger_id)
+        except ForeignValue as error:
+            client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
+            continue
         if task is not None:
             progress.append(
                 RepairProgress(
@@ -65,11 +70,12 @@ class Tasks:
         self._store = client.ledgers.store
 
     async def ledger_ids(self) -> list[int]:
-        return [paths.id_of(name) for name in await self._store.children(paths.TASKS)]
+        return await self._client.ledgers.ids_under(paths.TASKS)
 
     async def read(self, ledger_id: int) -> RepairTask | None:
+        """Raises `ForeignValue`. The others pass over what is no task of ours."""
         stored = await compare_and_set.read(self._store, paths.task(ledger_id))
-        return RepairTask.FromString(stored.payload) if stored else None
+        return _decoded(ledger_id, stored.payload) if stored else None
 
     async def report(self, ledger_id: int, lost_bookies: Iterable[str] = ()) -> None:
         """Makes the task, or adds the bookies to the one that is there."""
@@ -79,7 +85,7 @@ class Tasks:
         def reported(payload: bytes | None) -> bytes | Instead:
             if payload is None:
                 return RepairTask(found_ms=now_ms, lost_bookies=names).SerializeToString(deterministic=True)
-            task = RepairTask.FromString(payload)
+            task = _decoded(ledger_id, payload)
             more = [name for name in names if name not in task.lost_bookies]
             if not more:
                 return LEAVE
@@ -95,7 +101,7 @@ class Tasks:
         def noted(payload: bytes | None) -> bytes | Instead:
             if payload is None:
                 return LEAVE
-            task = RepairTask.FromString(payload)
+            task = _decoded(ledger_id, payload)
             task.entries_copied, task.entries_total, task.stuck, task.tried_ms = copied, total, stuck, now_ms
             return task.SerializeToString(deterministic=True)
 
@@ -111,7 +117,7 @@ class Tasks:
             done = payload is None
             if payload is None:
                 return LEAVE
-            task = RepairTask.FromString(payload)
+            task = _decoded(ledger_id, payload)
             done = task.found_ms == found and list(task.lost_bookies) == names
             return DELETE if done else LEAVE
 
@@ -119,8 +125,15 @@ class Tasks:
         return done
 
     async def _change(self, ledger_id: int, update: compare_and_set.Update) -> None:
-        clock, randomness = self._client.clock, self._client.randomness
-        await compare_and_set.change(self._store, paths.task(ledger_id), update, clock=clock, randomness=randomness)
+        path, clock, randomness = paths.task(ledger_id), self._client.clock, self._client.randomness
+        try:
+            await compare_and_set.change(self._store, path, update, clock=clock, randomness=randomness)
+        except ForeignValue as error:
+            self._client.ledgers.foreign.pass_over(path, error)
+
+
+def _decoded(ledger_id: int, payload: bytes) -> RepairTask:
+    return decode_node(RepairTask, paths.task(ledger_id), payload)
 
 
 class LedgerLock:

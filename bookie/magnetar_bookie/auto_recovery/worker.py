@@ -20,7 +20,7 @@ from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_metadata.errors import Unavailable
+from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup
 
 __all__ = ["Worker"]
@@ -97,8 +97,11 @@ class Worker:
         try:
             async with LedgerLock(self._client, ledger_id, b"worker") as mine:
                 done = mine and await self._work(ledger_id)
-        except Unavailable as error:
+        except (Unavailable, StoreFull) as error:
             _log.info("the repair of ledger %s waits for the metadata store: %s", ledger_id, error)
+            done = False
+        except ForeignValue as error:
+            self._client.ledgers.foreign.pass_over(paths.task(ledger_id), error)
             done = False
         if done:
             self._pauses.pop(ledger_id, None)

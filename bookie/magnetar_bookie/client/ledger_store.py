@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
@@ -46,6 +47,7 @@ class LedgerStore:
 
     def __init__(self, store: MetadataStore, clock: Clock, randomness: Randomness) -> None:
         self.store = store
+        self.foreign = ForeignNodes()
         self._clock = clock
         self._randomness = randomness
 
@@ -90,7 +92,7 @@ class LedgerStore:
 
         def raised(payload: bytes | None) -> bytes:
             nonlocal drawn
-            drawn = LedgerIdCounter.FromString(payload or b"").last_ledger_id + 1
+            drawn = decode_node(LedgerIdCounter, paths.LEDGER_IDS, payload or b"").last_ledger_id + 1
             return LedgerIdCounter(last_ledger_id=drawn).SerializeToString()
 
         while True:
@@ -105,7 +107,7 @@ class LedgerStore:
         """No ledger made before this call has a higher id."""
         await self.store.sync()
         stored = await compare_and_set.read(self.store, paths.LEDGER_IDS)
-        return LedgerIdCounter.FromString(stored.payload).last_ledger_id if stored else 0
+        return decode_node(LedgerIdCounter, paths.LEDGER_IDS, stored.payload).last_ledger_id if stored else 0
 
     async def record(
         self, made: MadeLedger, owner: str, update: compare_and_set.Update
@@ -155,9 +157,21 @@ class LedgerStore:
         async for name in self._names(paths.LEDGERS, 4):
             yield paths.id_of(name)
 
+    async def ids_under(self, path: str) -> list[int]:
+        """The ledgers that this node's children are about."""
+        ledger_ids = []
+        for name in await self.store.children(path):
+            try:
+                ledger_ids.append(paths.id_of(name))
+            except ValueError as error:
+                self.foreign.pass_over(f"{path}/{name}", error)
+        return ledger_ids
+
     async def _names(self, path: str, levels: int) -> AsyncIterator[str]:
         for name in await self.store.children(path):
-            if levels == 1:
+            if len(name) != 4 or not paths.is_hexadecimal(name):
+                self.foreign.pass_over(f"{path}/{name}", "its name is not four digits of a ledger's id")
+            elif levels == 1:
                 yield name
             else:
                 async for rest in self._names(f"{path}/{name}", levels - 1):

@@ -137,6 +137,8 @@ def decode(payload: bytes) -> LedgerMetadata:
         raise LedgerError(f"the metadata of a ledger can't be read: {error}") from None
     fragments = tuple(Fragment(fragment.first_entry_id, tuple(fragment.bookies)) for fragment in message.fragments)
     _check_fragments(fragments, striping)
+    if not fragments and state in (LedgerState.OPEN, LedgerState.IN_RECOVERY):
+        raise LedgerError("the metadata of a ledger that is not closed name no bookies")
     return LedgerMetadata(
         state=state,
         striping=striping,

@@ -77,7 +77,8 @@ class LedgerReplicas:
     def __init__(self, storage: LedgerView, max_ledgers_in_memory: int) -> None:
         self._storage = storage
         self._cache = ReplicaCache(storage, max_ledgers_in_memory)
-        # Takes no new entries.
+        # Nothing is put in line for ordinary adds. What is held is acknowledged still; and recovery, which writes what
+        # was acknowledged somewhere already, is refused by the disk alone: no ledger could be closed otherwise.
         self.read_only = False
         # Ledgers below may have lost entries here, unless they were cleared in this generation.
         self.limbo_below = 0
@@ -149,8 +150,10 @@ class LedgerReplicas:
         refusal = self._refusal(ledger_id, replica, master_key, recovery=False)
         if refusal is not None:
             return refusal, None
-        replica = self._cache.known_or_new(ledger_id)
-        if not replica.known or last_add_confirmed > replica.record.last_add_confirmed:
+        if replica is None or not replica.known or last_add_confirmed > replica.record.last_add_confirmed:
+            if self.read_only:
+                return Status.READ_ONLY, None
+            replica = self._cache.known_or_new(ledger_id)
             highest = max(last_add_confirmed, replica.record.last_add_confirmed)
             self._remember(ledger_id, replica, master_key=master_key, last_add_confirmed=highest)
             if highest > self.group.confirmed.get(ledger_id, -1):
@@ -278,6 +281,8 @@ class LedgerReplicas:
                 return in_line[1] if in_line[0] == record else Status.CONFLICT
             if self._storage.has(ledger_id, entry_id):
                 return ToCompare(ledger_id, entry_id, record, master_key, recovery, self.rewrites)
+        if self.read_only and not recovery:
+            return Status.READ_ONLY
         return self._put(replica or self._cache.known_or_new(ledger_id), master_key, header, record)
 
     def _settle_held(self, replica: LedgerReplica, add: ToCompare, held: bytes | Damaged) -> _Outcome:
@@ -291,6 +296,8 @@ class LedgerReplicas:
                 pass
             else:
                 return Status.CONFLICT
+        if self.read_only and not add.recovery:
+            return Status.READ_ONLY
         self.rewrites += 1
         self.group.changes.discarded.append((add.ledger_id, add.entry_id))
         header = check_record(add.record, add.ledger_id, add.entry_id)
@@ -318,7 +325,7 @@ class LedgerReplicas:
     def _refusal(
         self, ledger_id: int, replica: LedgerReplica | None, master_key: bytes, recovery: bool
     ) -> Status | None:
-        """Why the bookie takes nothing of this ledger from this asker; None: it does."""
+        """Why nothing of this ledger is acknowledged to this asker; None: it is, where it is held or can be taken."""
         refusal = self._identity_refusal(replica, master_key)
         if refusal is not None:
             return refusal
@@ -327,7 +334,7 @@ class LedgerReplicas:
                 return Status.LIMBO
             if replica is not None and replica.record.fenced:
                 return Status.FENCED
-        return Status.READ_ONLY if self.read_only else None
+        return None
 
     def _identity_refusal(self, replica: LedgerReplica | None, master_key: bytes) -> Status | None:
         if replica is not None and replica.record.deleted:

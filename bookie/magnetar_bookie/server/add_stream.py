@@ -26,7 +26,7 @@ from magnetar_wire.transport import Code, Refusal, Stream
 __all__ = ["AddStream"]
 
 _ANSWERS_PER_MESSAGE: Final = 20_000
-# Held records that are read at a time to be compared: so many, and while those to compare with are below so many bytes.
+# Held records that are read at a time to be compared: so many, and up to so many bytes and one record.
 _COMPARED_TOGETHER: Final = 64
 _COMPARED_BYTES: Final = 1_048_576
 
@@ -93,13 +93,16 @@ class AddStream:
         self._commit.kick()
         while to_compare:
             again: list[ToCompare] = []
-            for together in _portions(to_compare):
-                ledger_id = together[0].ledger_id
-                held = await self._reader.held(ledger_id, [add.entry_id for add in together])
+            at = 0
+            while at < len(to_compare):
+                together = _of_one_ledger(to_compare, at)
+                asked = [add.entry_id for add in together]
+                held = await self._reader.held(together[0].ledger_id, asked, _COMPARED_BYTES)
                 self._commit.check()
-                for add, record in zip(together, held, strict=True):
+                for add, record in zip(together, held, strict=False):
                     self._decided(self._replicas.compared(add, record, self), again)
                 self._commit.kick()
+                at += len(held)
             to_compare = again
 
     def _decided(self, decisions: Decisions, to_compare: list[ToCompare]) -> None:
@@ -169,20 +172,9 @@ def _encode(answers: Sequence[Answer]) -> bytes:
     return AddAnswers(answers=merged).SerializeToString()
 
 
-def _portions(adds: Sequence[ToCompare]) -> list[list[ToCompare]]:
-    """Adds of one ledger, as many as are read at a time."""
-    portions: list[list[ToCompare]] = []
-    size = 0
-    for add in adds:
-        last = portions[-1] if portions else None
-        if (
-            last is None
-            or last[0].ledger_id != add.ledger_id
-            or len(last) >= _COMPARED_TOGETHER
-            or size >= _COMPARED_BYTES
-        ):
-            portions.append([])
-            size = 0
-        portions[-1].append(add)
-        size += len(add.record)
-    return portions
+def _of_one_ledger(adds: Sequence[ToCompare], begin: int) -> Sequence[ToCompare]:
+    """Those from this one on that are of the same ledger, as many as are read at a time."""
+    end = begin + 1
+    while end < min(len(adds), begin + _COMPARED_TOGETHER) and adds[end].ledger_id == adds[begin].ledger_id:
+        end += 1
+    return adds[begin:end]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 
+from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.client.tombstone import take_off_tombstone
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState, with_holder
@@ -63,7 +64,7 @@ class GarbageCollector:
                     unexplained[ledger_id] = None
                 continue
             except (LedgerError, ForeignValue) as error:
-                _log.error("what the metadata store says of ledger %d can't be read: %s", ledger_id, error)
+                ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
                 continue
             await self._look_at(ledgers, ledger_id, metadata)
         self._report(unexplained)

@@ -1,6 +1,8 @@
-"""Reading records from the disk: in bounded portions, each record held against its checksum.
+"""Reading records from the disk: never more than so many bytes and one record, each held against its checksum.
 
-A record that fails it is damaged, as one is that the storage can't read. None of the two is ever "absent".
+How large a record is, nobody knows before it is read. So what is asked for may come to more than there is memory for,
+and the storage is told where to stop. A record that fails its checksum is damaged, as one is that the storage can't
+read. None of the two is ever "absent".
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, S
 
 __all__ = ["RecordReader"]
 
-# The first portion, as nobody knows yet how large the ledger's records are; and the largest.
-_FIRST_PORTION: Final = 2
-_LARGEST_PORTION: Final = 1000
+# So many entries are asked for at a time: they take memory as well.
+_PORTION: Final = 1000
 # So many entries below a damaged last one are looked at for a LAC.
 _LOOKED_BACK: Final = 100
 
@@ -29,35 +30,65 @@ class RecordReader:
         self._commit = commit
 
     async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged]:
-        """The records of entries that are held, from the first on, up to so many bytes; the first always."""
+        """The records of entries that are held, from the first on, up to so many bytes; the first always.
+
+        Damaged ones count, as they were read.
+        """
         found: list[bytes | Damaged] = []
-        room, largest, portion = max_bytes, 1, _FIRST_PORTION
-        while len(found) < len(entry_ids):
-            asked = entry_ids[len(found) : len(found) + portion]
-            for entry_id, held in zip(asked, await self.held(ledger_id, asked), strict=True):
-                # None: it was dropped meanwhile. The caller will find the ledger deleted.
-                record = DAMAGED if held is None or not _header(held, ledger_id, entry_id) else held
-                size = len(record) if isinstance(record, bytes) else 0
+        room = max_bytes
+        while len(found) < len(entry_ids) and room > 0:
+            asked = entry_ids[len(found) : len(found) + _PORTION]
+            for entry_id, held in zip(asked, await self.held(ledger_id, asked, room), strict=False):
+                size = len(held) if isinstance(held, bytes) else 0
                 if found and size > room:
                     return found
-                found.append(record)
+                # None: it was dropped meanwhile. The caller will find the ledger deleted.
+                found.append(DAMAGED if held is None or not _header(held, ledger_id, entry_id) else held)
                 room -= size
-                largest = max(largest, size)
-            portion = max(1, min(_LARGEST_PORTION, room // largest))
         return found
 
-    async def held(self, ledger_id: int, entry_ids: Sequence[int]) -> list[bytes | Damaged | None]:
-        """What is held, unchecked, what is in line for the disk included."""
-        in_line = [self._replicas.in_line(ledger_id, entry_id) for entry_id in entry_ids]
-        on_disk = [entry_id for entry_id, record in zip(entry_ids, in_line, strict=True) if record is None]
+    async def held(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+        """What is held, unchecked, what is in line for the disk included: up to so many bytes and one record.
+
+        It may be less than what was asked for, but not nothing.
+        """
+        in_line, room = self._in_line(ledger_id, entry_ids, max_bytes)
+        on_disk = [entry_id for entry_id, record in zip(entry_ids, in_line, strict=False) if record is None]
         if not on_disk:
             return list(in_line)
         try:
-            read = iter(await self._storage.read(ledger_id, on_disk))
+            read = await self._storage.read(ledger_id, on_disk, room)
         except StorageFailed as error:
             self._commit.fail(error)
             raise
-        return [next(read) if record is None else record for record in in_line]
+        held: list[bytes | Damaged | None] = []
+        at = 0
+        for record in in_line:
+            if record is not None:
+                held.append(record)
+            elif at < len(read):
+                held.append(read[at])
+                at += 1
+            else:
+                break
+        return held
+
+    def _in_line(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> tuple[list[bytes | None], int]:
+        """What is in line of the entries, and None for those that are not, up to so many bytes; the first always.
+
+        Returns as well how many bytes there is room for besides.
+        """
+        in_line: list[bytes | None] = []
+        for entry_id in entry_ids:
+            record = self._replicas.in_line(ledger_id, entry_id)
+            if record is not None:
+                if in_line and len(record) > max_bytes:
+                    break
+                max_bytes -= len(record)
+            in_line.append(record)
+            if max_bytes < 0:
+                break
+        return in_line, max_bytes
 
     async def last_add_confirmed(self, ledger_id: int) -> int:
         """What may be said. Reads the ledger's last record where nobody has since the ledger came to mind."""
@@ -69,7 +100,7 @@ class RecordReader:
         for entry_id in (last, *reversed(below)):
             if self._replicas.in_line(ledger_id, entry_id) is not None:
                 continue  # it was damaged, and is not durable yet
-            (record,) = await self.held(ledger_id, [entry_id])
+            (record,) = await self.held(ledger_id, [entry_id], 0)
             header = None if record is None else _header(record, ledger_id, entry_id)
             if header is not None:
                 return self._replicas.loaded(ledger_id, header.last_add_confirmed)

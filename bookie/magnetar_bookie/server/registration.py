@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
 from magnetar_bookie.server.bookie import LEAVING, Bookie
-from magnetar_metadata.errors import Refused, Unavailable
+from magnetar_metadata.errors import BadVersion, NoNode, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import Clock
@@ -83,9 +83,10 @@ class Registration:
                 await self._store.sync()
                 if await self._step():
                     return
-            except Refused:
+            except (BadVersion, NoNode):
                 continue  # it changed meanwhile: look again
-            except Unavailable:
+            except (Refused, Unavailable) as error:
+                _log.info("bookie %s can't be registered yet: %s", self._bookie.bookie_id, error)
                 await self._clock.sleep(self._retry_s)
 
     async def _step(self) -> bool:

@@ -102,8 +102,12 @@ class LedgerStorage(Protocol):
     def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
         """Of the entries held between `first` and `last`, both included, the `limit` lowest, in order."""
 
-    async def read(self, ledger_id: int, entry_ids: Sequence[int]) -> list[bytes | Damaged | None]:
-        """The records, None where none is held. Storage that finds one unreadable says `DAMAGED`."""
+    async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+        """The records, None where none is held. Storage that finds one unreadable says `DAMAGED`.
+
+        It stops after the record with which they come to more than `max_bytes`: the answer may be shorter than what was
+        asked for, but has one entry at least, and no more is read than what is in it.
+        """
 
     def write(self, changes: Changes) -> None:
         """Makes the changes: `discarded` and `dropped` first, then the rest."""

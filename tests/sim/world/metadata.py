@@ -23,7 +23,8 @@ from tests.sim.process import Process
 
 __all__ = ["SimulatedMetadata"]
 
-Observer = Callable[[str, "bytes | None"], object]
+# The path, what stands there now (None: nothing), and whose session changed it.
+Observer = Callable[[str, "bytes | None", Process], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,12 @@ class SimulatedMetadata(MemoryServer):
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
         applied = super().change(store, request)
+        owner = self._owners[store.session.id]
         for change in request.changes:
             if isinstance(change, Put) and not change.sequential:
-                self._observe(change.path, change.value)
+                self._observe(change.path, change.value, owner)
             elif isinstance(change, Delete):
-                self._observe(change.path, None)
+                self._observe(change.path, None, owner)
         return applied
 
     def strike_change(self, store: MemoryStore, below: str, fault: Fault, then: Callable[[], object]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +20,8 @@ from tests.running import run, until, within
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, OneBookie, add_request, record
 from tests.unit.bookie.slow_disk import slow_disk, written
+
+T = TypeVar("T")
 
 
 def test_same_entry_again_is_ok_and_another_one_is_a_conflict() -> None:
@@ -97,12 +101,50 @@ def test_refusals_are_looked_for_in_one_order() -> None:
             assert await one.add_one(2, 1) == Status.LIMBO
             assert await one.add_one(3, 1) == Status.FENCED
             assert await one.add_one(4, 1) == Status.READ_ONLY
-            assert await one.add_one(2, 1, recovery=True) == Status.READ_ONLY
+            assert await one.add_one(2, 1, recovery=True) == Status.OK
             bookie.read_only = False
             assert await one.add_one(4, 1) == Status.OK
-            assert await one.add_one(2, 1, recovery=True) == Status.OK
             assert await one.add_one(5, 0, key=b"") == Status.WRONG_KEY
             assert await one.add_one(5, 0, key=b"k" * 65) == Status.WRONG_KEY
+
+    run(body())
+
+
+def test_read_only_bookie_acknowledges_what_it_holds_and_takes_nothing_new() -> None:
+    """Its disk is full, or it leaves: what lies on it counts for an ack quorum as before."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        disk = slow_disk(clock)
+        async with OneBookie(disk=disk, clock=clock) as one:
+
+            async def done(work: Awaitable[T]) -> T:
+                task = asyncio.ensure_future(work)
+                while not task.done():
+                    clock.advance(1)
+                    await asyncio.sleep(0)
+                return await task
+
+            both = (0, record(1, 0)), (1, record(1, 1))
+            assert await done(one.add(1, *both)) == [Status.OK] * 2
+            assert await done(one.confirm(1, 0)) == Status.OK
+            disk.damage(1, 1)
+            in_line = asyncio.create_task(one.add_one(1, 2))
+            await written(disk)
+            one.bookie.read_only = True
+            again = asyncio.create_task(one.add_one(1, 2))
+            assert await done(in_line) == Status.OK
+            assert await done(again) == Status.OK
+            assert await done(one.add(1, *both)) == [Status.OK, Status.READ_ONLY], "the second is damaged"
+            assert await done(one.add(1, (0, record(1, 0, b"other")))) == [Status.CONFLICT]
+            assert await done(one.add(1, *both, (3, record(1, 3)))) == [Status.OK, Status.READ_ONLY, Status.READ_ONLY]
+            assert await done(one.confirm(1, 0)) == Status.OK
+            assert await done(one.confirm(1, 1)) == Status.READ_ONLY
+            assert await done(one.confirm(9, 1)) == Status.READ_ONLY
+            assert disk.durable_ledger(9) is None
+            recovered = [Status.OK] * 3
+            assert await done(one.add(1, *both, (3, record(1, 3)), recovery=True)) == recovered
+            assert list((await done(one.read(1, 0, 4))).records) == [record(1, entry_id) for entry_id in range(4)]
 
     run(body())
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord
 from magnetar_protos.ledger_pb2 import (
     ConfirmAnswer,
     ConfirmRequest,
@@ -22,7 +24,7 @@ from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Rejected, TransportError
 from tests.running import run, until, within
-from tests.unit.bookie.bookie_client import OneBookie, record
+from tests.unit.bookie.bookie_client import KEY, OneBookie, record
 from tests.unit.bookie.slow_disk import slow_disk, written
 
 
@@ -139,6 +141,43 @@ def test_answers_are_bounded_in_ids_and_bytes() -> None:
             assert len(answer.absent) == 10
             assert answer.next_entry_id == 40 + 10 * (2**32 - 1)
             assert list((await one.read(1, huge)).absent) == [huge]
+
+    run(body())
+
+
+def test_memory_of_a_request_is_bounded_whatever_the_size_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small records that go before say nothing of those that follow, and what is added nothing of what is held."""
+
+    async def body() -> None:
+        options = BookieOptions(max_read_bytes=1_000_000, max_inventory_bytes=1_000_000)
+        async with OneBookie(options) as one:
+            large = [record(1, entry_id, b"x" * 400_000) for entry_id in range(2, 40)]
+            storage = one.bookie.storage
+            held = [record(1, 0), record(1, 1), *large]
+            storage.write(
+                Changes(
+                    records={(1, entry_id): held_one for entry_id, held_one in enumerate(held)},
+                    ledgers={1: LedgerRecord(KEY)},
+                )
+            )
+            await storage.sync()
+            taken: list[int] = []
+            read = storage.read
+
+            async def watched(ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+                found = await read(ledger_id, entry_ids, max_bytes)
+                taken.append(sum(len(found_one) for found_one in found if isinstance(found_one, bytes)))
+                return found
+
+            monkeypatch.setattr(storage, "read", watched)
+            answer = await one.read(1, 0, 39)
+            assert list(answer.records) == held[:4]
+            assert answer.next_entry_id == 4
+            assert (await one.inventory(1, 0, 39)).next_entry_id == 4
+            others = [(entry_id, record(1, entry_id, b"another")) for entry_id in range(40)]
+            assert await one.add(1, *others) == [Status.CONFLICT] * 40
+            assert len(taken) > 10
+            assert max(taken) < 1_048_576 + 410_000
 
     run(body())
 

@@ -10,6 +10,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.election import Election
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault, MemoryStore
+from tests.unit.bookie.full_store import FullStore
 from tests.unit.bookie.repair_scene import Scene, scene
 
 
@@ -101,3 +102,17 @@ async def test_what_a_former_session_left_is_waited_for(of: Scene) -> None:
     stat = await of.store.exists(paths.AUDITOR)
     assert stat is not None
     assert stat.ephemeral_owner == again_store.session.id
+
+
+@scene(bookies=0)
+async def test_a_store_that_is_full_is_asked_again_after_a_pause(of: Scene) -> None:
+    """Being refused for want of room is no verdict, and no reason for auto-recovery to break off."""
+    first, first_store = election(of)
+    full = FullStore(first_store)
+    waiting = of.spawn(first.won())
+    await of.passes(3)
+    assert not waiting.done()
+    assert 2 < full.refused < 10
+    full.make_room()
+    await of.until(waiting.done, "it is elected")
+    await waiting

@@ -1,0 +1,27 @@
+"""A metadata store that has no room, as the embedded one says it when its disk is full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar_metadata.errors import StoreFull
+from magnetar_metadata.memory import MemoryStore
+
+__all__ = ["FullStore"]
+
+
+class FullStore:
+    """Has the store refuse every `put` until there is room again."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.refused = 0
+        self._store = store
+        self._put = store.put
+        store.put = self._refuse  # type: ignore[method-assign, assignment]
+
+    def make_room(self) -> None:
+        self._store.put = self._put  # type: ignore[method-assign]
+
+    async def _refuse(self, path: str, *_: Any, **__: Any) -> None:
+        self.refused += 1
+        raise StoreFull("the disk of the metadata store is full", path)

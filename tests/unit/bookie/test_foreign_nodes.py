@@ -1,0 +1,204 @@
+"""Nodes that somebody else wrote, or nobody in his senses: they are told of once, and the others go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
+from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
+from magnetar_bookie.auto_recovery.sweeper import Sweeper
+from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.client import foreign_nodes
+from magnetar_bookie.client.foreign_nodes import ForeignNodes
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.server.collector import GarbageCollector
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import ForeignValue
+from magnetar_metadata.store import ABSENT
+from magnetar_protos import ledger_pb2
+from tests.unit.bookie.repair_scene import Scene, scene
+
+
+@contextmanager
+def told() -> Iterator[list[str]]:
+    """What is said of foreign nodes meanwhile."""
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(foreign_nodes.__name__)
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
+
+
+def no_message(of: Scene) -> bytes:
+    """In the envelope of our nodes, and yet no message of ours."""
+    return compare_and_set.first_value(b"\xff\xff\xff", of.randomness)
+
+
+@pytest.mark.parametrize("name", ["hello", "", "2a", f"+{42:015x}", f"0x{42:014x}", f"{42:016X}", f"{10**15:_}"[:16]])
+def test_a_name_that_is_no_ledgers_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="names no ledger"):
+        paths.id_of(name)
+
+
+def test_ids_and_names_belong_together() -> None:
+    for ledger_id in (0, 42, 2**63 - 1, 2**64 - 1):
+        assert paths.id_of(paths.name_of(ledger_id)) == ledger_id
+
+
+def test_each_node_is_told_of_once_and_again_when_something_else_is_wrong_with_it() -> None:
+    foreign = ForeignNodes()
+    with told() as messages:
+        for reason in ("one", "one", "another", "another"):
+            foreign.pass_over("/a", reason)
+            foreign.pass_over("/b", "one")
+    assert [message.split()[0] for message in messages] == ["/a", "/b", "/a"]
+
+
+def test_of_foreign_nodes_without_end_few_are_remembered() -> None:
+    foreign = ForeignNodes()
+    with told() as messages:
+        for number in range(3000):
+            foreign.pass_over(f"/{number}", "one")
+    assert len(messages) == 3000
+    assert len(foreign._told) <= 1000
+
+
+@scene()
+async def test_auto_recovery_passes_over_what_it_cant_read_and_goes_on_with_the_rest(of: Scene) -> None:
+    """One such node anywhere would otherwise end auto-recovery on every bookie, again and again."""
+    foreign = [paths.task(70), paths.intent(70), paths.ledger(70)]
+    no_messages = [paths.task(71), paths.intent(71), paths.ledger(71)]
+    names = [f"{paths.TASKS}/hello", f"{paths.INTENTS}/hello", f"{paths.LEDGERS}/hello/0000/0000/0000"]
+    names += [f"{paths.LEDGERS}/0000/+123/0000/0000", f"{paths.LEDGERS}/0000/0000/0000/hello"]
+    for path in (*foreign, *names):
+        await of.store.put(path, b"not ours", ABSENT)
+    for path in no_messages:
+        await of.store.put(path, no_message(of), ABSENT)
+    ledger_id = await of.ledger(5)
+    orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
+    writer.abandon()
+    client = await of.new_client()
+    with told() as messages:
+        running = of.spawn(AutoRecovery("b1", client, of.options).run())
+        await of.passes(3)
+        await of.bookies["b2"].go()
+        await of.until(lambda: running.done() or of.whole(ledger_id, without=["b2"]), "the ledger is whole")
+
+        async def swept() -> bool:
+            return (await of.metadata(orphan.ledger_id)).state is LedgerState.TOMBSTONE
+
+        await of.until(lambda: running.done() or swept(), "the orphan is swept")
+        await of.passes(60)
+        assert not running.done()
+    for path in (*foreign, *no_messages):
+        assert sum(path in message for message in messages) == 1, path
+    # Of a ledger's name the part that is wrong.
+    for path in (*names[:2], f"{paths.LEDGERS}/hello", f"{paths.LEDGERS}/0000/+123", names[4]):
+        assert sum(path in message for message in messages) == 1, path
+    assert await repair_progress(of.client) == []
+
+
+@scene()
+async def test_an_audit_that_meets_marks_it_cant_read_goes_on_to_its_end(of: Scene) -> None:
+    """Behind the marks come the intents."""
+    await of.store.put(paths.leaving("b70"), b"not ours", ABSENT)
+    await of.store.put(paths.leaving("b71"), no_message(of), ABSENT)
+    orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
+    writer.abandon()
+    auditor = of.auditor()
+    with told() as messages:
+        for _ in range(3):
+            await of.over(auditor.scan())
+            await of.passes(20)
+    assert (await of.metadata(orphan.ledger_id)).state is LedgerState.TOMBSTONE
+    assert [message.split()[0] for message in messages] == [paths.leaving("b70"), paths.leaving("b71")]
+
+
+@scene(bookies=3)
+async def test_a_task_is_not_put_down_over_what_stands_there(of: Scene) -> None:
+    ledger_id = await of.ledger(2)
+    for value in (b"not ours", no_message(of)):
+        await of.store.put(paths.task(ledger_id), value, ABSENT)
+        with told() as messages:
+            await Tasks(of.client).report(ledger_id, ["b1"])
+            await Tasks(of.client).note(ledger_id, 1, 2, "")
+            assert not await Tasks(of.client).finish(ledger_id, ledger_pb2.RepairTask())
+        assert len(messages) == 1
+        await of.store.delete(paths.task(ledger_id), 0)
+
+
+@scene(bookies=3)
+async def test_an_intent_that_cant_be_read_is_not_due_all_the_time(of: Scene) -> None:
+    """An audit goes through all ledgers: it waits for its turn, and is not made for this."""
+    await of.store.put(paths.intent(70), b"not ours", ABSENT)
+    # The intent is well, and its ledger is not.
+    orphan, writer = await of.client.create(Striping(3, 3, 2), "a test")
+    writer.abandon()
+    stored = await compare_and_set.read(of.store, paths.ledger(orphan.ledger_id))
+    assert stored is not None
+    await of.store.put(paths.ledger(orphan.ledger_id), b"not ours", stored.version)
+    sweeper = Sweeper(of.client, 20)
+    await sweeper.sweep(lambda: True)
+    assert sweeper.next_due() == of.clock.monotonic() + 20
+    of.clock.advance(20)
+    await of.over(sweeper.sweep(lambda: True))
+    assert sweeper.next_due() is None
+    await of.store.delete(paths.ledger(orphan.ledger_id), stored.version + 1)
+    await of.over(sweeper.sweep(lambda: True))
+    assert await of.store.children(paths.INTENTS) == [paths.name_of(70)]
+
+
+@scene(bookies=3)
+async def test_a_mark_that_cant_be_read_is_an_error_that_says_where(of: Scene) -> None:
+    for value in (b"not ours", no_message(of)):
+        await of.store.put(paths.leaving("b1"), value, ABSENT)
+        with pytest.raises(ForeignValue, match="/bookies/leaving/b1"):
+            await decommission_progress(of.client, "b1")
+        await of.store.delete(paths.leaving("b1"), 0)
+    await decommission(of.client, "b1")
+    assert await decommission_progress(of.client, "b1") is not None
+
+
+@scene(bookies=3)
+async def test_a_counter_that_cant_be_read_is_an_error_that_says_where(of: Scene) -> None:
+    await of.store.put(paths.LEDGER_IDS, no_message(of), ABSENT)
+    with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+        await of.client.ledgers.last_ledger_id()
+    with pytest.raises(ForeignValue, match="'/ledger-ids' holds no LedgerIdCounter"):
+        await of.writer()
+
+
+@scene(bookies=3)
+async def test_the_collector_goes_on_behind_metadata_that_cant_be_read(of: Scene) -> None:
+    ledgers = [await of.ledger(1) for _ in range(2)]
+    stored = await compare_and_set.read(of.store, paths.ledger(ledgers[0]))
+    assert stored is not None
+    await of.store.put(paths.ledger(ledgers[0]), b"not ours", stored.version)
+    await of.client.delete(ledgers[1])
+    bookie = of.bookies["b1"].bookie
+    assert bookie is not None
+    collector = GarbageCollector(bookie, of.clock, of.randomness)
+    with told() as messages:
+        for _ in range(3):
+            await of.over(collector.collect(of.client.ledgers))
+    assert len(messages) == 1
+    assert of.bookies["b1"].holds(ledgers[0], 0)
+    assert not of.bookies["b1"].holds(ledgers[1], 0)
+
+
+def test_metadata_of_an_open_ledger_name_bookies() -> None:
+    message = ledger_pb2.LedgerMetadata(state=ledger_pb2.OPEN, ensemble_size=1, write_quorum=1, ack_quorum=1)
+    with pytest.raises(LedgerError, match="name no bookies"):
+        ledger_metadata.decode(message.SerializeToString())
