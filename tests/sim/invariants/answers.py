@@ -1,5 +1,5 @@
 """What the bookies answer: only what is durable (10, 21), a LAC that is true and never falls (6), and "absent" for
-nothing that they ever promised (15, 22). And what recovery asks: nothing below its beginning (12)."""
+nothing that they ever promised (15, 22). Each way of fencing fences (8, 9, 10); a wiped one answers nothing (23)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ class Answers:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        # id of the request's bytes → (the bytes, when it came first, the LACs told before); the bytes are kept, so
-        # that the id stays theirs.
-        self._arrived: dict[int, tuple[bytes, float, int]] = {}
+        # id of the request's bytes → (the bytes, when it came first, the LAC told before, whether the bookie had not
+        # heard of the ledger); the bytes are kept, so that the id stays theirs.
+        self._arrived: dict[int, tuple[bytes, float, int, bool]] = {}
 
     def adds_arrived(self, disk: Disk, message: bytes) -> None:
         request = ledger_pb2.AddRequest.FromString(message)
         for frame_run, run in zip(request.frame.runs, request.runs, strict=True):
+            entries = range(frame_run.first, frame_run.first + frame_run.count)
+            if lost := disk.lost.get(frame_run.channel):
+                lost.update((entry_id, True) for entry_id in entries if entry_id in lost)
             if run.recovery:
-                entries = range(frame_run.first, frame_run.first + frame_run.count)
                 disk.recovered.setdefault(frame_run.channel, set()).update(entries)
 
     def adds_answered(self, disk: Disk, message: bytes) -> None:
@@ -40,8 +42,18 @@ class Answers:
             history.look("21")
             ledger_id = answer.ledger_id
             promised = disk.promised.setdefault(ledger_id, {})
+            lost = disk.lost.get(ledger_id)
             for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
-                if not disk.has(ledger_id, entry_id) and not history.ledger(ledger_id).may_go:
+                held = disk.disk.durable_record(ledger_id, entry_id) is not None
+                if lost is not None and entry_id in lost:
+                    if not lost[entry_id]:
+                        held = True  # it was, when this was decided
+                    else:
+                        # Sent again, and so written again: it counts like any other from now on.
+                        record = history.ledger(ledger_id).records.get(entry_id)
+                        held = disk.disk.durable_record(ledger_id, entry_id) == record
+                        del lost[entry_id]
+                if not held and not history.ledger(ledger_id).may_go:
                     raise Violation(
                         "21",
                         f"{disk.bookie_id} answers OK for entry {entry_id} of ledger {ledger_id}, which is not durable",
@@ -56,9 +68,8 @@ class Answers:
         if key not in self._arrived:
             if len(self._arrived) > _MOST_REQUESTS:
                 del self._arrived[next(iter(self._arrived))]
-            self._arrived[key] = (request, self._history.now(), disk.told.get(ledger_id, -1))
-        if method == "read":
-            self._recovery_read(request)
+            unknown = disk.disk.durable_ledger(ledger_id) is None
+            self._arrived[key] = (request, self._history.now(), disk.told.get(ledger_id, -1), unknown)
 
     def answered(self, disk: Disk, method: str, request: bytes, message: bytes) -> None:
         self._alive(disk)
@@ -66,7 +77,7 @@ class Answers:
             self._confirmed(disk, request, message)
         if method not in ("read", "fence", "last_add_confirmed"):
             return
-        _, since, told = self._arrived.get(id(request), (request, -1.0, -1))
+        _, since, told, unknown = self._arrived.get(id(request), (request, -1.0, -1, False))
         answer: ledger_pb2.ReadAnswer | ledger_pb2.FenceAnswer | ledger_pb2.LastAddConfirmedAnswer
         fences = method == "fence"
         asked = self._request(method, request)
@@ -83,7 +94,7 @@ class Answers:
         if answer.status != _OK:
             return
         if fences:
-            self._fenced(disk, asked.ledger_id)
+            self._fenced(disk, asked.ledger_id, "9, 10" if unknown else "8, 10" if method == "read" else "10")
         self._last_add_confirmed(disk, asked.ledger_id, answer.last_add_confirmed, told)
 
     def _request(
@@ -102,13 +113,13 @@ class Answers:
             raise Violation("21", f"{disk.bookie_id} answers, though a sync of its disk has failed")
         if disk.wiped:
             raise Violation("23", f"{disk.bookie_id} answers, though its disk was wiped")
-        history.look("21")
+        history.look("23")
 
-    def _fenced(self, disk: Disk, ledger_id: int) -> None:
-        self._history.look("10")
+    def _fenced(self, disk: Disk, ledger_id: int, items: str) -> None:
+        self._history.look(items)
         durable = disk.disk.durable_ledger(ledger_id)
         if durable is None or not durable.fenced:
-            raise Violation("10", f"{disk.bookie_id} says that ledger {ledger_id} is fenced, and on its disk it is not")
+            raise Violation(items, f"{disk.bookie_id} says that ledger {ledger_id} is fenced, and its disk does not")
         disk.fenced.add(ledger_id)
 
     def _confirmed(self, disk: Disk, request: bytes, message: bytes) -> None:
@@ -159,19 +170,3 @@ class Answers:
                     f"{disk.bookie_id} says that it never got entry {entry_id} of ledger {ledger_id}, which it "
                     f"answered OK at {promised[entry_id]:.3f} s",
                 )
-
-    def _recovery_read(self, request: bytes) -> None:
-        asked = ledger_pb2.ReadRequest.FromString(request)
-        if not asked.fence:
-            return
-        self._history.look("12")
-        metadata = self._history.ledger(asked.ledger_id).metadata
-        if metadata is None or metadata.state != ledger_pb2.IN_RECOVERY:
-            return
-        begins = metadata.fragments[-1].first_entry_id
-        if asked.first_entry_id < begins:
-            raise Violation(
-                "12",
-                f"recovery of ledger {asked.ledger_id} reads entry {asked.first_entry_id}, and the last fragment "
-                f"begins at {begins}",
-            )

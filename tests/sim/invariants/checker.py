@@ -12,12 +12,14 @@ from tests.sim.invariants.answers import Answers
 from tests.sim.invariants.disks import disk_writes
 from tests.sim.invariants.history import Disk, History, Violation
 from tests.sim.invariants.metadata import metadata_changed
+from tests.sim.invariants.recoveries import Recoveries
 from tests.sim.process import Process
 
 __all__ = ["Checker"]
 
 _REPORTS: Final = (
     "acked",
+    "answer_arrived",
     "answer_sent",
     "appended",
     "disk_writes",
@@ -35,6 +37,7 @@ class Checker:
     def __init__(self, now: Callable[[], float]) -> None:
         self.history = History(now)
         self._answers = Answers(self.history)
+        self._recoveries = Recoveries(self.history)
         # Told at once: what is reported from within the production's code may be caught there, and taken for a fault.
         self.on_violation: Callable[[Violation], object] = lambda violation: None
         for name in _REPORTS:
@@ -68,13 +71,21 @@ class Checker:
             ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
             for ledger_id, ledger in disk._ledgers.items()
         }
+        known.owes = self.history.naming(bookie_id)
+        remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
         fault()
         for ledger_id, records in before.items():
             for entry_id, record in records.items():
                 if record is not None and disk.durable_record(ledger_id, entry_id) is not record:
-                    known.lost.setdefault(ledger_id, set()).add(entry_id)
-        # An explicit LAC may be lost as well.
-        known.told.clear()
+                    known.lost.setdefault(ledger_id, {})[entry_id] = False
+        # What it has told of these it may know no more: a LAC lies in records, and an explicit one by itself.
+        for ledger_id, before_it in remembered.items():
+            after = disk.durable_ledger(ledger_id)
+            lower = after is None or (before_it is not None and after.last_add_confirmed < before_it.last_add_confirmed)
+            if ledger_id in known.lost or lower:
+                known.told.pop(ledger_id, None)
+            if before_it is not None and before_it.deleted and (after is None or not after.deleted):
+                known.revived.add(ledger_id)
 
     # ── the writers and readers ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -101,8 +112,9 @@ class Checker:
 
     # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def metadata_changed(self, path: str, value: bytes | None) -> None:
-        metadata_changed(self.history, path, value)
+    def metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
+        self._recoveries.metadata_changes(path, value, by)
+        metadata_changed(self.history, path, value, by)
 
     # ── the network ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -113,6 +125,8 @@ class Checker:
         disk = self.history.disks.get(target.name)
         if disk is not None:
             self._answers.request_arrived(disk, method, request)
+        if method == "read":
+            self._recoveries.read_arrived(source, request)
 
     def answer_sent(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> None:
         disk = self.history.disks.get(source.name)
@@ -120,7 +134,7 @@ class Checker:
             self._answers.answered(disk, method, request, answer)
 
     def answer_arrived(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> None:
-        pass
+        self._recoveries.answer_arrived(source, target, method, request, answer)
 
     def message_sent(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
         if served:

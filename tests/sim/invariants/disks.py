@@ -29,8 +29,8 @@ def disk_writes(history: History, disk: Disk, changes: Changes) -> None:
             raise Violation("6", f"{bookie} lowers the LAC of ledger {ledger_id}: {before} becomes {after}")
     for ledger_id in changes.dropped:
         history.look("26")
-        if not history.ledger(ledger_id).may_go:
-            raise Violation("26", f"{bookie} drops ledger {ledger_id}, and nobody asked for it")
+        if not history.ledger(ledger_id).buried:
+            raise Violation("26", f"{bookie} drops ledger {ledger_id}, of which there never was a tombstone")
     for ledger_id, entry_id in changes.discarded:
         if entry_id not in disk.lost.get(ledger_id, ()):
             raise Violation("15", f"{bookie} discards entry {entry_id} of ledger {ledger_id}, which is not damaged")
@@ -42,10 +42,10 @@ def disk_writes(history: History, disk: Disk, changes: Changes) -> None:
         if written is not None and written.deleted:
             raise Violation("27", f"{bookie} writes entry {entry_id} of ledger {ledger_id}, which is a tombstone here")
         if ledger_id in disk.fenced:
-            history.look("11")
+            history.look("11, 17")
             if entry_id not in disk.recovered.get(ledger_id, ()):
                 raise Violation(
-                    "11", f"{bookie} writes entry {entry_id} of ledger {ledger_id} after it has answered its fence"
+                    "11, 17", f"{bookie} writes entry {entry_id} of ledger {ledger_id} after it has answered its fence"
                 )
 
 

@@ -1,5 +1,7 @@
-"""What must hold at the end: every replica of every closed ledger is whole (28), auto-recovery rests (29), no ledger is
-without an owner and none is missing (58), and the chains hold what was acknowledged, once and in order (5)."""
+"""What must hold at the end: every replica of every closed ledger is whole, and on bookies that stay (28), none of them
+is in limbo (22), auto-recovery rests and is stuck with nothing that is whole (29), no ledger is without an owner and
+none is missing (58), nothing is left of those that were deleted (26), and the chains hold what was acknowledged, once
+and in order (5)."""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar_protos import ledger_pb2
-from tests.sim.invariants.history import History, Ledger, Violation
+from tests.sim.invariants.history import Disk, History, Ledger, Violation
 
 if TYPE_CHECKING:
+    from tests.sim.disk import SimulatedDisk
     from tests.sim.world.metadata import SimulatedMetadata
 
 __all__ = ["check_chain_entries", "unrest"]
@@ -20,6 +23,10 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
     gone = [bookie for bookie in history.disks if bookie not in serving]
     if intents := metadata.names("/ledger-intents"):
         return "58", f"there are intents still: {intents}"
+    for item in ("26", "29"):
+        history.look(item)
+    members, leaving = metadata.names("/bookies/cookies"), metadata.names("/bookies/leaving")
+    stays = [bookie for bookie in serving if bookie in members and bookie not in leaving]
     listed = [ledger_id for chain in history.chains.values() for ledger_id in chain.ledgers]
     for ledger_id, ledger in history.ledgers.items():
         state = ledger.metadata
@@ -30,6 +37,12 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
                 return "29", f"ledger {ledger_id} is in {ledger.chain} and not closed"
             if missing := _missing(history, ledger, state, gone):
                 return "28", missing
+            for bookie in ledger.names():
+                if bookie not in stays and len(stays) >= state.ensemble_size:
+                    return "28", f"ledger {ledger_id} names {bookie}, which is gone or leaving, and {stays} are there"
+                known = history.disks[bookie]
+                if bookie in serving and ledger_id in known.owes and _in_limbo(known.disk, ledger_id):
+                    return "22", f"ledger {ledger_id} is in limbo at {bookie}, which it names"
         elif state is not None:
             if state.state != ledger_pb2.TOMBSTONE:
                 deleting = [ledger_id for chain in history.chains.values() for ledger_id in chain.deleting]
@@ -40,7 +53,34 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
     for ledger_id, task in history.tasks.items():
         if not task.stuck:
             return "29", f"ledger {ledger_id} has a repair task that is not stuck: {task}".replace("\n", " ")
+        ledger = history.ledger(ledger_id)
+        # All that is listed is closed, and every entry where it should be: of what it was stuck with nothing is left.
+        if ledger_id in listed and all(bookie in stays for bookie in ledger.names()):
+            return "29", f"ledger {ledger_id} is whole, and its repair is stuck: {task.stuck}"
+    for bookie in serving:
+        if bookie in members and (left := _left_over(history, history.disks[bookie])):
+            return "26", f"{bookie} holds entries of ledgers {left}, which are gone from the metadata"
     return None
+
+
+def _in_limbo(disk: SimulatedDisk, ledger_id: int) -> bool:
+    """As it stands on the disk."""
+    bookie = ledger_pb2.BookieRecord.FromString(disk._bookie or b"")
+    remembered = disk.durable_ledger(ledger_id)
+    cleared = remembered.limbo_cleared if remembered is not None else 0
+    return ledger_id < bookie.limbo_below and cleared < bookie.limbo_generation
+
+
+def _left_over(history: History, known: Disk) -> list[int]:
+    """What was written there after the end of the tombstone, or was not named by it: nobody will delete it.
+
+    Not those whose tombstone the disk itself has lost.
+    """
+    return [
+        ledger_id
+        for ledger_id, held in known.disk._ledgers.items()
+        if held.ids and history.ledger(ledger_id).metadata is None and ledger_id not in known.revived
+    ]
 
 
 def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata, gone: Sequence[str]) -> str:

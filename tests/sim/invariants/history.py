@@ -15,6 +15,7 @@ from magnetar_protos import ledger_pb2
 
 if TYPE_CHECKING:
     from tests.sim.disk import SimulatedDisk
+    from tests.sim.process import Process
 
 __all__ = ["Chain", "Disk", "History", "Ledger", "Violation", "payload_of", "record_fields", "stored_payload"]
 
@@ -22,6 +23,8 @@ _HEADER: Final = struct.Struct(">QQqQI")
 LEDGERS: Final = "/ledgers/"
 INTENTS: Final = "/ledger-intents/"
 TASKS: Final = "/repair/tasks/"
+COOKIES: Final = "/bookies/cookies/"
+LEAVING: Final = "/bookies/leaving/"
 CHAINS: Final = "/chains/"
 
 
@@ -74,10 +77,19 @@ class Ledger:
     acked: int = -1
     # What the disks hold: entry → record. One, wherever it lies.
     records: dict[int, bytes] = field(default_factory=dict)
+    # The process that made it, which alone writes it.
+    maker: Process | None = None
+    # A tombstone of it has stood in the metadata store.
+    buried: bool = False
     # The chain that lists it, or has.
     chain: str = ""
     # Why it may be deleted; empty: it may not.
     may_go: str = ""
+
+    def names(self) -> list[str]:
+        """All bookies that a fragment names."""
+        assert self.metadata is not None
+        return list(dict.fromkeys(bookie for fragment in self.metadata.fragments for bookie in fragment.bookies))
 
     def where(self, entry_id: int) -> list[str]:
         """The bookies that the stored metadata names for the entry."""
@@ -100,14 +112,20 @@ class Disk:
     disk: SimulatedDisk
     # Ledger → entry → when it was first answered OK.
     promised: dict[int, dict[int, float]] = field(default_factory=dict)
-    # Ledger → entries which a fault of the disk took away or damaged after they were durable.
-    lost: dict[int, set[int]] = field(default_factory=dict)
+    # Ledger → entries which a fault of the disk took away or damaged after they were durable, until the bookie answers
+    # OK for them anew; and whether somebody has sent them again since.
+    lost: dict[int, dict[int, bool]] = field(default_factory=dict)
     # Ledgers of which a fence was answered OK.
     fenced: set[int] = field(default_factory=set)
     # Ledger → entries that were asked for with the recovery flag.
     recovered: dict[int, set[int]] = field(default_factory=dict)
     # Ledger → the highest LAC that was told.
     told: dict[int, int] = field(default_factory=dict)
+    # Ledgers that have named it since before it last lost something: it is to make good what it lost of them. One that
+    # comes to name it later is given all it should hold before, and may stay in limbo.
+    owes: dict[int, None] = field(default_factory=dict)
+    # Ledgers whose tombstone a fault of the disk took away: nobody can tell it that they were deleted.
+    revived: set[int] = field(default_factory=set)
     # Its disk was wiped: it must not serve.
     wiped: bool = False
 
@@ -127,6 +145,8 @@ class History:
         self.chains: dict[str, Chain] = {}
         self.intents: dict[int, ledger_pb2.LedgerIntent] = {}
         self.tasks: dict[int, ledger_pb2.RepairTask] = {}
+        # Bookies that are marked as leaving → the ledgers that have named them since before.
+        self.leaving: dict[str, dict[int, None]] = {}
         # How often which check looked at something: a check that never looks proves nothing.
         self.looked: dict[str, int] = {}
 
@@ -135,6 +155,16 @@ class History:
         if ledger is None:
             ledger = self.ledgers[ledger_id] = Ledger(ledger_id)
         return ledger
+
+    def naming(self, bookie: str) -> dict[int, None]:
+        """The ledgers that name the bookie, tombstones apart."""
+        return {
+            ledger.ledger_id: None
+            for ledger in self.ledgers.values()
+            if ledger.metadata is not None
+            and ledger.metadata.state != ledger_pb2.TOMBSTONE
+            and bookie in ledger.names()
+        }
 
     def look(self, item: str) -> None:
         self.looked[item] = self.looked.get(item, 0) + 1

@@ -1,7 +1,8 @@
 """Changes of the metadata: what may follow what.
 
-A ledger's life goes forward only, its end is decided once (1), the last fragment of one that is being recovered stays
-(16), a writer's new fragment begins behind what it acknowledged (18), and it is deleted on purpose only (26, 58).
+A ledger's life goes forward only, its end is decided once (1), the last fragment of an open one is its writer's alone
+(62), that of one that is being recovered stays (16), a writer's new fragment begins behind what it acknowledged (18),
+and it is deleted on purpose only (26, 58). A bookie that is emptied is not struck off before it is empty (28).
 A chain's list grows at its end and shrinks at its head (5).
 """
 
@@ -11,7 +12,9 @@ from magnetar_protos import ledger_pb2
 from tests.sim.invariants.acknowledged import check_held, check_last_entry
 from tests.sim.invariants.history import (
     CHAINS,
+    COOKIES,
     INTENTS,
+    LEAVING,
     LEDGERS,
     TASKS,
     Chain,
@@ -20,6 +23,7 @@ from tests.sim.invariants.history import (
     Violation,
     stored_payload,
 )
+from tests.sim.process import Process
 
 __all__ = ["metadata_changed"]
 
@@ -27,11 +31,12 @@ _OPEN, _RECOVERING = ledger_pb2.OPEN, ledger_pb2.IN_RECOVERY
 _CLOSED, _TOMBSTONE = ledger_pb2.CLOSED, ledger_pb2.TOMBSTONE
 
 
-def metadata_changed(history: History, path: str, value: bytes | None) -> None:
-    """A node has this value now, or is gone."""
+def metadata_changed(history: History, path: str, value: bytes | None, by: Process) -> None:
+    """A node has this value now, or is gone: a session of this process did it."""
     if path.startswith(LEDGERS):
         ledger = history.ledger(int(path.removeprefix(LEDGERS).replace("/", ""), 16))
-        _ledger_changed(history, ledger, value)
+        _ledger_changed(history, ledger, value, by)
+        _names_changed(history, ledger)
     elif path.startswith(CHAINS) and value is not None:
         _chain_changed(history, path.removeprefix(CHAINS), Chain.of(stored_payload(value)))
     elif path.startswith(INTENTS):
@@ -42,9 +47,13 @@ def metadata_changed(history: History, path: str, value: bytes | None) -> None:
             history.tasks.pop(ledger_id, None)
         else:
             history.tasks[ledger_id] = ledger_pb2.RepairTask.FromString(stored_payload(value))
+    elif path.startswith(LEAVING):
+        _leaving_changed(history, path.removeprefix(LEAVING), value)
+    elif path.startswith(COOKIES) and value is None:
+        _struck_off(history, path.removeprefix(COOKIES))
 
 
-def _ledger_changed(history: History, ledger: Ledger, value: bytes | None) -> None:
+def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: Process) -> None:
     old = ledger.metadata
     new = None if value is None else ledger_pb2.LedgerMetadata.FromString(stored_payload(value))
     ledger.metadata = new
@@ -54,9 +63,11 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None) -> No
     if old is None:
         if new.state != _OPEN or ledger.records:
             raise Violation("26", f"ledger {ledger.ledger_id} was made in state {new.state}, or made again")
+        ledger.maker = by
         return
-    _state_changed(history, ledger, old, new)
+    _state_changed(history, ledger, old, new, by)
     if new.state == _TOMBSTONE:
+        ledger.buried = True
         return
     check_last_entry(history, ledger)
     if new.state == _CLOSED != old.state:
@@ -67,7 +78,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None) -> No
 
 
 def _state_changed(
-    history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata, new: ledger_pb2.LedgerMetadata
+    history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata, new: ledger_pb2.LedgerMetadata, by: Process
 ) -> None:
     name = f"ledger {ledger.ledger_id}"
     if new.state < old.state or old.state == _TOMBSTONE != new.state:
@@ -91,11 +102,18 @@ def _state_changed(
         length = sum(map(len, ledger.payloads[: new.last_entry_id + 1]))
         if new.length_bytes != length:
             raise Violation("1", f"{name} was closed with {new.length_bytes} bytes, and has {length}")
+    if old.state == _OPEN == new.state or (old.state, new.state) == (_OPEN, _CLOSED):
+        history.look("62")
+    if old.state == _OPEN and new.state == _CLOSED and by is not ledger.maker:
+        raise Violation("62", f"{name} was open, and {by.name} closed it, which did not make it")
     last_old, last_new = old.fragments[-1] if old.fragments else None, new.fragments[-1] if new.fragments else None
-    if last_old == last_new:
-        return
     if old.state == _RECOVERING == new.state:
         history.look("16")
+    if last_old == last_new:
+        return
+    if old.state == _OPEN and by is not ledger.maker:
+        raise Violation("62", f"{name} was open, and its last fragment became {last_new} by {by.name}: {last_old}")
+    if old.state == _RECOVERING == new.state:
         raise Violation("16", f"{name} is being recovered, and its last fragment became {last_new} from {last_old}")
     if new.state != _OPEN:
         return
@@ -126,6 +144,33 @@ def _gone(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | Non
         raise Violation("26", f"{name} is gone from the metadata, and was in state {old.state}")
     if any(ledger.ledger_id in chain.ledgers for chain in history.chains.values()):
         raise Violation("58", f"{name} is gone, and a chain lists it")
+
+
+def _names_changed(history: History, ledger: Ledger) -> None:
+    """What is asked of a bookie on account of a ledger ends when the ledger does not name it any more."""
+    ledger_id = ledger.ledger_id
+    bound = [*history.leaving.items(), *((disk.bookie_id, disk.owes) for disk in history.disks.values() if disk.owes)]
+    named: list[str] | None = None
+    for bookie, ledgers in bound:
+        if ledger_id in ledgers:
+            if named is None:
+                alive = ledger.metadata is not None and ledger.metadata.state != _TOMBSTONE
+                named = ledger.names() if alive else []
+            if bookie not in named:
+                del ledgers[ledger_id]
+
+
+def _leaving_changed(history: History, bookie: str, value: bytes | None) -> None:
+    if value is None:
+        history.leaving.pop(bookie, None)
+    elif bookie not in history.leaving:
+        history.leaving[bookie] = history.naming(bookie)
+
+
+def _struck_off(history: History, bookie: str) -> None:
+    history.look("28")
+    if left := list(history.leaving.get(bookie, ())):
+        raise Violation("28", f"{bookie} is struck off, and ledgers {left} name it, as when it began to leave")
 
 
 def _intent_changed(history: History, ledger_id: int, value: bytes | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord
 from magnetar_metadata.core.envelope import Envelope
+from magnetar_metadata.core.records import Record
 from magnetar_protos import ledger_pb2
 from magnetar_protos.frame_pb2 import Frame, Run
 from tests.sim.chance import Chance
@@ -18,6 +19,7 @@ from tests.sim.invariants import Checker, Violation
 from tests.sim.invariants.ending import check_chain_entries, unrest
 from tests.sim.invariants.history import Chain
 from tests.sim.loop import new_loop
+from tests.sim.process import Process
 from tests.sim.world.metadata import SimulatedMetadata
 
 LEDGER = 7
@@ -64,7 +66,12 @@ class Scene:
         disk._made_durable(1)
 
     def metadata_is(
-        self, state: ledger_pb2.LedgerState, *fragments: tuple[int, str], last: int = -1, length: int = 0
+        self,
+        state: ledger_pb2.LedgerState,
+        *fragments: tuple[int, str],
+        last: int = -1,
+        length: int = 0,
+        by: Process | None = None,
     ) -> None:
         message = ledger_pb2.LedgerMetadata(
             state=state,
@@ -79,18 +86,19 @@ class Scene:
                 for first, bookies in fragments or ((0, "b0 b1 b2"),)
             ],
         )
-        self.checker.metadata_changed(PATH, stored(message.SerializeToString()))
+        self.checker.metadata_changed(PATH, stored(message.SerializeToString()), by or self.client)
 
     def closes(self) -> None:
         self.metadata_is(CLOSED, last=1, length=4)
 
     def chain_is(self, ledgers: list[int]) -> None:
-        self.checker.metadata_changed(CHAIN, stored(Chain(ledgers, []).encode()))
+        self.checker.metadata_changed(CHAIN, stored(Chain(ledgers, []).encode()), self.client)
 
     def answers(self, number: int, method: str, request: bytes, answer: bytes) -> None:
         self.checker.request_arrived(self.client, self.b[number], method, request)
         self.loop.now += 1
         self.checker.answer_sent(self.b[number], self.client, method, request, answer)
+        self.checker.answer_arrived(self.b[number], self.client, method, request, answer)
 
     def answers_adds(self, number: int, entry_id: int) -> None:
         answer = ledger_pb2.AddAnswer(ledger_id=LEDGER, first_entry_id=entry_id, count=1, status=ledger_pb2.OK)
@@ -110,6 +118,14 @@ class Scene:
         said = ledger_pb2.FenceAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed)
         self.answers(number, "fence", request.SerializeToString(), said.SerializeToString())
 
+    def finds_the_end(self, beyond: int = 2) -> None:
+        """As much as a recovery needs to close: two are fenced, and have nothing behind the end."""
+        self.metadata_is(RECOVERING)
+        for number in (1, 2):
+            self.fences(number)
+        for number in (1, 2):
+            self.reads(number, fence=True, first=beyond, absent=[beyond], next_entry_id=beyond + 1)
+
     def asks_recovery_add(self, number: int, entry_id: int) -> None:
         request = ledger_pb2.AddRequest(
             frame=Frame(runs=[Run(channel=LEDGER, first=entry_id, count=1)], entries=[b""]),
@@ -128,15 +144,14 @@ def well(scene: Scene) -> None:
     scene.reads(0, records=[record(0, b"p0")], next_entry_id=2)
     scene.reads(2, absent=[0, 1], next_entry_id=2)
     scene.fences(0, last_add_confirmed=1)
-    scene.metadata_is(RECOVERING)
+    scene.finds_the_end()
     scene.asks_recovery_add(2, 0)
-    scene.fences(2)
     scene.writes(2, {(LEDGER, 0): record(0, b"p0")})
     scene.closes()
     scene.checker.was_read(LEDGER, 1, b"p1")
     scene.deleted()
     scene.writes(2, dropped=[LEDGER], ledgers={LEDGER: LedgerRecord(b"k", fenced=True, deleted=True)})
-    scene.checker.metadata_changed(PATH, None)
+    scene.checker.metadata_changed(PATH, None, scene.client)
 
 
 def closed_below_acked(scene: Scene) -> None:
@@ -174,7 +189,7 @@ def replaced_by_one_without_the_entries(scene: Scene) -> None:
 def kept_on_one(scene: Scene) -> None:
     scene.checker.appended(LEDGER, 2, b"p2")
     scene.writes(0, {(LEDGER, 2): record(2, b"p2")})
-    scene.metadata_is(RECOVERING)
+    scene.finds_the_end(3)
     scene.metadata_is(CLOSED, last=2, length=6)
 
 
@@ -230,6 +245,7 @@ def fence_that_is_not_durable(scene: Scene) -> None:
 
 
 def fencing_read_that_fences_nothing(scene: Scene) -> None:
+    scene.writes(0, ledgers={LEDGER: LedgerRecord(b"k")})
     scene.reads(0, fence=True, next_entry_id=2)
 
 
@@ -247,6 +263,72 @@ def recovery_below_the_fragment(scene: Scene) -> None:
     scene.metadata_is(OPEN, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
     scene.metadata_is(RECOVERING, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
     scene.reads(3, fence=True)
+
+
+def recovery_without_the_fences(scene: Scene) -> None:
+    scene.metadata_is(RECOVERING)
+    scene.fences(0)
+    scene.reads(1, fence=True, first=2)
+
+
+def recovery_below_what_it_was_told(scene: Scene) -> None:
+    scene.metadata_is(RECOVERING)
+    scene.fences(1, last_add_confirmed=0)
+    scene.fences(2, last_add_confirmed=1)
+    scene.fences(0, last_add_confirmed=0)
+    scene.reads(1, fence=True, first=0)
+
+
+def closed_on_one_no(scene: Scene) -> None:
+    scene.metadata_is(RECOVERING)
+    for number in (1, 2):
+        scene.fences(number)
+    scene.reads(2, fence=True, first=2, absent=[2], next_entry_id=3)
+    scene.closes()
+
+
+def closed_on_the_no_of_one_that_is_not_fenced(scene: Scene) -> None:
+    scene.metadata_is(RECOVERING)
+    for number in (1, 2):
+        scene.fences(number)
+    scene.reads(0, first=2, absent=[2], next_entry_id=3)
+    scene.reads(1, first=2, absent=[2], next_entry_id=3)
+    scene.closes()
+
+
+def last_fragment_changed_by_a_repair(scene: Scene) -> None:
+    scene.metadata_is(OPEN, (0, "b0 b1 b3"), by=scene.b[3])
+
+
+def open_ledger_closed_by_another(scene: Scene) -> None:
+    scene.metadata_is(CLOSED, last=1, length=4, by=scene.b[3])
+
+
+def struck_off_before_it_is_empty(scene: Scene) -> None:
+    mark = ledger_pb2.Decommission(asked_ms=1).SerializeToString()
+    scene.checker.metadata_changed("/bookies/leaving/b2", stored(mark), scene.client)
+    scene.checker.metadata_changed("/bookies/cookies/b2", None, scene.b[0])
+
+
+def lac_that_falls_after_another_ledger_was_damaged(scene: Scene) -> None:
+    scene.fences(0, last_add_confirmed=1)
+    scene.history.ledger(8).payloads.append(b"q")
+    scene.writes(0, {(8, 0): record(0, b"q", ledger_id=8)})
+    scene.checker.disk_loses("b0", lambda: scene.disks[0].disk.damage(8, 0))
+    scene.fences(0, last_add_confirmed=0)
+
+
+def ok_for_what_was_damaged_and_sent_again(scene: Scene) -> None:
+    scene.answers_adds(0, 1)
+    scene.checker.disk_loses("b0", lambda: scene.disks[0].disk.damage(LEDGER, 1))
+    scene.asks_recovery_add(0, 1)
+    scene.answers_adds(0, 1)
+
+
+def dropped_though_there_is_no_tombstone(scene: Scene) -> None:
+    scene.closes()
+    scene.chain_is([])
+    scene.writes(0, dropped=[LEDGER])
 
 
 def absent_though_promised(scene: Scene) -> None:
@@ -295,7 +377,7 @@ def tombstone_though_nobody_asked(scene: Scene) -> None:
 
 def node_gone_without_a_tombstone(scene: Scene) -> None:
     scene.chain_is([])
-    scene.checker.metadata_changed(PATH, None)
+    scene.checker.metadata_changed(PATH, None, scene.client)
 
 
 def write_behind_a_tombstone(scene: Scene) -> None:
@@ -306,7 +388,7 @@ def write_behind_a_tombstone(scene: Scene) -> None:
 
 def swept_though_claimed(scene: Scene) -> None:
     intent = ledger_pb2.LedgerIntent(sweeping=True).SerializeToString()
-    scene.checker.metadata_changed("/ledger-intents/0000000000000007", stored(intent))
+    scene.checker.metadata_changed("/ledger-intents/0000000000000007", stored(intent), scene.b[0])
 
 
 CASES: list[tuple[str, Callable[[Scene], None]]] = [
@@ -327,11 +409,15 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("6", lac_above_what_completed),
     ("6", lac_that_falls),
     ("6", read_above_what_completed),
-    ("10", fence_that_is_not_durable),
-    ("10", fencing_read_that_fences_nothing),
+    ("7", recovery_without_the_fences),
+    ("7, 13", closed_on_one_no),
+    ("8", closed_on_the_no_of_one_that_is_not_fenced),
+    ("9, 10", fence_that_is_not_durable),
+    ("8, 10", fencing_read_that_fences_nothing),
     ("10", fence_that_is_forgotten),
-    ("11", add_behind_a_fence),
+    ("11, 17", add_behind_a_fence),
     ("12", recovery_below_the_fragment),
+    ("12", recovery_below_what_it_was_told),
     ("15, 22", absent_though_promised),
     ("15, 22", absent_though_promised_and_lost),
     ("16", fragment_changed_in_recovery),
@@ -339,6 +425,12 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("21", ok_that_is_not_durable),
     ("21", answer_after_a_failed_sync),
     ("23", answer_of_a_wiped_bookie),
+    ("6", lac_that_falls_after_another_ledger_was_damaged),
+    ("21", ok_for_what_was_damaged_and_sent_again),
+    ("26", dropped_though_there_is_no_tombstone),
+    ("28", struck_off_before_it_is_empty),
+    ("62", last_fragment_changed_by_a_repair),
+    ("62", open_ledger_closed_by_another),
     ("26", dropped_though_nobody_asked),
     ("26", tombstone_though_nobody_asked),
     ("26", node_gone_without_a_tombstone),
@@ -361,8 +453,10 @@ def test_the_check_fires(item: str, case: Callable[[Scene], None]) -> None:
 
 def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     scene = Scene()
-    metadata = SimulatedMetadata(scene.loop, 10.0, lambda path, value: None)
+    metadata = SimulatedMetadata(scene.loop, 10.0, lambda path, value, by: None)
     serving = ["b0", "b1", "b2", "b3"]
+    for bookie in serving:
+        metadata._table.put(f"/bookies/cookies/{bookie}", Record())
 
     def wrong() -> str:
         found = unrest(scene.history, metadata, serving)
@@ -376,7 +470,26 @@ def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     scene.history.tasks[LEDGER] = ledger_pb2.RepairTask()
     assert wrong() == "29"
     scene.history.tasks[LEDGER].stuck = "there is a reason"
+    assert wrong() == "29"  # and nothing is missing
+    metadata._table.put("/bookies/leaving/b2", Record())
+    assert wrong() == "28"  # b3 could take the place of b2
+    metadata._table.delete("/bookies/cookies/b3")
+    assert wrong() == ""  # it could not: there is the reason
+    metadata._table.put("/bookies/cookies/b3", Record())
+    metadata._table.delete("/bookies/leaving/b2")
+    del scene.history.tasks[LEDGER]
+    limbo = ledger_pb2.BookieRecord(limbo_below=LEDGER + 1, limbo_generation=1)
+    scene.writes(1, bookie=limbo.SerializeToString())
+    assert wrong() == ""  # it came to hold the ledger later
+    scene.disks[1].owes[LEDGER] = None
+    assert wrong() == "22"
+    scene.writes(1, ledgers={LEDGER: LedgerRecord(b"k", limbo_cleared=1)})
     assert wrong() == ""
+    scene.history.ledger(8).payloads.append(b"q")
+    scene.writes(3, {(8, 0): record(0, b"q", ledger_id=8)})
+    assert wrong() == "26"  # the metadata know nothing of it
+    scene.disks[3].revived.add(8)
+    assert wrong() == ""  # its disk has lost the tombstone
     scene.chain_is([])
     assert wrong() == "58"  # a ledger that nobody has
     scene.history.chains["c"].ledgers.append(LEDGER)

@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.errors import LedgerError
+from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.ending import check_chain_entries, unrest
 from tests.sim.invariants.history import Violation
-from tests.sim.world.chain_writer import ChainOwner, ChainWriter
+from tests.sim.world.chain_writer import ChainOwner, ChainWriter, GivenUp
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -18,6 +21,9 @@ __all__ = ["end"]
 
 _LIVENESS_S = 120.0
 _REST_S = 240.0
+# A tail learns at once of what is confirmed; by itself it would ask again after so long.
+_TAIL_S = 10.0
+_LONG_POLL_MS = 60_000
 # Between two looks whether something has come about: a run that waits longer than it must runs idle.
 _LOOK_S = 0.125
 
@@ -35,9 +41,13 @@ class _LastWriter(ChainWriter):
 
     async def work(self, client: LedgerClient, store: MetadataStore) -> None:
         world = self.world
+        options = world.plan.client.model_copy(update={"long_poll_timeout_ms": _LONG_POLL_MS})
+        tails = LedgerClient(store, self.transport, self.clock, self.chance, options)
+        await tails.start()
         while self.left:
             self.doing = f"writes {self.left[0]}"
-            await self._once(client, store, self.left[0])
+            await self._once(client, tails, store, self.left[0])
+        await tails.close()
         self.written = True
         while not self.may_read:
             await self.clock.sleep(_LOOK_S)
@@ -52,21 +62,65 @@ class _LastWriter(ChainWriter):
             check_chain_entries(world.checker.history, chain, payloads)
         self.was_read = True
 
-    async def _once(self, client: LedgerClient, store: MetadataStore, chain: str) -> None:
-        from magnetar_bookie.errors import LedgerError
-        from tests.sim.world.chain_writer import GivenUp
-
+    async def _once(self, client: LedgerClient, tails: LedgerClient, store: MetadataStore, chain: str) -> None:
         world = self.world
         world.entries_left = 3
         try:
             before = world.counts.get("entries acknowledged", 0)
-            await ChainOwner(self, client, store, chain).own(3)
+            await _LastOwner(self, client, tails, store, chain).own(3)
             if world.counts.get("entries acknowledged", 0) > before:
                 self.left.pop(0)
         except (LedgerError, GivenUp) as error:
             self.doing = f"writes {chain}, gave up: {type(error).__name__}: {error}"
             self.trace(self.doing)
             await self.clock.sleep(0.5)
+
+
+class _LastOwner(ChainOwner):
+    """Has somebody tail what it writes: whatever is confirmed must be read soon, though nothing follows it (6)."""
+
+    def __init__(
+        self, host: _LastWriter, client: LedgerClient, tails: LedgerClient, store: MetadataStore, chain: str
+    ) -> None:
+        super().__init__(host, client, store, chain)
+        self._tails = tails
+        # The highest entry that the tail of this ledger gave.
+        self._seen: dict[int, int] = {}
+
+    async def _write(self, writer: LedgerWriter, count: int) -> int:
+        host, process = self._host, self._host.process
+        assert process is not None
+        process.spawn(self._tail(writer.ledger_id))
+        await host.clock.sleep(0.25)
+        written = await super()._write(writer, count)
+        while writer.pending_entries and writer.failed is None:
+            await host.clock.sleep(_LOOK_S)
+        waited_s = 0.0
+        while self._seen.get(writer.ledger_id, -1) < writer.last_add_confirmed and writer.failed is None:
+            self._world.checker.history.look("6")
+            await host.clock.sleep(_LOOK_S)
+            waited_s += _LOOK_S
+            if waited_s > _TAIL_S:
+                raise Violation(
+                    "6",
+                    f"ledger {writer.ledger_id} is confirmed up to {writer.last_add_confirmed}, and {waited_s:.0f} s "
+                    f"later a tail has read up to {self._seen.get(writer.ledger_id, -1)}",
+                )
+        return written
+
+    async def _tail(self, ledger_id: int) -> None:
+        while True:
+            try:
+                reader = await self._tails.open(ledger_id)
+                async for entry_id, payload in reader.tail(self._seen.get(ledger_id, -1) + 1):
+                    self._world.checker.was_read(ledger_id, entry_id, payload)
+                    self._seen[ledger_id] = entry_id
+                return
+            except LedgerError as error:
+                self._host.trace(f"could not tail ledger {ledger_id}: {type(error).__name__}: {error}")
+            except MetadataError:
+                return
+            await self._host.clock.sleep(0.5)
 
 
 async def end(world: World) -> None:

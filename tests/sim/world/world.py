@@ -113,11 +113,11 @@ class World:
     def metadata_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         self.loop.call_at(self.loop.now + delay_s, callback, context=self.loop.outside.context)
 
-    def _metadata_changed(self, path: str, value: bytes | None) -> None:
+    def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         if self.trace.on:
             shown = "gone" if value is None else f"{len(value)} bytes"
-            self.trace.line("metadata", f"{path} is {shown}")
-        self.checker.metadata_changed(path, value)
+            self.trace.line("metadata", f"{path} is {shown}, by {by.name}")
+        self.checker.metadata_changed(path, value, by)
 
     def _mistake(self, process: Process, method: str, error: Exception) -> None:
         self.failed(process, f"{method} failed", error)
