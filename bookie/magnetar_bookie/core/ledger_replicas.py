@@ -137,6 +137,10 @@ class LedgerReplicas:
         """No ordinary add is taken from now on. The answer waits for the group, if there is one."""
         replica = self._cache.known(ledger_id)
         refusal = self._identity_refusal(replica, master_key)
+        if replica is not None and replica.record.settled:
+            # Whoever fences it has seen it: the metadata store may wait for this bookie again.
+            self._remember(ledger_id, replica, settled=False)
+            return Status.DELETED, replica.changing
         if refusal is not None:
             return refusal, None
         if replica is None or not replica.record.fenced:
@@ -172,6 +176,12 @@ class LedgerReplicas:
             }
             self._remember(ledger_id, replica, deleted=True)
         return replica.changing
+
+    def settle(self, ledger_id: int) -> None:
+        """Of a ledger that is deleted: nobody waits any more for this bookie to drop it."""
+        replica = self._cache.known(ledger_id)
+        if replica is not None and replica.record.deleted and not replica.record.settled:
+            self._remember(ledger_id, replica, settled=True)
 
     def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> CommitGroup | None:
         """What the bookie should hold of the ledger it holds: no more is unknown of it.
