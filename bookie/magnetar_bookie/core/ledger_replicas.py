@@ -34,11 +34,21 @@ from magnetar_bookie.read.record import BadRecord, Header, check_record
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_protos.ledger_pb2 import Status
 
-__all__ = ["MAX_ENTRY_ID", "MAX_MASTER_KEY_BYTES", "Decisions", "Durable", "LedgerReplicas", "ToCompare"]
+__all__ = [
+    "MAX_ENTRY_ID",
+    "MAX_LEDGER_ID",
+    "MAX_MASTER_KEY_BYTES",
+    "Decisions",
+    "Durable",
+    "LedgerReplicas",
+    "ToCompare",
+]
 
 MAX_MASTER_KEY_BYTES: Final = 64
 # Ids are 63 bits, so that -1 fits beside them, and the one after the last still does.
 MAX_ENTRY_ID: Final = 2**63 - 2
+# They count from 1.
+MAX_LEDGER_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +291,7 @@ class LedgerReplicas:
             header = check_record(record, ledger_id, entry_id)
         except BadRecord:
             return Status.BAD_RECORD
-        if entry_id > MAX_ENTRY_ID:
+        if entry_id > MAX_ENTRY_ID or not 0 < ledger_id <= MAX_LEDGER_ID:
             return Status.BAD_RECORD
         if refusal is not None:
             return refusal

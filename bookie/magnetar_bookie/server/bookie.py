@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, Durable, LedgerReplicas
+from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
 from magnetar_bookie.server.group_commit import GroupCommit
@@ -86,9 +86,11 @@ class Bookie:
             raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no call {method!r:.80}")
         kind, answer = self._methods[method]
         try:
-            message = kind.FromString(request)
+            message: Any = kind.FromString(request)
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
+        if not 0 < message.ledger_id <= MAX_LEDGER_ID:
+            raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is no ledger: ids are 1 … {MAX_LEDGER_ID}")
         self._commit.check()
         answered = await answer(message)
         self._commit.check()
