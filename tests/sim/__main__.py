@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
     parser.add_argument("--raise", action="store_true", dest="raises", help="with --seed: a traceback")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--until", metavar="ITEMS", help="stop at the first seed that violates one of these: 8,1")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--counts", action="store_true", help="how often each fault, event and check occurred")
     options = parser.parse_args()
@@ -56,7 +57,7 @@ def _many(options: argparse.Namespace) -> int:
         if outcome.failure:
             failed.append(outcome)
             print(outcome, flush=True)
-            if options.first:
+            if options.first or (options.until and violates(outcome.item, options.until)):
                 break
     took_s = time.monotonic() - began
     if options.counts:
@@ -72,6 +73,12 @@ def _many(options: argparse.Namespace) -> int:
     if failed:
         print("failed:", *(outcome.seed for outcome in failed))
     return 1 if failed else 0
+
+
+def violates(item: str, items: str) -> bool:
+    """Both are lists with commas between: a check may be of several items at once."""
+    wanted = [one.strip() for one in items.split(",")]
+    return any(one.strip() in wanted for one in item.split(","))
 
 
 def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
