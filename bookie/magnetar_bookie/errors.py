@@ -15,6 +15,7 @@
     ├── OutcomeNotKnown       a change of the ledger's metadata was perhaps made: ask again
     ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are back
     ├── TooManyPending        `append` without room: wait for `room`
+    ├── ClientClosed          the ledger client was closed by its owner meanwhile
     ├── IntentSwept           the ledger took too long to be claimed and is being deleted: make another
     └── BookieRefused         a bookie will not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
 
@@ -88,6 +89,10 @@ class RecoveryUndecided(LedgerError):
 
 class TooManyPending(LedgerError):
     """`append` was called without room."""
+
+
+class ClientClosed(LedgerError):
+    """The ledger client was closed by its owner meanwhile."""
 
 
 class IntentSwept(LedgerError):

@@ -47,8 +47,6 @@ class DiskFaults:
     stall_s: float = 1.0
     # Of each sync: it fails, and the storage with it.
     failed_sync_probability: float = 0.0
-    # Of each sync: one record of what it made durable is damaged afterwards.
-    bit_flip_probability: float = 0.0
 
 
 @dataclass(slots=True)
@@ -277,11 +275,6 @@ class SimulatedDisk:
                 self._intact = True  # the bookie has seen that something is lost, and has written it down
             self._synced.append(group)
 
-    def _flip_one_of(self, groups: Sequence[_Group]) -> None:
-        entries = [(ledger_id, entry_id) for group in groups for ledger_id, entry_id, _ in group.entries]
-        if entries:
-            self.damage(*self.randomness.choice(entries))
-
     def _flipped(self, record: bytes) -> bytes:
         at = self.randomness.below(len(record))
         return record[:at] + bytes([record[at] ^ (1 << self.randomness.below(8))]) + record[at + 1 :]
@@ -376,8 +369,6 @@ class SimulatedStorage:
         count = max(0, written - self._durable)
         self._durable += count
         disk._made_durable(count)
-        if count and faults.bit_flip_probability and disk.randomness.random() < faults.bit_flip_probability:
-            disk._flip_one_of(list(disk._synced)[-count:])
 
     async def close(self) -> None:
         await self.sync()

@@ -24,6 +24,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
+from magnetar_bookie.errors import ClientClosed
 from magnetar_metadata.errors import SessionLost, Unavailable
 from magnetar_metadata.store import MetadataStore, Watch
 from magnetar_protos.ledger_pb2 import BookieRegistration
@@ -78,9 +79,10 @@ class Bookies:
         self._closed = False
 
     async def start(self) -> None:
-        """Returns when the first reading is done. Raises `SessionLost`."""
+        """Returns when the first reading is done. Raises `SessionLost`, and `ClientClosed` if closed meanwhile."""
         read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.get_running_loop().create_task(self._run(read))
+        self._owner.add_done_callback(lambda owner: _ended(owner, read))
         await read
 
     async def close(self) -> None:
@@ -195,21 +197,18 @@ class Bookies:
     # ── following the metadata ──
 
     async def _run(self, read: asyncio.Future[None]) -> None:
-        try:
-            async with OrderedTaskGroup() as self._tasks:
-                try:
-                    await self._follow(paths.AVAILABLE, self._read_available)
-                    await self._follow(paths.LEAVING, self._read_leaving)
-                except SessionLost as error:
-                    if not read.done():
-                        read.set_exception(error)
-                    self._tasks.cancel()
-                    return
+        async with OrderedTaskGroup() as self._tasks:
+            try:
+                await self._follow(paths.AVAILABLE, self._read_available)
+                await self._follow(paths.LEAVING, self._read_leaving)
+            except SessionLost as error:
                 if not read.done():
-                    read.set_result(None)
-                await asyncio.get_running_loop().create_future()  # the group lives until it is cancelled
-        finally:
-            read.cancel()  # nothing, unless the end came first
+                    read.set_exception(error)
+                self._tasks.cancel()
+                return
+            if not read.done():
+                read.set_result(None)
+            await asyncio.get_running_loop().create_future()  # the group lives until it is cancelled
 
     async def _follow(self, path: str, reading: Callable[[], Awaitable[None]]) -> None:
         """Reads now, and from then on in a task whenever the node has changed."""
@@ -294,6 +293,13 @@ class Bookies:
                     callback()
                 except Exception:  # one listener's mistake must not keep the others from hearing
                     log.exception("a listener to the bookies failed")
+
+
+def _ended(owner: asyncio.Task[None], read: asyncio.Future[None]) -> None:
+    """Whoever waits for the first reading hears why none comes, and was not cancelled with it."""
+    error = None if owner.cancelled() else owner.exception()
+    if not read.done():
+        read.set_exception(error or ClientClosed("the ledger client was closed while it started"))
 
 
 class _NoStream:

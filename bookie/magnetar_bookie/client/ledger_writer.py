@@ -8,7 +8,8 @@ leaves the add with the ledger: it is decided like any other.
 
 `close` waits until nothing is pending and closes the ledger at its LAC. If it returns, no failed add will ever be read.
 If it raises `CloseLost`, somebody else has closed the ledger or is about to. If it raises `OutcomeNotKnown` or an error
-of the metadata store, or is cancelled, it may be called again.
+of the metadata store, or is cancelled, it may be called again. Where the client is closed meanwhile, the ledger is left
+for a recovery to close.
 
 When a writer falls silent, explicit_lac.py tells the bookies its LAC.
 """
@@ -25,7 +26,7 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, TooManyPending, WriterClosed
+from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
@@ -165,7 +166,8 @@ class LedgerWriter:
             if self._abandoned:
                 raise CloseLost(self._given_up())
             result = self._close_result = asyncio.get_running_loop().create_future()
-            self._client.bookies.spawn(self._close(result))
+            closing = self._client.bookies.spawn(self._close(result))
+            closing.add_done_callback(lambda _: self._close_ended(result))
         return await asyncio.shield(result)
 
     async def _close(self, result: asyncio.Future[LedgerMetadata]) -> None:
@@ -182,10 +184,24 @@ class LedgerWriter:
                 self._ended()
             else:
                 self._close_result = None  # undecided: it may be tried again
-            result.set_exception(error)
-            result.exception()  # seen, should nobody be waiting any more
-        finally:
-            result.cancel()
+            self._close_failed(result, error)
+
+    def _close_ended(self, result: asyncio.Future[LedgerMetadata]) -> None:
+        """The client's tasks are cancelled when it is closed. Whoever waits for the close was not."""
+        if not result.done():
+            self._close_result = None
+            self._close_failed(
+                result,
+                OutcomeNotKnown(
+                    f"the ledger client was closed while ledger {self.ledger_id} was: whether it is closed now is not "
+                    "known; recover it"
+                ),
+            )
+
+    @staticmethod
+    def _close_failed(result: asyncio.Future[LedgerMetadata], error: Exception) -> None:
+        result.set_exception(error)
+        result.exception()  # seen, should nobody be waiting any more
 
     async def _set_closed(self) -> LedgerMetadata:
         last, length = self._adds.last_add_confirmed, self.length_bytes

@@ -144,7 +144,7 @@ class ReplicatedAdds:
         self._stopped = True
         self._end_listening()
         self._release()
-        if self._pending and self._ended is not None:
+        if (self._pending or self._pipeline.changing) and self._ended is not None:
             self.lose(self._ended)
         if self._publishing is not None:
             self._publishing.cancel()

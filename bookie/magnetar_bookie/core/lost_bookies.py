@@ -64,9 +64,6 @@ class LostBookies:
         since = self._since.get(bookie_id)
         return since is not None and now >= since + self._delay_of(bookie_id) + grace_s
 
-    def gone_for_good(self, bookie_id: str) -> bool:
-        return bookie_id not in self._view.cookies
-
     def next_due(self, now: float, grace_s: float) -> float | None:
         """When the next bookie becomes lost, or has been for `grace_s`."""
         lost_at = [since + self._delay_of(bookie_id) for bookie_id, since in self._since.items()]

@@ -1,11 +1,13 @@
 """What one ledger needs so that every slot holds all that it should: the plan, and what lies in which slot.
 
-What may be touched ------------------- Entries of a closed ledger, and of the fragments before the last of one that is
-not closed, are confirmed and final: they may be copied anywhere at any time, and a bookie may be replaced once all that
-its slot holds is on the other's disk. The last fragment of a ledger that is not closed is never touched (protocol.md
-says why): if its bookie has been lost for the grace time, the ledger is recovered, which closes it, and is planned
-anew. That costs a live writer its ledger, so it is done only where it helps: another bookie could take the place, or
-the one that is named will never return.
+What may be touched
+-------------------
+Entries of a closed ledger, and of the fragments before the last of one that is not closed, are confirmed and final:
+they may be copied anywhere at any time, and a bookie may be replaced once all that its slot holds is on the other's
+disk. The last fragment of a ledger that is not closed is never touched (protocol.md says why): if its bookie has been
+lost for the grace time, the ledger is recovered, which closes it, and is planned anew. That costs a live writer its
+ledger, so it is done only where it helps: another bookie could take the place, or the one that is named will never
+return.
 
 What a plan holds
 -----------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
+from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.decommission import decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.history import CHAINS, Chain, stored_payload
@@ -58,7 +58,7 @@ class Admin(ChainWriter):
             nonlocal taken
             taken = None
             current = Chain.of(payload) if payload is not None else Chain()
-            if len(current.ledgers) < 2:
+            if len(current.ledgers) < 2 or self.world.metadata.is_forgotten(paths.ledger(current.ledgers[0])):
                 return compare_and_set.LEAVE
             taken = current.ledgers[0]
             return Chain(current.ledgers[1:], [*current.deleting, taken]).encode()
@@ -72,8 +72,7 @@ class Admin(ChainWriter):
         await compare_and_set.change(store, CHAINS + chain, take, clock=self.clock, randomness=self.chance)
         if taken is None:
             return
-        with contextlib.suppress(NoSuchLedger):  # whoever took the chain over was faster
-            await client.delete(taken)
+        await self.delete(client, taken)
         await compare_and_set.change(store, CHAINS + chain, forget, clock=self.clock, randomness=self.chance)
         self.world.count("deleted by the admin")
 

@@ -83,6 +83,19 @@ class ChainWriter(Host):
                 world.count(f"gave up: {type(error).__name__}")
                 await self.clock.sleep(0.1 + chance.random() * chance.choice((0.5, 3.0)))
 
+    async def delete(self, client: LedgerClient, ledger_id: int) -> None:
+        """Until it is gone: whoever began it may not have lived to note that, or was slower than another.
+
+        What the store has forgotten for a while is not gone, and comes back: then it would be nobody's.
+        """
+        while True:
+            try:
+                return await client.delete(ledger_id)
+            except NoSuchLedger:
+                if self.world.checker.history.ledger(ledger_id).metadata is None:
+                    return None
+            await self.clock.sleep(0.5)
+
     def payload(self, chain: str) -> bytes:
         self.made += 1
         filling = b"." * self.chance.below(self.world.plan.filling_bytes)
@@ -133,8 +146,7 @@ class ChainOwner:
         self._list = Chain.of(stored.payload) if stored else Chain()
         self._host.trace(f"takes {self._chain} over: {self._list.ledgers}")
         for ledger_id in self._list.deleting:
-            with contextlib.suppress(NoSuchLedger):  # it is gone already: who deleted it did not live to note it
-                await self._client.delete(ledger_id)
+            await self._host.delete(self._client, ledger_id)
         if self._list.deleting:
             await self._change_list(deleted=self._list.deleting)
         if self._list.ledgers:
@@ -174,9 +186,9 @@ class ChainOwner:
             except NotEnoughBookies as error:
                 host.trace(f"waits: {error}")
                 await host.clock.sleep(0.5)
-        if host.chance.random() < 0.05:
-            # A slow owner: the sweeper may be faster.
-            await host.clock.sleep(10 * host.chance.random())
+        if host.chance.random() < self._world.plan.slow_claims:
+            # A slow owner: the sweeper may be faster, and may come just then.
+            await host.clock.sleep(self._claims_after_s())
         try:
             stored = await client.ledgers.record(made, self._path, self._update(made=made.ledger_id))
         except IntentSwept:
@@ -190,6 +202,11 @@ class ChainOwner:
         self._list = Chain.of(stored.payload)
         host.trace(f"made ledger {made.ledger_id} for {self._chain} on {made.metadata.fragments[-1].bookies}")
         return writer
+
+    def _claims_after_s(self) -> float:
+        options, chance = self._world.plan.auto_recovery, self._host.chance
+        longest_s = options.intent_grace_period_s + options.auditor_scan_interval_s
+        return longest_s * chance.random()
 
     async def _write(self, writer: LedgerWriter, count: int) -> int:
         """Appends so many payloads, in bursts, and returns when all are decided or one has failed."""

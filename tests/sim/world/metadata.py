@@ -8,10 +8,13 @@ one hears it late.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from magnetar_metadata.core import tree
-from magnetar_metadata.memory.server import MemoryServer, _Link
+from magnetar_metadata.core.paths import parent_of
+from magnetar_metadata.core.records import Record
+from magnetar_metadata.memory.server import Fault, MemoryServer, _Link
 from magnetar_metadata.memory.store import MemoryStore, Request
 from magnetar_metadata.store import Delete, Put
 from tests.sim.clock import ProcessClock
@@ -24,11 +27,23 @@ __all__ = ["SimulatedMetadata"]
 Observer = Callable[[str, "bytes | None", Process], object]
 
 
+@dataclass(frozen=True, slots=True)
+class _Strike:
+    """The first change of a node below this one is befallen by the fault, and `then` is called."""
+
+    below: str
+    fault: Fault
+    then: Callable[[], object]
+
+
 class SimulatedMetadata(MemoryServer):
     def __init__(self, loop: SimulatedLoop, session_timeout_s: float, observe: Observer) -> None:
         super().__init__(ProcessClock(loop, loop.process("metadata")), session_timeout_s=session_timeout_s)
         self._observe = observe
         self._owners: dict[int, Process] = {}
+        self._strikes: dict[int, _Strike] = {}
+        # What the server has forgotten for a while.
+        self._forgotten: dict[str, Record] = {}
 
     def open(self, process: Process, answer_delay_s: float) -> MemoryStore:
         """A session of this process. It is cut off when the process is killed, and runs out."""
@@ -54,6 +69,56 @@ class SimulatedMetadata(MemoryServer):
             elif isinstance(change, Delete):
                 self._observe(change.path, None, owner)
         return applied
+
+    def strike_change(self, store: MemoryStore, below: str, fault: Fault, then: Callable[[], object]) -> None:
+        """Waits for the session's next change of a node below this one, and has the fault befall that very request."""
+        self._strikes[store.session.id] = _Strike(below, fault, then)
+
+    def strike_no_more(self) -> None:
+        self._strikes.clear()
+
+    def receive(self, store: MemoryStore, request: Request) -> None:
+        strike = self._strikes.get(store.session.id) if self._strikes else None
+        link = self._link(store)
+        if (
+            strike is None
+            or link is None
+            or not (link.alive and link.arrives())
+            or not any(change.path.startswith(strike.below) for change in request.changes)
+        ):
+            super().receive(store, request)
+            return
+        del self._strikes[store.session.id]
+        link.faults.insert(0, strike.fault)
+        super().receive(store, request)
+        strike.then()
+
+    def forget(self, path: str) -> bool:
+        """The node is not there any more, as in a store that was restored from yesterday; whether it was there.
+
+        Nobody deleted it, so nobody but those who look for it is told.
+        """
+        record = self._table.get(path)
+        if record is None:
+            return False
+        self._forgotten[path] = record
+        self._tell(tree.delete_all(self._table, [path]))
+        return True
+
+    def is_forgotten(self, path: str) -> bool:
+        return path in self._forgotten
+
+    def remember(self, path: str) -> None:
+        """The node is back as it was, with its version."""
+        record = self._forgotten.pop(path, None)
+        if record is not None:
+            assert self._table.get(path) is None, f"somebody made {path} anew"
+            self._table.put(path, record)
+            self._tell(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
+
+    def remember_all(self) -> None:
+        for path in list(self._forgotten):
+            self.remember(path)
 
     def _tell_of_the_end(self, link: _Link) -> None:
         self._as_owner(link, super()._tell_of_the_end, link)

@@ -29,6 +29,8 @@ _STRIPINGS = (
     (5, 3, 2),
     (4, 3, 2),
     (3, 3, 3),
+    (3, 3, 3),
+    (5, 5, 3),
     (2, 2, 1),
     (1, 1, 1),
 )
@@ -53,8 +55,11 @@ FAULTS = {
     "slow metadata": 3,
     "metadata lags": 4,
     "cut metadata silently": 3,
+    "strike a change": 12,
+    "forget a ledger": 4,
     "fail sync": 4,
     "slow disk": 4,
+    "stuttering disk": 2,
     "full disk": 3,
     "bad network": 5,
     "bit flip": 4,
@@ -66,11 +71,15 @@ FAULTS = {
     "zombie writer": 5,
     "lose who acknowledged": 12,
     "delete a ledger": 6,
+    "delete under a recovery": 4,
     "read-only": 3,
-    "decommission": 1,
+    "decommission": 2,
+    "decommission the dead": 2,
 }
 # Those which take data from a bookie: only those bookies may suffer them that an entry can do without.
 LOSSES = ("bit flip", "lossy restart", "wipe")
+# Those which take a bookie out of the cluster.
+DEPARTURES = ("decommission", "decommission the dead")
 
 
 _CLIENT = LedgerClientOptions(
@@ -122,6 +131,8 @@ class Plan:
     uneven_disks: bool = False
     # What a payload is filled up with is below.
     filling_bytes: int = 40
+    # Of the owners: who takes about as long to claim a ledger as the sweeper leaves.
+    slow_claims: float = 0.05
     client: LedgerClientOptions = field(default_factory=lambda: _CLIENT, repr=False)
     bookie: BookieOptions = field(default_factory=lambda: _BOOKIE, repr=False)
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
@@ -134,7 +145,7 @@ def plan(chance: Chance) -> Plan:
     bookies = max(3, min(6, striping.ensemble_size + spare))
     losers = list(range(bookies))
     draw.shuffle(losers)
-    losers = losers[: striping.ack_quorum - 1][:1]
+    losers = losers[: striping.ack_quorum - 1]
     kind = draw.choice(("calm", "calm", "calm", "mixed", "mixed", "storm", "ambushes"))
     if kind == "storm":
         faults, interval_s = list(FAULTS), 0.3 + draw.random()
@@ -150,11 +161,15 @@ def plan(chance: Chance) -> Plan:
         if draw.random() < 0.4:
             faults.append("ambush")
     if bookies < striping.ensemble_size + 1 or not losers:
-        faults = [fault for fault in faults if fault not in ("wipe", "decommission")]
+        faults = [fault for fault in faults if fault not in ("wipe", *DEPARTURES)]
     if not losers:
         faults = [fault for fault in faults if fault not in LOSSES]
     if "wipe" in faults and bookies < striping.ensemble_size + 2:
-        faults = [fault for fault in faults if fault != "decommission"]
+        faults = [fault for fault in faults if fault not in DEPARTURES]
+    if "forget a ledger" in faults and any(fault in faults for fault in DEPARTURES):
+        # The scan that finds no ledger on a bookie must see those that there are.
+        left_out = draw.choice((("forget a ledger",), DEPARTURES))
+        faults = [fault for fault in faults if fault not in left_out]
     network = NetworkOptions(delay_s=0.0005 * (1 + 3 * draw.random()), keep_alive_s=2.0)
     if draw.random() < 0.4:
         network.long_share, network.long_delay_s = 0.02, 0.2 + draw.random()
@@ -163,6 +178,11 @@ def plan(chance: Chance) -> Plan:
     if kind != "calm" and draw.random() < 0.5:
         network.loss_share = 0.002
     odd = chance.stream("odd options")
+    auto_recovery = with_odd(_AUTO_RECOVERY, ODD_AUTO_RECOVERY, odd)
+    slow_claims = odd.choice((0.0, 0.05, 0.05, 0.4))
+    if slow_claims > 0.1:
+        # Then the sweeper had better not be slow.
+        auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
     client = with_odd(_CLIENT, ODD_CLIENT, odd)
     if odd.random() < 0.5:
         # So that the writer is before auto-recovery, which takes the ledger from it.
@@ -185,7 +205,8 @@ def plan(chance: Chance) -> Plan:
         filling_bytes=odd.choice((40, 40, 40, 2000)),
         client=client,
         bookie=with_odd(_BOOKIE, ODD_BOOKIE, odd),
-        auto_recovery=with_odd(_AUTO_RECOVERY, ODD_AUTO_RECOVERY, odd),
+        auto_recovery=auto_recovery,
+        slow_claims=slow_claims,
     )
 
 

@@ -8,10 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
 from magnetar_bookie.core.placement import SpreadPlacement
-from magnetar_metadata.errors import SessionLost
+from magnetar_bookie.errors import ClientClosed
+from magnetar_metadata.errors import InvalidPath, SessionLost
 from magnetar_metadata.memory import MemoryStore
 from magnetar_metadata.store import ABSENT, ANY, Node
 from magnetar_protos.ledger_pb2 import (
@@ -185,6 +187,35 @@ async def test_starting_waits_for_the_first_answer(scene: Scene) -> None:
     scene.server.resume(scene.store)
     scene.clock.advance(1)
     assert (await starting).bookies.writable() == ["b1", "b2", "b3", "b4"]
+
+
+@pytest.mark.parametrize("turns", [0, 30])
+def test_a_client_that_is_closed_while_it_starts_says_so(turns: int) -> None:
+    """Its starter was not cancelled, and is told by an error. At once, too, when nothing has begun yet."""
+
+    @scenario(bookies=1)
+    async def test(scene: Scene) -> None:
+        scene.server.suspend(scene.store)
+        client = LedgerClient(scene.store, scene.transport, scene.clock, SeededRandomness(1))
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await starting
+
+    test()
+
+
+@scenario(bookies=1)
+async def test_a_client_whose_start_fails_says_why(scene: Scene) -> None:
+    async def children(_: object, path: str) -> list[str]:
+        raise InvalidPath(path)
+
+    with patch.object(MemoryStore, "children", children), pytest.raises(BaseExceptionGroup) as raised:
+        await scene.client()
+    assert raised.group_contains(InvalidPath)
 
 
 def test_the_placement_spreads() -> None:

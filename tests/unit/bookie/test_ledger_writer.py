@@ -16,6 +16,7 @@ from magnetar_bookie.errors import (
     LedgerFenced,
     MetadataUnknown,
     NotEnoughBookies,
+    OutcomeNotKnown,
     TooManyPending,
     WriterClosed,
 )
@@ -620,3 +621,36 @@ async def test_a_client_that_is_closed_abandons_its_writers(scene: Scene) -> Non
     await scene.clients[0].close()
     with pytest.raises(WriterClosed):
         await adding
+
+
+@scenario()
+async def test_a_close_under_way_when_the_client_is_closed_is_not_known(scene: Scene) -> None:
+    """Its caller was not cancelled, and is told by an error."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    scene.server.suspend(scene.store)
+    closing = [asyncio.create_task(writer.close()) for _ in range(2)]
+    await scene.idle()
+    await scene.clients[0].close()
+    for one in closing:
+        with pytest.raises(OutcomeNotKnown, match="recover it"):
+            await one
+    with pytest.raises(CloseLost, match="given up"):
+        await writer.close()
+
+
+@scenario()
+async def test_a_close_waits_for_no_change_that_was_given_up(scene: Scene) -> None:
+    """The writer is abandoned while a new ensemble is made known, with nothing pending."""
+    writer = await scene.writer()
+    await writer.add(b"a")
+    scene.server.suspend(scene.store)
+    writer._adds.bookie_failed(writer.metadata.last_fragment.bookies[0], "a test")
+    await scene.idle()
+    closing = asyncio.create_task(writer.close())
+    await scene.idle()
+    assert not closing.done()
+    writer.abandon()
+    await scene.settled(closing.done)
+    with pytest.raises(CloseLost, match="given up"):
+        await closing

@@ -39,7 +39,6 @@ def test_one_that_leaves_is_lost_at_once_though_it_is_alive() -> None:
     assert lost.lost("b2", 100)
     assert not lost.overdue("b2", 104, 5)
     assert lost.overdue("b2", 105, 5)
-    assert not lost.gone_for_good("b2")
 
 
 def test_one_without_a_cookie_is_lost_at_once_when_a_ledger_names_it() -> None:
@@ -48,7 +47,6 @@ def test_one_without_a_cookie_is_lost_at_once_when_a_ledger_names_it() -> None:
     assert not lost.lost("b9", 200)
     lost.name(["b1", "b9"], 200)
     assert lost.lost("b9", 200)
-    assert lost.gone_for_good("b9")
     assert not lost.lost("b1", 1e9)
     # A cookie that vanishes ends the delay of a bookie that is away.
     lost.observe(view("b1", "b2"), 300)

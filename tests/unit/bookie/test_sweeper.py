@@ -21,6 +21,7 @@ from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
 from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
@@ -101,7 +102,7 @@ async def test_a_claim_behind_the_sweeper_is_refused_and_leaves_nothing(of: Scen
         # It stands still at this one, whose answer it does not get.
         of.server.next_request(other.ledgers.store, *[None] * place, Fault.LOSE_ANSWER)  # type: ignore[arg-type]
         sweeping = asyncio.get_running_loop().create_task(Sweeper(other, 0).sweep(always))
-        await asyncio.sleep(0.01)
+        await of.until(lambda one=other: one.ledgers.store.session.state is SessionState.SUSPENDED, "it stands still")  # type: ignore[misc]
         intent = await compare_and_set.read(of.store, paths.intent(orphan.ledger_id))
         assert intent is None or LedgerIntent.FromString(intent.payload).sweeping
         with pytest.raises(IntentSwept):

@@ -66,6 +66,18 @@ class DiskFaultsOfSeed(Striker):
         self._later(self._seconds(), lambda: setattr(bookie.disk, "faults", bookie.usual_faults))
         return True
 
+    def stuttering_disk(self) -> bool:
+        """It stands still now and then, and at last a sync fails."""
+        bookie = self._draw.choice(self._world.bookies)
+        fails = self._draw.choice((0.0, 0.01, 0.05))
+        bookie.disk.faults = replace(
+            bookie.usual_faults, stall_probability=0.1, stall_s=2.0 * self._draw.random(), failed_sync_probability=fails
+        )
+        self._later(2 * self._seconds(), lambda: setattr(bookie.disk, "faults", bookie.usual_faults))
+        for after in (4.0, 12.0):
+            self._later(after + self._draw.random() * 5, lambda: self._restart(bookie))
+        return True
+
     def lose_who_acknowledged(self) -> bool:
         """One bookie acknowledges while the others are slow, and is lost right then: what it said must not count."""
         world = self._world

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from magnetar_bookie import paths
 from magnetar_metadata.memory.server import Fault
+from magnetar_metadata.memory.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.world.faults.striker import Striker
 from tests.sim.world.host import Host
@@ -100,3 +103,52 @@ class MetadataFaults(Striker):
         self._world.metadata.cut_silently(store, requests=which != 0, answers=which != 1)
         self._later(self._seconds(), lambda: process.call_soon(self._world.metadata.heal, store))
         return True
+
+    def strike_a_change(self) -> bool:
+        """What befalls the very request with which somebody makes, claims, changes or sweeps a ledger."""
+        world, draw = self._world, self._draw
+        below = draw.choice((paths.LEDGERS, paths.LEDGERS, paths.INTENTS, paths.LEDGER_IDS))
+        struck = False
+        for host in world.hosts:
+            store = host.store
+            if not host.runs or store is None or draw.random() < 0.4:
+                continue
+            fault = draw.choice((Fault.LOSE_ANSWER, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST, Fault.LOSE_REQUEST))
+            then = draw.choice((self._comes_back, self._stays_away, self._loses_its_session))
+            world.metadata.strike_change(store, below, fault, partial(then, host, store))
+            struck = True
+        return struck
+
+    def _comes_back(self, host: Host, store: MemoryStore) -> None:
+        self._world.count("struck a change")
+
+    def _stays_away(self, host: Host, store: MemoryStore) -> None:
+        """Long enough that others change what it wanted to, at times for longer than its session lasts."""
+        self._world.count("struck a change, and kept the session away")
+        self.down[host.name] = None
+        self._later(6.0 * self._draw.random(), lambda: self.down.pop(host.name, None))
+
+    def _loses_its_session(self, host: Host, store: MemoryStore) -> None:
+        self._world.count("struck a change, and ended the session")
+        self._world.metadata.expire(store)
+
+    def forget_a_ledger(self) -> bool:
+        """As a store does that was restored from yesterday: the node is gone, and later it is back as it was.
+
+        One that its chain lists: whoever claims, deletes or sweeps a ledger believes the store that it is gone.
+        """
+        world, draw = self._world, self._draw
+        listed = [ledger_id for chain in world.checker.history.chains.values() for ledger_id in chain.ledgers]
+        if not listed:
+            return False
+        path = paths.ledger(draw.choice(listed))
+        if not world.metadata.forget(path):
+            return False
+        world.trace.line("metadata", f"{path} is forgotten")
+        seconds = draw.choice((0.3, 2.0, 10.0, 20.0)) * (0.5 + draw.random())
+        self._later(seconds, partial(self._remember, path))
+        return True
+
+    def _remember(self, path: str) -> None:
+        self._world.trace.line("metadata", f"{path} is remembered")
+        self._world.metadata.remember(path)

@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar_wire.randomness import SeededRandomness
+from tests.sim.world.admin import Admin
+from tests.sim.world.bookie_host import BookieHost
 from tests.sim.world.faults.striker import Striker
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ class OperatorFaults(Striker):
         super().__init__(world, draw)
         self._decommissioned = False
 
-    def _order(self, what: str, whom: str) -> None:
-        self._draw.choice(self._world.admins).order(what, whom)
+    def _order(self, what: str, whom: str, admin: Admin | None = None) -> None:
+        (admin or self._draw.choice(self._world.admins)).order(what, whom)
 
     def recover_a_ledger(self) -> bool:
         self._order("recover", self._draw.choice(self._world.chain_names))
@@ -66,14 +68,47 @@ class OperatorFaults(Striker):
         self._later(2 * self._seconds(), lambda: process.call_soon(setattr, bookie.bookie, "read_only", False))
         return True
 
-    def decommission(self) -> bool:
-        if self._decommissioned:
+    def delete_under_a_recovery(self) -> bool:
+        """Somebody recovers a ledger and stands still in it; it is recovered without him, followed, and deleted."""
+        world, draw = self._world, self._draw
+        slow, quick = world.admins
+        if not slow.runs:
             return False
-        # Not one that may lose data: wiped and struck off it would be a new bookie, and rightly so.
-        losers = [self._world.bookies[number] for number in self._world.plan.losers]
-        bookie = self._bookie([bookie for bookie in self._world.bookies if bookie not in losers])
+        chain = draw.choice(world.chain_names)
+        self._order("recover", chain, slow)
+        # The questions are asked, and some are answered.
+        self._later(0.002 + 0.02 * draw.random(), slow.pause)
+        self._later(0.1, partial(self._order, "recover", chain, quick))
+        for after_s in (1.0, 2.0, 3.0):
+            self._later(after_s + draw.random(), partial(self._order, "delete", chain, quick))
+        # By then the bookies may have dropped it.
+        self._later(draw.choice((3.0, 12.0)) * (0.5 + draw.random()), slow.resume)
+        return True
+
+    def decommission(self) -> bool:
+        bookie = self._who_leaves()
         if bookie is None:
             return False
         self._decommissioned = bookie.leaving = True
         self._order("decommission", bookie.name)
         return True
+
+    def decommission_the_dead(self) -> bool:
+        """It comes back late, if it may: until then tombstones name a bookie that nobody will hear of."""
+        bookie = self._who_leaves()
+        if bookie is None:
+            return False
+        bookie.kill()
+        self._later(20.0 * (0.5 + self._draw.random()), partial(self._restart, bookie))
+        self._decommissioned = bookie.leaving = True
+        self._order("decommission", bookie.name)
+        for chain in self._world.chain_names:
+            self._order("delete", chain)
+        return True
+
+    def _who_leaves(self) -> BookieHost | None:
+        if self._decommissioned:
+            return None
+        # Not one that may lose data: wiped and struck off it would be a new bookie, and rightly so.
+        losers = [self._world.bookies[number] for number in self._world.plan.losers]
+        return self._bookie([bookie for bookie in self._world.bookies if bookie not in losers])
