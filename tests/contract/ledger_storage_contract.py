@@ -97,6 +97,10 @@ async def held(storage: LedgerStorage, ledger_id: int) -> list[int]:
     return entry_ids
 
 
+def all_ledgers(storage: LedgerStorage) -> list[int]:
+    return storage.ledger_ids(0, 1_000_000)
+
+
 class LedgerStorageContract:
     @on_disk
     async def test_new_disk_is_empty_and_intact(self, disk: Disk) -> None:
@@ -104,7 +108,7 @@ class LedgerStorageContract:
         assert storage.intact
         assert storage.bookie() is None
         assert storage.ledger(1) is None
-        assert storage.ledger_ids() == []
+        assert all_ledgers(storage) == []
         assert storage.last_entry(1) == -1
         assert not storage.has(1, 0)
         assert storage.entry_ids(1, 0, 10, 10) == []
@@ -117,13 +121,13 @@ class LedgerStorageContract:
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: remembered}, bookie=b"who I am"))
         assert await held(storage, 1) == [0, 1]
         assert storage.ledger(1) == remembered
-        assert storage.ledger_ids() == [1]
+        assert all_ledgers(storage) == [1]
         assert storage.bookie() == b"who I am"
 
     @on_disk
     async def test_what_was_synced_survives_a_crash(self, disk: Disk) -> None:
         storage = await disk.open()
-        remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1)
+        remembered = LedgerRecord(master_key=b"\0key", deleted=True, last_add_confirmed=-1, settled=True)
         storage.write(Changes(records=records(1, 0, 1), ledgers={1: LedgerRecord(b"k"), 2: remembered}, bookie=b"me"))
         await storage.sync()
         await disk.crash()
@@ -191,7 +195,12 @@ class LedgerStorageContract:
             storage.write(Changes(records=records(ledger_id, place, 9), ledgers={ledger_id: LedgerRecord()}))
         for place, ledger_id in enumerate(ids):
             assert await held(storage, ledger_id) == [place, 9]
-        assert storage.ledger_ids() == ids
+        assert all_ledgers(storage) == ids
+        assert storage.ledger_ids(0, 2) == ids[:2]
+        assert storage.ledger_ids(3, 3) == [255, 256, 2**32]
+        assert storage.ledger_ids(2**63, 10) == [2**63, 2**64 - 1]
+        assert storage.ledger_ids(2**63 + 1, 1) == [2**64 - 1]
+        assert storage.ledger_ids(2**64, 10) == []
         assert storage.last_entry(3) == -1
 
     @on_disk
@@ -229,7 +238,7 @@ class LedgerStorageContract:
         for _ in range(2):
             assert await held(storage, 1) == []
             assert storage.ledger(1) == LedgerRecord(b"k", deleted=True)
-            assert storage.ledger_ids() == [1, 2]
+            assert all_ledgers(storage) == [1, 2]
             assert await held(storage, 2) == [0]
             await storage.sync()
             await disk.crash()
@@ -268,7 +277,7 @@ class LedgerStorageContract:
         with pytest.raises(StorageFull):
             storage.write(Changes(records=records(1, 1), ledgers={2: LedgerRecord()}, bookie=b"me", dropped=[1]))
         assert await held(storage, 1) == [0]
-        assert storage.ledger_ids() == [1]
+        assert all_ledgers(storage) == [1]
         assert storage.bookie() is None
         storage.write(Changes(ledgers={3: LedgerRecord(fenced=True)}, bookie=b"me"))
         await storage.sync()

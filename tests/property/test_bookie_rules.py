@@ -175,6 +175,9 @@ class BookieRules(RuleBasedStateMachine):
         refusal = self.refusal(ledger_id, key, recovery=False, fence=True)
         status, group = self.replicas.fence(ledger_id, key)
         assert status == (refusal or Status.OK)
+        if refusal is Status.DELETED and self.decided[ledger_id].remembered.settled:
+            self.remember(ledger_id, settled=False)
+            assert group is not None
         if refusal is None:
             self.remember(ledger_id, key, fenced=True)
             assert group is not None or self.durable[ledger_id].remembered.fenced
@@ -197,6 +200,12 @@ class BookieRules(RuleBasedStateMachine):
         self.remember(ledger_id, deleted=True).entries.clear()
         self.said.pop(ledger_id, None)
         assert group is not None or self.durable[ledger_id].remembered.deleted
+
+    @rule(ledger_id=LEDGERS)
+    def settle_tombstone(self, ledger_id: int) -> None:
+        self.replicas.settle(ledger_id)
+        if self.decided.get(ledger_id, Ledger()).remembered.deleted:
+            self.remember(ledger_id, settled=True)
 
     @rule(read_only=st.booleans())
     def set_read_only(self, read_only: bool) -> None:
@@ -257,7 +266,7 @@ class BookieRules(RuleBasedStateMachine):
         self.durable, self.written, self.decided = (copy.deepcopy(there) for _ in range(3))
 
     def holds(self, state: State) -> bool:
-        if self.storage.ledger_ids() != sorted(state):
+        if self.storage.ledger_ids(0, 100) != sorted(state):
             return False
         for ledger_id, ledger in state.items():
             entry_ids = sorted(ledger.entries)

@@ -312,9 +312,11 @@ class SimulatedStorage:
         ledger = self._disk._ledgers.get(ledger_id)
         return ledger.record if ledger else None
 
-    def ledger_ids(self) -> list[int]:
+    def ledger_ids(self, first: int, limit: int) -> list[int]:
         self._check_alive()
-        return sorted(ledger_id for ledger_id, ledger in self._disk._ledgers.items() if ledger.record is not None)
+        ledgers = self._disk._ledgers
+        ids = sorted(one for one, ledger in ledgers.items() if one >= first and ledger.record is not None)
+        return ids[:limit]
 
     def last_entry(self, ledger_id: int) -> int:
         self._check_alive()

@@ -76,7 +76,7 @@ async def wait_last_add_confirmed(
 ) -> bool:
     """Waits until the metadata may have changed (True), or a bookie tells `found` of more than `above` (False).
 
-    Raises `SessionLost`.
+    False as well when the client is closed: nobody will tell any more. Raises `SessionLost`.
     """
     over = asyncio.Event()
     metadata_changed = False
@@ -90,6 +90,9 @@ async def wait_last_add_confirmed(
                 last_add_confirmed = await _ask(client, bookie_id, ledger_id, above, wait_ms)
             except TransportError:
                 last_add_confirmed = NO_ENTRY
+                if client.bookies.closed:
+                    over.set()
+                    return
             if last_add_confirmed > above:
                 found(last_add_confirmed)
                 over.set()

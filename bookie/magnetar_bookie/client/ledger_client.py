@@ -1,6 +1,10 @@
 """A process' way to the ledgers: makes, writes, reads, recovers and deletes them.
 
 A client is one metadata session's; context.py says what that means.
+
+Each method says which `LedgerError` it raises. Besides, whatever goes to the metadata store raises `SessionLost` when
+the session is over, `Unavailable` where the store gave no answer for long, and then nothing was done, `StoreFull`, and
+`ForeignValue` or a plain `LedgerError` where what stands there can't be read.
 """
 
 from __future__ import annotations
@@ -43,10 +47,15 @@ class LedgerClient(LedgerContext):
         self._writers: dict[int, LedgerWriter] = {}
 
     async def start(self) -> None:
+        """Returns when the bookies are known. Raises `ClientClosed` if it is closed meanwhile."""
         await self.bookies.start()
 
     async def close(self) -> None:
-        """Abandons the writers that there are still."""
+        """Abandons the writers that there are still.
+
+        Their pending adds fail with `WriterClosed`, a close that is under way with `CloseLost` or `OutcomeNotKnown`.
+        Reads find no bookie any more, and tails end with `ClientClosed`.
+        """
         for writer in list(self._writers.values()):
             writer.abandon()
         await self.bookies.close()
@@ -57,7 +66,7 @@ class LedgerClient(LedgerContext):
         """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
-        raises `NotEnoughBookies`: wait and try again.
+        raises `NotEnoughBookies`: wait and try again. `ValueTooLarge`: the properties don't fit into a node.
         """
         ensemble = self._new_ensemble(striping)
         if len(ensemble) < striping.ack_quorum and self.bookies.in_quarantine():
@@ -102,20 +111,28 @@ class LedgerClient(LedgerContext):
         self.bookies.forgive(bookie_id)
 
     async def open(self, ledger_id: int) -> LedgerReader:
-        """A reader, of a ledger that may still be written: up to what is confirmed."""
+        """A reader, of a ledger that may still be written: up to what is confirmed.
+
+        Raises `NoSuchLedger` and `LedgerDeleted`. That no bookie answers is met by the reads.
+        """
         return await LedgerReader.open(self, ledger_id)
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
-        """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more."""
+        """Closes the ledger, if it is not closed, and thereby keeps its writer from adding anything more.
+
+        Raises `RecoveryUndecided` where too few bookies could say what the ledger holds, `NoSuchLedger` and
+        `LedgerDeleted`. It may be called again, and by anybody.
+        """
         return await recover(self, ledger_id)
 
     async def open_with_recovery(self, ledger_id: int) -> LedgerReader:
-        """A reader of the ledger, closed."""
+        """A reader of the ledger, closed. Raises what `recover` raises."""
         return LedgerReader(self, ledger_id, await self.recover(ledger_id))
 
     async def delete(self, ledger_id: int) -> None:
         """Makes the ledger a tombstone; bookies drop their entries by and by, and the last of them its node.
 
-        No error if it is a tombstone already; `NoSuchLedger` when that has gone too.
+        No error if it is a tombstone already; `NoSuchLedger` when that has gone too. `OutcomeNotKnown`: it is deleted
+        or not; ask again.
         """
         await self.ledgers.change(ledger_id, ledger_metadata.tombstone)

@@ -13,6 +13,10 @@ closed, or the fragment is not its last), a repair task is written down, unless 
 `entries` reads ahead: while its caller works on one chunk the next is fetched, so memory holds two. `tail` goes on
 where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
 whichever knows of more first wakes it. It ends when the ledger is found closed and all of it was read.
+
+Whatever reads raises `Unreadable` where no replica gives an entry. When it looks at the metadata once more it may meet
+`NoSuchLedger` and `LedgerDeleted`, `SessionLost`, and `ForeignValue` or a plain `LedgerError` where they can't be read.
+A store that gives no answer is no error here.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.errors import LedgerDeleted, NoSuchEntry, Unreadable
+from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, Unreadable
 from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
 from magnetar_bookie.read.record import entry_of
 from magnetar_metadata import compare_and_set
@@ -91,7 +95,7 @@ class LedgerReader:
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
         """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one.
 
-        A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` above the bound and `Unreadable`.
+        A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` outside the bounds.
         """
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
@@ -112,10 +116,16 @@ class LedgerReader:
         return entries
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Entry ids and entries in order, up to `last` or what may be read when this begins."""
+        """Entry ids and entries in order, up to `last` or what may be read when this begins.
+
+        Raises `NoSuchEntry` outside the bounds.
+        """
         last = self._last_add_confirmed if last is None else last
-        if last > self._last_add_confirmed:
-            raise NoSuchEntry(f"entry {last} of ledger {self.ledger_id} lies above {self._last_add_confirmed}")
+        if first < 0 or last > self._last_add_confirmed:
+            raise NoSuchEntry(
+                f"entries {first} to {last} of ledger {self.ledger_id} were asked for, and 0 to "
+                f"{self._last_add_confirmed} may be read"
+            )
         ahead: asyncio.Task[list[bytes]] | None = None
         try:
             while first <= last:
@@ -131,7 +141,13 @@ class LedgerReader:
                 await asyncio.gather(ahead, return_exceptions=True)
 
     async def tail(self, first: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Entry ids and entries in order as they are confirmed; ends at the end of the ledger, once it is closed."""
+        """Entry ids and entries in order as they are confirmed; ends at the end of the ledger, once it is closed.
+
+        Raises `NoSuchEntry` below 0, and `ClientClosed` when the client is closed while it waits. That no bookie tells
+        of more is no error: it waits on.
+        """
+        if first < 0:
+            raise NoSuchEntry(f"entry {first} of ledger {self.ledger_id} was asked for: the first is 0")
         watch = self._client.ledgers.store.watch(paths.ledger(self.ledger_id))
         try:
             while True:
@@ -142,6 +158,8 @@ class LedgerReader:
                             yield entry_id, entry
                 if self._metadata.closed:
                     return
+                if self._client.bookies.closed:
+                    raise ClientClosed(f"the ledger client was closed while ledger {self.ledger_id} was tailed")
                 if not await wait_last_add_confirmed(
                     self._client,
                     self.ledger_id,
@@ -157,7 +175,7 @@ class LedgerReader:
             watch.close()
 
     async def read_last_add_confirmed(self) -> int:
-        """Asks anew how far may be read."""
+        """Asks anew how far may be read. Raises `Unreadable` where no bookie tells."""
         if not self._metadata.closed:
             try:
                 await self._reread()

@@ -106,7 +106,7 @@ class LedgerWriter:
     def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
         """Adds the entry and returns its id. `done` is called with the id or the failure, in order, later.
 
-        Raises `TooManyPending`, and takes nothing, when there is no room.
+        Raises `TooManyPending` when there is no room and `TooLarge` for more than `MAX_ENTRY_BYTES`, and takes nothing.
         """
         if len(entry) > MAX_ENTRY_BYTES:
             raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
@@ -141,7 +141,7 @@ class LedgerWriter:
             await room
 
     async def add(self, entry: bytes) -> int:
-        """Adds the entry and returns its id when it has completed. Raises `AddFailed`."""
+        """Adds the entry and returns its id when it has completed. Raises `AddFailed`, and `TooLarge` at once."""
         await self.room()
         added: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -157,7 +157,10 @@ class LedgerWriter:
         return await added
 
     async def close(self) -> LedgerMetadata:
-        """Closes the ledger at its last completed entry, once nothing is pending."""
+        """Closes the ledger at its last completed entry, once nothing is pending.
+
+        Raises `CloseLost` and `OutcomeNotKnown`, as the head of this file says, and errors of the metadata store.
+        """
         self._closing = True
         self._adds.end()
         self._wake()

@@ -34,11 +34,21 @@ from magnetar_bookie.read.record import BadRecord, Header, check_record
 from magnetar_bookie.storage.interface import Damaged
 from magnetar_protos.ledger_pb2 import Status
 
-__all__ = ["MAX_ENTRY_ID", "MAX_MASTER_KEY_BYTES", "Decisions", "Durable", "LedgerReplicas", "ToCompare"]
+__all__ = [
+    "MAX_ENTRY_ID",
+    "MAX_LEDGER_ID",
+    "MAX_MASTER_KEY_BYTES",
+    "Decisions",
+    "Durable",
+    "LedgerReplicas",
+    "ToCompare",
+]
 
 MAX_MASTER_KEY_BYTES: Final = 64
 # Ids are 63 bits, so that -1 fits beside them, and the one after the last still does.
 MAX_ENTRY_ID: Final = 2**63 - 2
+# They count from 1.
+MAX_LEDGER_ID: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +147,10 @@ class LedgerReplicas:
         """No ordinary add is taken from now on. The answer waits for the group, if there is one."""
         replica = self._cache.known(ledger_id)
         refusal = self._identity_refusal(replica, master_key)
+        if replica is not None and replica.record.settled:
+            # Whoever fences it has seen it: the metadata store may wait for this bookie again.
+            self._remember(ledger_id, replica, settled=False)
+            return Status.DELETED, replica.changing
         if refusal is not None:
             return refusal, None
         if replica is None or not replica.record.fenced:
@@ -172,6 +186,12 @@ class LedgerReplicas:
             }
             self._remember(ledger_id, replica, deleted=True)
         return replica.changing
+
+    def settle(self, ledger_id: int) -> None:
+        """Of a ledger that is deleted: nobody waits any more for this bookie to drop it."""
+        replica = self._cache.known(ledger_id)
+        if replica is not None and replica.record.deleted and not replica.record.settled:
+            self._remember(ledger_id, replica, settled=True)
 
     def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> CommitGroup | None:
         """What the bookie should hold of the ledger it holds: no more is unknown of it.
@@ -271,7 +291,7 @@ class LedgerReplicas:
             header = check_record(record, ledger_id, entry_id)
         except BadRecord:
             return Status.BAD_RECORD
-        if entry_id > MAX_ENTRY_ID:
+        if entry_id > MAX_ENTRY_ID or not 0 < ledger_id <= MAX_LEDGER_ID:
             return Status.BAD_RECORD
         if refusal is not None:
             return refusal

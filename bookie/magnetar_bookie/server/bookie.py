@@ -7,20 +7,20 @@ refused with INVALID_ARGUMENT; nothing of it was done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, Durable, LedgerReplicas
+from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
 from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
 from magnetar_bookie.server.record_reader import RecordReader
-from magnetar_bookie.storage.interface import Damaged, LedgerStorage
+from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage
 from magnetar_protos.ledger_pb2 import (
     BookieRecord,
     ConfirmAnswer,
@@ -45,6 +45,8 @@ __all__ = ["Bookie"]
 OPERATOR: Final = "its operator wants it"
 FULL: Final = "its disk is full"
 LEAVING: Final = "it is being decommissioned"
+# So many ledgers are listed at a time.
+_PORTION: Final = 1000
 
 
 class Bookie:
@@ -84,9 +86,11 @@ class Bookie:
             raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no call {method!r:.80}")
         kind, answer = self._methods[method]
         try:
-            message = kind.FromString(request)
+            message: Any = kind.FromString(request)
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
+        if not 0 < message.ledger_id <= MAX_LEDGER_ID:
+            raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is no ledger: ids are 1 … {MAX_LEDGER_ID}")
         self._commit.check()
         answered = await answer(message)
         self._commit.check()
@@ -148,8 +152,7 @@ class Bookie:
     async def enter_limbo(self, below: int) -> None:
         """Durably: every ledger below this id may have lost entries here."""
         # What was lost may be the record of an earlier limbo. What was cleared in that must not count in this one.
-        ledgers = [self.storage.ledger(ledger_id) for ledger_id in self.storage.ledger_ids()]
-        cleared = max((ledger.limbo_cleared for ledger in ledgers if ledger is not None), default=0)
+        cleared = max((ledger.limbo_cleared for ledger in self._all_ledgers()), default=0)
         await self._keep_limbo(max(below, self.record.limbo_below), max(cleared, self.record.limbo_generation) + 1)
 
     async def narrow_limbo(self, below: int) -> None:
@@ -181,9 +184,19 @@ class Bookie:
     def is_deleted(self, ledger_id: int) -> bool:
         return self._replicas.is_deleted(ledger_id)
 
-    def ledger_ids(self) -> list[int]:
-        """All ledgers that it was ever told of, those that it knows to be deleted included."""
-        return self.storage.ledger_ids()
+    def settle(self, ledger_id: int) -> None:
+        """The ledger is deleted, and the metadata store waits for this bookie no more. Durable at some time."""
+        self._replicas.settle(ledger_id)
+        self._commit.kick()
+
+    def _all_ledgers(self) -> Iterator[LedgerRecord]:
+        first = 0
+        while portion := self.storage.ledger_ids(first, _PORTION):
+            for ledger_id in portion:
+                ledger = self.storage.ledger(ledger_id)
+                if ledger is not None:
+                    yield ledger
+            first = portion[-1] + 1
 
     # The calls.
 

@@ -4,12 +4,17 @@ A tombstone is the one thing that has it drop entries. That the metadata store h
 a store that was restored from yesterday, or the wrong one, has none of today's ledgers either. Such ledgers are counted
 and reported.
 
-The ledgers are listed before the sync, so whatever is on the list was made before, and its node can be seen.
+The ledgers are listed before the sync, so whatever is on the list was made before, and its node can be seen. They are
+listed in portions, and those that are settled are passed over: a bookie keeps its tombstones for ever, so there are
+many more of them in the end than of anything else. Where one was settled too soon (the store had lost its node, and has
+it again) the auditor's fence has it looked at anew.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_store import LedgerStore
@@ -24,6 +29,8 @@ from magnetar_wire.randomness import Randomness
 __all__ = ["GarbageCollector"]
 
 _log = logging.getLogger(__name__)
+# So many ledgers are listed at a time.
+_PORTION: Final = 1000
 
 
 class GarbageCollector:
@@ -33,8 +40,6 @@ class GarbageCollector:
         self._bookie = bookie
         self._clock = clock
         self._randomness = randomness
-        # Deleted ledgers with which nothing is left to do.
-        self._settled: dict[int, None] = {}
         # Ledgers that are here and that the metadata store does not know, as of the last round.
         self.unexplained: dict[int, None] = {}
 
@@ -51,15 +56,28 @@ class GarbageCollector:
 
     async def collect(self, ledgers: LedgerStore) -> None:
         """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""
-        held = [ledger_id for ledger_id in self._bookie.ledger_ids() if ledger_id not in self._settled]
-        await ledgers.store.sync()
         unexplained: dict[int, None] = {}
+        first = 0
+        while portion := self._bookie.storage.ledger_ids(first, _PORTION):
+            if first:
+                await self._clock.sleep(0)  # others are to have their turn
+            await self._look_through([one for one in portion if not self._settled(one)], ledgers, unexplained)
+            first = portion[-1] + 1
+        self._report(unexplained)
+
+    def _settled(self, ledger_id: int) -> bool:
+        record = self._bookie.storage.ledger(ledger_id)
+        return record is not None and record.settled
+
+    async def _look_through(self, held: Sequence[int], ledgers: LedgerStore, unexplained: dict[int, None]) -> None:
+        if held:
+            await ledgers.store.sync()
         for ledger_id in held:
             try:
                 metadata = await ledgers.read(ledger_id)
             except NoSuchLedger:
                 if self._bookie.is_deleted(ledger_id):
-                    self._settled[ledger_id] = None
+                    self._bookie.settle(ledger_id)
                 else:
                     unexplained[ledger_id] = None
                 continue
@@ -67,16 +85,15 @@ class GarbageCollector:
                 ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
                 continue
             await self._look_at(ledgers, ledger_id, metadata)
-        self._report(unexplained)
 
     async def _look_at(self, ledgers: LedgerStore, ledger_id: int, metadata: LedgerMetadata) -> None:
         bookie = self._bookie
         if metadata.state is LedgerState.TOMBSTONE:
-            if not bookie.is_deleted(ledger_id):
-                await bookie.tombstone(ledger_id)
+            # Always: what a round that was broken off has put in line may not be on the disk yet.
+            await bookie.tombstone(ledger_id)
             if bookie.bookie_id in metadata.holders or not metadata.holders:
                 await take_off_tombstone(ledgers.store, ledger_id, [bookie.bookie_id], self._clock, self._randomness)
-            self._settled[ledger_id] = None
+            bookie.settle(ledger_id)
         elif bookie.bookie_id not in metadata.bookies() and bookie.bookie_id not in metadata.former_bookies:
             try:
                 await ledgers.change(ledger_id, lambda current: with_holder(current, bookie.bookie_id))

@@ -58,6 +58,9 @@ class LedgerRecord:
     deleted: bool = False
     # The bookie's limbo, by its generation, since which the ledger was found or made whole here.
     limbo_cleared: int = 0
+    # Of a tombstone: nothing is left to do, as the metadata store waits for this bookie no more. Unless a fence comes:
+    # whoever sends it has seen the ledger there.
+    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -90,8 +93,8 @@ class LedgerStorage(Protocol):
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is remembered of the ledger."""
 
-    def ledger_ids(self) -> list[int]:
-        """All ledgers with a `LedgerRecord`, tombstones included, in order."""
+    def ledger_ids(self, first: int, limit: int) -> list[int]:
+        """Of the ledgers with a `LedgerRecord`, tombstones included, the `limit` lowest from `first` on, in order."""
 
     def last_entry(self, ledger_id: int) -> int:
         """The highest entry id held of the ledger; -1: none."""

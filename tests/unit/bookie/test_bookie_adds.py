@@ -77,6 +77,9 @@ def test_records_that_are_not_what_they_should_be_are_refused() -> None:
             largest = 2**64 - 1
             assert await one.add(1, (largest, record(1, largest, last_add_confirmed=0))) == [Status.BAD_RECORD]
             assert one.disk.durable_ledger(1) is None
+            for no_ledger in (0, 2**63, 2**64 - 1):
+                assert await one.add_one(no_ledger, 0) == Status.BAD_RECORD
+                assert one.disk.durable_ledger(no_ledger) is None
 
     run(body())
 

@@ -16,7 +16,9 @@ from magnetar_bookie.core.bookie_identity import Step, next_step
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import BookieRefused, DecommissionedBookie, ForeignDisk, NoSuchLedger, WipedBookie
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess, WithSession
+from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
 from magnetar_metadata import compare_and_set
@@ -31,12 +33,13 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
-from magnetar_wire.clock import SystemClock
+from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until, within
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record
+from tests.unit.bookie.slow_disk import slow_disk, written
 
 COOKIE = Cookie(bookie_id="b1", instance_id=b"one")
 OPTIONS = BookieOptions(garbage_interval_s=0.01, metadata_retry_s=0.01)
@@ -489,6 +492,37 @@ def test_tombstone_is_durable_before_the_bookie_takes_itself_off() -> None:
                 return metadata.holders == ("b2",)
 
             await until(off_the_list, "it takes itself off")
+
+    run(body())
+
+
+def test_tombstone_of_a_round_that_was_broken_off_is_waited_for() -> None:
+    """CHK-26, the bookie's half: the next round finds the ledger deleted, but not on the disk yet."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        disk = slow_disk(clock)
+        machine = Machine()
+        ledger_id = await machine.ledger("b1", "b2")
+        await machine.ledgers.change(ledger_id, ledger_metadata.tombstone)
+        storage = disk.open()
+        storage.write(Changes(records={(ledger_id, 0): record(ledger_id, 0)}, ledgers={ledger_id: LedgerRecord(KEY)}))
+        bookie = Bookie("b1", storage, clock)
+        collector = GarbageCollector(bookie, machine.clock, SeededRandomness(1))
+        first = asyncio.create_task(collector.collect(machine.ledgers))
+        await written(disk)
+        first.cancel()
+        await asyncio.wait([first])
+        second = asyncio.create_task(collector.collect(machine.ledgers))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert (await machine.ledgers.read(ledger_id, fresh=True)).holders == ("b1", "b2")
+        while not second.done():
+            clock.advance(1)
+            await asyncio.sleep(0)
+        await second
+        assert (await machine.ledgers.read(ledger_id, fresh=True)).holders == ("b2",)
+        await bookie.close()
 
     run(body())
 

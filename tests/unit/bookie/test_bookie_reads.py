@@ -14,6 +14,8 @@ from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord
 from magnetar_protos.ledger_pb2 import (
     ConfirmAnswer,
     ConfirmRequest,
+    FenceAnswer,
+    FenceRequest,
     InventoryAnswer,
     InventoryRequest,
     ReadAnswer,
@@ -232,11 +234,15 @@ def test_malformed_requests_are_refused() -> None:
 
     async def body() -> None:
         async with OneBookie() as one:
-            await refused(one, "read", ReadRequest(first_entry_id=2, last_entry_id=1), ReadAnswer)
-            await refused(one, "read", ReadRequest(last_entry_id=2**63), ReadAnswer)
-            await refused(one, "inventory", InventoryRequest(last_entry_id=2**64 - 1), InventoryAnswer)
-            await refused(one, "confirm", ConfirmRequest(last_add_confirmed=-2), ConfirmAnswer)
-            await refused(one, "nonsense", ReadRequest(), ReadAnswer)
+            await refused(one, "read", ReadRequest(ledger_id=1, first_entry_id=2, last_entry_id=1), ReadAnswer)
+            await refused(one, "read", ReadRequest(ledger_id=1, last_entry_id=2**63), ReadAnswer)
+            await refused(one, "inventory", InventoryRequest(ledger_id=1, last_entry_id=2**64 - 1), InventoryAnswer)
+            await refused(one, "confirm", ConfirmRequest(ledger_id=1, last_add_confirmed=-2), ConfirmAnswer)
+            await refused(one, "nonsense", ReadRequest(ledger_id=1), ReadAnswer)
+            for no_ledger in (0, 2**63, 2**64 - 1):
+                await refused(one, "fence", FenceRequest(ledger_id=no_ledger, master_key=KEY), FenceAnswer)
+                await refused(one, "confirm", ConfirmRequest(ledger_id=no_ledger, master_key=KEY), ConfirmAnswer)
+                assert one.disk.durable_ledger(no_ledger) is None
             with pytest.raises(Rejected):
                 await one._connection.call("read", b"\xff\xff", timeout_s=60)
 

@@ -12,7 +12,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import in_new_ensemble, tombstone, with_bookie_replaced
-from magnetar_bookie.errors import LedgerDeleted, NoSuchEntry, NoSuchLedger, Unreadable
+from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, NoSuchLedger, Unreadable
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata import compare_and_set
@@ -356,6 +356,37 @@ def test_an_idle_tail_polls_now_and_then_and_not_in_a_loop() -> None:
         await tail.stop()
 
     in_cluster(test, options=LedgerClientOptions(long_poll_timeout_ms=5000, explicit_lac_interval_ms=0))
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_tail_ends_when_its_client_is_closed(failing: bool) -> None:
+    """Nobody would wake it any more: neither a poll that is under way, nor one that pauses."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        tail = Tail((await cluster.client.open(ledger_id)).tail())
+        await tail.has(0)
+        for bookie in cluster.bookies.values():
+            bookie.failing = {"last_add_confirmed"} if failing else set()
+        await cluster.patiently(cluster.clock.sleep(20))
+        await cluster.client.close()
+        await cluster.patiently(asyncio.wait([tail.task]))
+        with pytest.raises(ClientClosed):
+            tail.task.result()
+
+    in_cluster(test)
+
+
+def test_below_the_first_entry_there_is_none() -> None:
+    async def test(cluster: SmallCluster) -> None:
+        reader = await cluster.client.open(await closed_ledger(cluster, 3))
+        for reading in (reader.entries(-1), reader.tail(-1)):
+            with pytest.raises(NoSuchEntry):
+                await anext(reading)
+        with pytest.raises(NoSuchEntry):
+            await reader.read(-1, 2)
+
+    in_cluster(test)
 
 
 def test_a_tail_outlives_a_suspended_metadata_store_and_not_a_lost_one() -> None:

@@ -13,15 +13,16 @@ from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import IntentSwept, NoSuchLedger
 from magnetar_bookie.read.striping import Striping
+from magnetar_bookie.server import collector
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import OutcomeUnknown
 from magnetar_metadata.memory import Fault
-from magnetar_metadata.store import SessionState
+from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import LedgerIntent
 from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
@@ -247,9 +248,73 @@ async def test_a_holder_that_holds_nothing_learns_of_the_tombstone(of: Scene) ->
     for name in (await of.metadata(orphan.ledger_id)).holders:
         bookie = of.bookies[name].bookie
         assert bookie is not None
-        collector = GarbageCollector(bookie, of.clock, of.randomness)
-        await of.over(collector.collect(of.client.ledgers))
+        garbage = GarbageCollector(bookie, of.clock, of.randomness)
+        await of.over(garbage.collect(of.client.ledgers))
     assert await state(of, orphan.ledger_id) is None
+
+
+class Collected:
+    """Every bookie's garbage, round by round, and how often each ledger was asked for meanwhile."""
+
+    def __init__(self, of: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: dict[int, int] = {}
+        self._of = of
+        self._read = of.client.ledgers.read
+        monkeypatch.setattr(of.client.ledgers, "read", self._watched)
+
+    async def _watched(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
+        if not fresh:  # the tests' own are
+            self.asked[ledger_id] = self.asked.get(ledger_id, 0) + 1
+        return await self._read(ledger_id, fresh=fresh)
+
+    async def round(self) -> None:
+        of = self._of
+        for one in of.bookies.values():
+            assert one.bookie is not None
+            await of.over(GarbageCollector(one.bookie, of.clock, of.randomness).collect(of.client.ledgers))
+
+    async def restart(self) -> None:
+        for one in self._of.bookies.values():
+            await one.go()
+            await one.come()
+
+
+@scene(bookies=3)
+async def test_a_deleted_ledger_is_asked_for_no_more_once_nobody_waits_for_it(of: Scene) -> None:
+    """Tombstones stay for ever. What a round costs, and the first one after a start, must not grow with them."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(collector, "_PORTION", 2)
+        kept, *deleted = [await of.ledger(1) for _ in range(6)]
+        for ledger_id in deleted:
+            await of.client.delete(ledger_id)
+        collected = Collected(of, monkeypatch)
+        await collected.round()
+        assert [await state(of, one) for one in deleted] == [None] * 5
+        await collected.restart()
+        collected.asked.clear()
+        await collected.round()
+        assert collected.asked == {kept: 3}
+        assert all(one.holds(kept, 0) for one in of.bookies.values())
+
+
+@scene(bookies=3)
+async def test_a_tombstone_that_comes_back_is_settled_again(of: Scene) -> None:
+    """The metadata store was set back to an hour ago, when it waited for the bookies still."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        ledger_id = await of.ledger(1)
+        await of.client.delete(ledger_id)
+        tombstone = await of.store.get(paths.ledger(ledger_id))
+        assert tombstone is not None
+        collected = Collected(of, monkeypatch)
+        await collected.round()
+        assert await state(of, ledger_id) is None
+        await of.store.put(paths.ledger(ledger_id), tombstone.value, ABSENT)
+        auditor = of.auditor()
+        for _ in range(2):
+            await of.over(auditor.scan())
+        await collected.restart()
+        await collected.round()
+        assert await state(of, ledger_id) is None
 
 
 class InterruptedCluster(Cluster):
