@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from tests.sim.invariants import SEEN_THROUGH, never_looked_at
 from tests.sim.loop import collect_quietly
 from tests.sim.run import Outcome, run_seed
 
@@ -65,6 +66,10 @@ def _many(options: argparse.Namespace) -> int:
             print(f"  {count:10} {name}")
         for name, count in sorted(looked.items()):
             print(f"  {count:10} looks at item {name}")
+        for name in never_looked_at(looked):
+            print(f"           0 looks at item {name}")
+        for name, what in SEEN_THROUGH.items():
+            print(f"             item {name} is seen through {what}")
     print(
         f"{done} seeds in {took_s:.1f} s: {done / took_s:.1f} seeds/s on {options.jobs} cores, "
         f"{virtual_s / took_s:.0f} virtual seconds per real one, {steps / took_s / 1000:.0f} k steps/s, "

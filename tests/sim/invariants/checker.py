@@ -76,7 +76,8 @@ class Checker:
             ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
             for ledger_id, ledger in disk._ledgers.items()
         }
-        known.owes = self.history.naming(bookie_id)
+        forgotten = self.history.forgotten
+        known.owes = {one: None for one in self.history.naming(bookie_id) if one not in forgotten}
         remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
         fault()
         for ledger_id, records in before.items():
@@ -130,6 +131,15 @@ class Checker:
         check_chain_entries(self.history, chain, payloads)
 
     # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def metadata_forget(self, ledger_id: int) -> None:
+        """The node is gone, and will be back as it was: nobody asked for it. Bookies keep what they hold.
+
+        One that leaves limbo meanwhile finds nothing to make good of this ledger, and stays in limbo for it.
+        """
+        self.history.forgotten.add(ledger_id)
+        for disk in self.history.disks.values():
+            disk.owes.pop(ledger_id, None)
 
     def metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         self._recoveries.metadata_changes(path, value, by)

@@ -130,6 +130,7 @@ async def end(world: World) -> None:
     world.hosts.append(last)
     last.start()
     waited_s = 0.0
+    world.checker.history.look("20")
     while not last.written:
         await clock.sleep(_LOOK_S)
         waited_s += _LOOK_S

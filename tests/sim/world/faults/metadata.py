@@ -141,9 +141,11 @@ class MetadataFaults(Striker):
         listed = [ledger_id for chain in world.checker.history.chains.values() for ledger_id in chain.ledgers]
         if not listed:
             return False
-        path = paths.ledger(draw.choice(listed))
+        ledger_id = draw.choice(listed)
+        path = paths.ledger(ledger_id)
         if not world.metadata.forget(path):
             return False
+        world.checker.metadata_forget(ledger_id)
         world.trace.line("metadata", f"{path} is forgotten")
         seconds = draw.choice((0.3, 2.0, 10.0, 20.0)) * (0.5 + draw.random())
         self._later(seconds, partial(self._remember, path))
