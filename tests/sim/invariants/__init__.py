@@ -3,8 +3,8 @@
 The checker shares no rules with the code that it watches: it has its own striping, its own reading of records, and what
 it knows of acknowledged entries it hears from the writers' callbacks. `checker.py` is where the run reports to.
 
-Each check counts how often it looked (`History.look`), under the items whose violation it would raise. Two items have no
-check of their own, as what they forbid can't be seen from outside but by what comes of it: `SEEN_THROUGH`.
+Each check counts how often it looked (`History.look`), under the items whose violation it would raise. Two items have
+no check of their own, as what they forbid can't be seen from outside but by what comes of it: `SEEN_THROUGH`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.sim.invariants.history import Violation
 __all__ = ["CLAIMED", "SEEN_THROUGH", "Checker", "Violation", "never_looked_at"]
 
 # The items of which a check raises violations.
-CLAIMED: Final = "1 2 3 4 5 6 7 8 9 10 11 12 13 15 16 17 18 20 21 22 23 26 27 28 29 58 62".split()
+CLAIMED: Final = [str(item) for item in (*range(1, 14), *range(15, 19), *range(20, 24), *range(26, 30), 58, 62)]
 SEEN_THROUGH: Final = {
     "14": "1, 2 and 3: keeping an entry on one positive answer is a choice, which must lose and bring back nothing",
     "19": "18, 2 and 3: whoever completes too early has a fragment begin at the wrong entry, or too few copies",
