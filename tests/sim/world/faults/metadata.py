@@ -147,6 +147,7 @@ class MetadataFaults(Striker):
         if not world.metadata.forget(path):
             return False
         self._forgotten[ledger_id] = None
+        world.checker.metadata_forget(ledger_id)
         world.trace.line("metadata", f"{path} is forgotten")
         seconds = draw.choice((0.3, 2.0, 10.0, 20.0)) * (0.5 + draw.random())
         self._later(seconds, partial(self._remember, ledger_id))
@@ -165,6 +166,3 @@ class MetadataFaults(Striker):
         path = paths.ledger(ledger_id)
         self._world.trace.line("metadata", f"{path} is remembered")
         self._world.metadata.remember(path)
-        for disk in self._world.checker.history.disks.values():
-            # A bookie that left limbo meanwhile did not see it, and keeps it in limbo until it starts again.
-            disk.owes.pop(ledger_id, None)
