@@ -1,7 +1,8 @@
 """Mutants: the code with one thing broken, to see whether the tests would notice.
 
-Each is a patch, `NAME.patch`. Its first line says what it breaks and which item of the checklist that is; the rest is
-what `git diff` prints.
+Each is a patch, `NAME.patch`. Its first line says what it breaks, behind the items of the checklist whose violation
+shows it: `CHK-8, CHK-1: …`. A run that fails for another reason does not count as seeing it. The rest is what git diff
+prints.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PROJECT", "PatchFailed", "mutant_tree", "names", "run_in", "what_it_breaks"]
+__all__ = ["PROJECT", "PatchFailed", "expected_items", "mutant_tree", "names", "run_in", "what_it_breaks"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 _PATCHES = Path(__file__).resolve().parent
@@ -32,6 +33,11 @@ def names() -> list[str]:
 
 def what_it_breaks(name: str) -> str:
     return (_PATCHES / f"{name}.patch").read_text().split("\n", 1)[0].lstrip("# ")
+
+
+def expected_items(name: str) -> str:
+    """With commas between."""
+    return ",".join(word.strip().removeprefix("CHK-") for word in what_it_breaks(name).partition(":")[0].split(","))
 
 
 @contextmanager

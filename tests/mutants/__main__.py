@@ -1,15 +1,23 @@
 """`python -m tests.mutants NAME -- COMMAND…` runs a command on a copy of the tree with that mutant in it.
 
-`--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. What
-follows behind -- goes to the simulation then.
+`--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. Only a
+seed counts that violates what the mutant's first line names, and that violates nothing without the mutant. What follows
+behind -- goes to the simulation then.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections import Counter
+from typing import Final
 
-from tests.mutants import PatchFailed, mutant_tree, names, run_in, what_it_breaks
+from tests.mutants import PROJECT, PatchFailed, expected_items, mutant_tree, names, run_in, what_it_breaks
+from tests.sim.__main__ import violates
+
+# What the simulation prints of a seed that failed: its number, the item or the error's type, and more.
+_FAILED: Final = re.compile(r"seed (\d+): (?:Violation: item ([\d, ]+)|(\w+)): (.*)")
 
 
 def main() -> int:
@@ -28,7 +36,7 @@ def main() -> int:
         parser.error(f"there is no mutant {options.name!r}: there are {', '.join(names()) or 'none'}")
     if options.list:
         for name in names():
-            print(f"{name:32} {what_it_breaks(name)}")
+            print(f"{name:40} {what_it_breaks(name)}")
         return 0
     if options.sim:
         chosen = [options.name] if options.name else names()
@@ -44,21 +52,40 @@ def main() -> int:
 
 
 def _noticed(name: str, seeds: int, more: list[str]) -> bool:
+    """Whether some seed violates what the mutant is to violate, and does not without it."""
+    others: Counter[str] = Counter()
+    start = 0
     try:
         with mutant_tree(name) as tree:
-            command = ["python", "-m", "tests.sim", "--seeds", str(seeds), "--first", *more]
-            done = run_in(tree, command, capture=True)
+            while start < seeds:
+                until = ["--until", expected_items(name), "--start", str(start), "--seeds", str(seeds - start)]
+                done = run_in(tree, ["python", "-m", "tests.sim", *until, *more], capture=True)
+                found = [_FAILED.match(line) for line in done.stdout.splitlines()]
+                failed = [(int(match[1]), match[2] or match[3], match[4]) for match in found if match]
+                if not failed and done.returncode:
+                    print(f"{name:40} the simulation broke off: {done.stderr.strip()[-300:]}", flush=True)
+                    return False
+                seen = failed[-1] if failed and violates(failed[-1][1], expected_items(name)) else None
+                others.update(item for _, item, _ in failed if not violates(item, expected_items(name)))
+                if seen is None:
+                    break
+                seed, item, what = seen
+                alone = ["python", "-m", "tests.sim", "--seed", str(seed), "--quiet"]
+                if run_in(PROJECT, alone, capture=True).returncode == 0:
+                    print(f"{name:40} seed {seed + 1} of {seeds}: item {item}: {what}{_besides(others)}", flush=True)
+                    return True
+                others["the seed fails without it, too"] += 1
+                start = seed + 1
     except PatchFailed as error:
         print(error, flush=True)
         return False
-    failed = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
-    if not failed:
-        why = "SURVIVES" if done.returncode == 0 else f"the simulation broke off: {done.stderr.strip()[-300:]}"
-        print(f"{name:32} {why} after {seeds} seeds ({what_it_breaks(name)})", flush=True)
-        return False
-    seed = int(failed[0].split(":")[0].removeprefix("seed "))
-    print(f"{name:32} seed {seed + 1} of {seeds}: {failed[0].split(': ', 1)[1]}", flush=True)
-    return True
+    print(f"{name:40} SURVIVES after {seeds} seeds ({what_it_breaks(name)}){_besides(others)}", flush=True)
+    return False
+
+
+def _besides(others: Counter[str]) -> str:
+    counted = ", ".join(f"{times} by {reason}" for reason, times in sorted(others.items()))
+    return f" (for other reasons before: {counted})" if counted else ""
 
 
 if __name__ == "__main__":

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import PROJECT, apply, names, what_it_breaks
+from tests.mutants import PROJECT, apply, expected_items, names, what_it_breaks
 
 
 @pytest.mark.parametrize("name", names() or [pytest.param("", marks=pytest.mark.skip("there are no mutants yet"))])
 def test_the_patch_applies(name: str, tmp_path: Path) -> None:
-    assert len(what_it_breaks(name)) > 10
+    assert re.match(r"CHK-\d+(, CHK-\d+)*: .{10}", what_it_breaks(name))
     for root in ("protos", "metadata", "bookie", "deploy"):
         shutil.copytree(PROJECT / root, tmp_path / root, ignore=shutil.ignore_patterns("__pycache__"))
     before = _sources(tmp_path)
     apply(tmp_path, name)
     assert _sources(tmp_path) != before
+
+
+def test_there_are_mutants_of_what_matters_most() -> None:
+    items = {item for name in names() for item in expected_items(name).split(",")}
+    assert {"7", "8", "11", "13", "18", "21", "22", "62"} <= items
+    assert len(names()) >= 20
 
 
 def _sources(tree: Path) -> dict[str, bytes]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from tests.sim.invariants import SEEN_THROUGH, never_looked_at
 from tests.sim.loop import collect_quietly
 from tests.sim.run import Outcome, run_seed
 
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
     parser.add_argument("--raise", action="store_true", dest="raises", help="with --seed: a traceback")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--until", metavar="ITEMS", help="stop at the first seed that violates one of these: 8,1")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--counts", action="store_true", help="how often each fault, event and check occurred")
     options = parser.parse_args()
@@ -56,7 +58,7 @@ def _many(options: argparse.Namespace) -> int:
         if outcome.failure:
             failed.append(outcome)
             print(outcome, flush=True)
-            if options.first:
+            if options.first or (options.until and violates(outcome.item, options.until)):
                 break
     took_s = time.monotonic() - began
     if options.counts:
@@ -64,6 +66,10 @@ def _many(options: argparse.Namespace) -> int:
             print(f"  {count:10} {name}")
         for name, count in sorted(looked.items()):
             print(f"  {count:10} looks at item {name}")
+        for name in never_looked_at(looked):
+            print(f"           0 looks at item {name}")
+        for name, what in SEEN_THROUGH.items():
+            print(f"             item {name} is seen through {what}")
     print(
         f"{done} seeds in {took_s:.1f} s: {done / took_s:.1f} seeds/s on {options.jobs} cores, "
         f"{virtual_s / took_s:.0f} virtual seconds per real one, {steps / took_s / 1000:.0f} k steps/s, "
@@ -72,6 +78,12 @@ def _many(options: argparse.Namespace) -> int:
     if failed:
         print("failed:", *(outcome.seed for outcome in failed))
     return 1 if failed else 0
+
+
+def violates(item: str, items: str) -> bool:
+    """Both are lists with commas between: a check may be of several items at once."""
+    wanted = [one.strip() for one in items.split(",")]
+    return any(one.strip() in wanted for one in item.split(","))
 
 
 def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.mutants import PROJECT
 from tests.sim.__main__ import run_seeds
+from tests.sim.invariants import never_looked_at
 from tests.sim.run import run_seed
 
 _PARTS = 8
@@ -27,6 +28,7 @@ def test_nothing_that_must_not_happen_happens(part: int) -> None:
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join([*failed, "replay one with: make sim SEED=…"])
     assert sum(outcome.counts.get("entries acknowledged", 0) for outcome in outcomes) > 20 * _SEEDS
+    assert not never_looked_at([items for outcome in outcomes for items in outcome.looked])
 
 
 @pytest.mark.slow

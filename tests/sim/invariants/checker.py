@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
@@ -10,6 +10,7 @@ from tests.sim.disk import SimulatedDisk
 from tests.sim.invariants.acknowledged import check_acked
 from tests.sim.invariants.answers import Answers
 from tests.sim.invariants.disks import disk_writes
+from tests.sim.invariants.ending import check_chain_entries
 from tests.sim.invariants.history import Disk, History, Violation
 from tests.sim.invariants.metadata import metadata_changed
 from tests.sim.invariants.recoveries import Recoveries
@@ -22,13 +23,17 @@ _REPORTS: Final = (
     "answer_arrived",
     "answer_sent",
     "appended",
+    "chain_was_read",
     "disk_writes",
     "message_arrived",
     "message_sent",
     "metadata_changed",
     "request_arrived",
+    "tail_waits",
     "was_read",
 )
+# A tail that long polls learns of what is confirmed at once.
+_TAIL_S: Final = 10.0
 
 
 class Checker:
@@ -71,7 +76,8 @@ class Checker:
             ledger_id: {entry_id: disk.durable_record(ledger_id, entry_id) for entry_id in ledger.ids}
             for ledger_id, ledger in disk._ledgers.items()
         }
-        known.owes = self.history.naming(bookie_id)
+        forgotten = self.history.forgotten
+        known.owes = {one: None for one in self.history.naming(bookie_id) if one not in forgotten}
         remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
         fault()
         for ledger_id, records in before.items():
@@ -110,7 +116,30 @@ class Checker:
         if entry_id >= len(ledger.payloads) or ledger.payloads[entry_id] != payload:
             raise Violation("4", f"entry {entry_id} of ledger {ledger_id} was read with another payload")
 
+    def tail_waits(self, ledger_id: int, read: int, confirmed: int, waited_s: float) -> None:
+        """A reader tails the ledger, and all that hindered it has healed."""
+        self.history.look("6")
+        if read < confirmed and waited_s > _TAIL_S:
+            raise Violation(
+                "6",
+                f"ledger {ledger_id} is confirmed up to {confirmed}, and {waited_s:.0f} s later a tail has read up to "
+                f"{read}",
+            )
+
+    def chain_was_read(self, chain: str, payloads: Sequence[bytes]) -> None:
+        """From its first ledger to its last."""
+        check_chain_entries(self.history, chain, payloads)
+
     # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def metadata_forget(self, ledger_id: int) -> None:
+        """The node is gone, and will be back as it was: nobody asked for it. Bookies keep what they hold.
+
+        One that leaves limbo meanwhile finds nothing to make good of this ledger, and stays in limbo for it.
+        """
+        self.history.forgotten.add(ledger_id)
+        for disk in self.history.disks.values():
+            disk.owes.pop(ledger_id, None)
 
     def metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         self._recoveries.metadata_changes(path, value, by)

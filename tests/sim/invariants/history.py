@@ -145,6 +145,8 @@ class History:
         self.chains: dict[str, Chain] = {}
         self.intents: dict[int, ledger_pb2.LedgerIntent] = {}
         self.tasks: dict[int, ledger_pb2.RepairTask] = {}
+        # Ledgers whose node was not there for a while, though nobody deleted it.
+        self.forgotten: set[int] = set()
         # Bookies that are marked as leaving → the ledgers that have named them since before.
         self.leaving: dict[str, dict[int, None]] = {}
         # How often which check looked at something: a check that never looks proves nothing.

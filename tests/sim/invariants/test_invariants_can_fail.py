@@ -230,6 +230,10 @@ def lac_above_what_completed(scene: Scene) -> None:
     scene.fences(0, last_add_confirmed=2)
 
 
+def tail_that_hears_of_nothing(scene: Scene) -> None:
+    scene.checker.tail_waits(LEDGER, 0, 1, 11.0)
+
+
 def lac_that_falls(scene: Scene) -> None:
     scene.fences(0, last_add_confirmed=1)
     scene.fences(0, last_add_confirmed=0)
@@ -407,6 +411,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("2", acked_and_not_in_the_chain),
     ("6", acked_out_of_order),
     ("6", lac_above_what_completed),
+    ("6", tail_that_hears_of_nothing),
     ("6", lac_that_falls),
     ("6", read_above_what_completed),
     ("7", recovery_without_the_fences),
