@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.foreign_nodes import decode_node
@@ -23,6 +24,8 @@ from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
 
 __all__ = ["LedgerLock", "RepairProgress", "Tasks", "repair_progress"]
+
+_GIVE_BACK_RETRY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +143,14 @@ class LedgerLock:
     """The ephemeral lock on one ledger's repair: `async with LedgerLock(…) as mine`.
 
     It saves work and guards nothing: it may be taken by another while its former holder, paused, still goes on. A lock
-    whose making or taking away got no answer is known by its session and holder, and is taken up again: a session has
-    one of each kind of holder.
+    whose making got no answer is known by its session and holder, and is taken up again: a session has one of each kind
+    of holder. It is given back before anything else is done, however long the store gives no answer: as long as the
+    session lives it would keep all others from the ledger, and its holder may never come to that ledger again.
     """
 
     def __init__(self, client: LedgerClient, ledger_id: int, holder: bytes) -> None:
         self._store = client.ledgers.store
+        self._clock = client.clock
         self._path = paths.lock(ledger_id)
         self._holder = holder
         self._mine = False
@@ -160,10 +165,17 @@ class LedgerLock:
             self._mine = own_session and node is not None and node.value == self._holder
         return self._mine
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._mine:
             return
-        try:
-            await self._store.delete(self._path, 0)
-        except (NoNode, Unavailable):
-            return  # gone, or taken up again the next time
+        while True:
+            try:
+                await self._store.delete(self._path, 0)
+            except NoNode:
+                pass
+            except Unavailable:
+                if kind is None or issubclass(kind, Exception):
+                    await self._clock.sleep(_GIVE_BACK_RETRY_S)
+                    continue
+                # Cancelled: the session ends with whoever is.
+            return

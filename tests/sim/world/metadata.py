@@ -116,10 +116,6 @@ class SimulatedMetadata(MemoryServer):
             self._table.put(path, record)
             self._tell(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
-    def remember_all(self) -> None:
-        for path in list(self._forgotten):
-            self.remember(path)
-
     def _tell_of_the_end(self, link: _Link) -> None:
         self._as_owner(link, super()._tell_of_the_end, link)
 

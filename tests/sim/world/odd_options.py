@@ -29,8 +29,7 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),
     "max_pending_bytes": (100, 1000),
-    # What the last writer appends is below it: all that it asks for may be unanswered at once.
-    "max_bookie_lag_bytes": (8000, 12_000),
+    "max_bookie_lag_bytes": (12_000,),
     "recovery_window_entries": (1, 2),
     "read_ahead_entries": (0, 1),
 }
@@ -44,4 +43,7 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
 
 def with_odd(options: _Options, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> _Options:
     drawn = {name: draw.choice(values) for name, values in odd.items() if draw.random() < _SHARE}
+    if "max_bookie_lag_bytes" in drawn:
+        # A recovery sends all that the writer had pending: a bookie that is behind by that must not have failed.
+        drawn["max_pending_bytes"] = drawn["max_bookie_lag_bytes"] // 4
     return type(options)(**{**options.model_dump(), **drawn}) if drawn else options

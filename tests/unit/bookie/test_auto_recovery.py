@@ -10,7 +10,7 @@ from magnetar_bookie.auto_recovery.auditor import Auditor
 from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
-from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks, repair_progress
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
@@ -220,6 +220,25 @@ async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing
     of.spawn(comes_back())
     await of.until(lambda: of.whole(ledger_id, without=["b1"]), "the ledger is whole")
     await of.until(of.no_tasks, "the task is done")
+
+
+@scene()
+async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene) -> None:
+    """Its session goes on, and would keep everybody else from the ledger."""
+    one, other = await of.new_client(), await of.new_client()
+    store = one.ledgers.store
+
+    async def locked() -> None:
+        async with LedgerLock(one, 1, b"limbo") as mine:
+            assert mine
+            of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+
+    giving_back = of.spawn(locked())
+    await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
+    of.server.resume(store)  # type: ignore[arg-type]
+    await of.until(giving_back.done, "it is given back")
+    async with LedgerLock(other, 1, b"worker") as mine:
+        assert mine
 
 
 @scene()

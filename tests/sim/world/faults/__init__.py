@@ -65,9 +65,7 @@ class Faults:
         world.network.heal_all()
         options = world.network.options
         options.loss_share = options.long_share = options.duplicate_share = 0.0
-        self.metadata.down.clear()
-        world.metadata.strike_no_more()
-        world.metadata.remember_all()
+        self.metadata.heal()
         for bookie in world.bookies:
             bookie.disk.faults = _ORDERLY
             bookie.disk.capacity_bytes = None

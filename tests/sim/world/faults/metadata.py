@@ -23,6 +23,7 @@ class MetadataFaults(Striker):
         super().__init__(world, draw)
         # Hosts whose connection to the metadata server is kept down.
         self.down: dict[str, None] = {}
+        self._forgotten: dict[int, None] = {}
 
     def _any_host(self) -> Host | None:
         """Clients as often as bookies, though there may be fewer of them."""
@@ -145,12 +146,23 @@ class MetadataFaults(Striker):
         path = paths.ledger(ledger_id)
         if not world.metadata.forget(path):
             return False
+        self._forgotten[ledger_id] = None
         world.checker.metadata_forget(ledger_id)
         world.trace.line("metadata", f"{path} is forgotten")
         seconds = draw.choice((0.3, 2.0, 10.0, 20.0)) * (0.5 + draw.random())
-        self._later(seconds, partial(self._remember, path))
+        self._later(seconds, partial(self._remember, ledger_id))
         return True
 
-    def _remember(self, path: str) -> None:
+    def heal(self) -> None:
+        self.down.clear()
+        self._world.metadata.strike_no_more()
+        for ledger_id in list(self._forgotten):
+            self._remember(ledger_id)
+
+    def _remember(self, ledger_id: int) -> None:
+        if ledger_id not in self._forgotten:
+            return
+        del self._forgotten[ledger_id]
+        path = paths.ledger(ledger_id)
         self._world.trace.line("metadata", f"{path} is remembered")
         self._world.metadata.remember(path)
