@@ -51,6 +51,12 @@ def main() -> int:
         return 2
 
 
+def failures(printed: str) -> list[tuple[int, str, str]]:
+    """Of what the simulation printed: seed, item or the error's type, and what happened, of each seed that failed."""
+    found = [_FAILED.match(line) for line in printed.splitlines()]
+    return [(int(match[1]), match[2] or match[3], match[4]) for match in found if match]
+
+
 def _noticed(name: str, seeds: int, more: list[str]) -> bool:
     """Whether some seed violates what the mutant is to violate, and does not without it."""
     others: Counter[str] = Counter()
@@ -60,8 +66,7 @@ def _noticed(name: str, seeds: int, more: list[str]) -> bool:
             while start < seeds:
                 until = ["--until", expected_items(name), "--start", str(start), "--seeds", str(seeds - start)]
                 done = run_in(tree, ["python", "-m", "tests.sim", *until, *more], capture=True)
-                found = [_FAILED.match(line) for line in done.stdout.splitlines()]
-                failed = [(int(match[1]), match[2] or match[3], match[4]) for match in found if match]
+                failed = failures(done.stdout)
                 if not failed and done.returncode:
                     print(f"{name:40} the simulation broke off: {done.stderr.strip()[-300:]}", flush=True)
                     return False

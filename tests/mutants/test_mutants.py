@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import PROJECT, apply, expected_items, names, what_it_breaks
+from tests.mutants.__main__ import failures
+from tests.sim.__main__ import violates
 
 
 @pytest.mark.parametrize("name", names() or [pytest.param("", marks=pytest.mark.skip("there are no mutants yet"))])
@@ -25,6 +27,19 @@ def test_there_are_mutants_of_what_matters_most() -> None:
     items = {item for name in names() for item in expected_items(name).split(",")}
     assert {"7", "8", "11", "13", "18", "21", "22", "62"} <= items
     assert len(names()) >= 20
+
+
+def test_only_a_violation_of_what_a_mutant_names_counts() -> None:
+    printed = (
+        "seed 3: TypeError: no such argument (at 1.0 s)\n"
+        "seed 4: Violation: item 2, 3: ledger 1 lacks an entry (at 2.0 s)\nof three lines\n"
+        "seed 5: Violation: item 13: ledger 8 is closed (at 2.0 s)\n"
+        "6 seeds in 1.0 s: 6.0 seeds/s on 2 cores, 3 seeds failed\n"
+    )
+    found = failures(printed)
+    assert [(seed, item) for seed, item, _ in found] == [(3, "TypeError"), (4, "2, 3"), (5, "13")]
+    assert [seed for seed, item, _ in found if violates(item, "3,8")] == [4]
+    assert not any(violates(item, "1") for _, item, _ in found)
 
 
 def _sources(tree: Path) -> dict[str, bytes]:

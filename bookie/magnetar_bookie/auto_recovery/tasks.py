@@ -19,7 +19,7 @@ from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, Unavailable
+from magnetar_metadata.errors import ForeignValue, NodeExists, NoNode, StoreFull, Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import RepairTask
 
@@ -173,7 +173,7 @@ class LedgerLock:
                 await self._store.delete(self._path, 0)
             except NoNode:
                 pass
-            except Unavailable:
+            except (Unavailable, StoreFull):
                 if kind is None or issubclass(kind, Exception):
                     await self._clock.sleep(_GIVE_BACK_RETRY_S)
                     continue

@@ -95,12 +95,15 @@ class SceneBookie:
 class Scene:
     """Bookies b1, b2 …"""
 
-    def __init__(self, bookies: int, options: AutoRecoveryOptions) -> None:
+    def __init__(
+        self, bookies: int, options: AutoRecoveryOptions, client_options: LedgerClientOptions = _CLIENT
+    ) -> None:
         self.clock = ManualClock()
         self.randomness = SeededRandomness("scene")
         self.server = MemoryServer(self.clock)
         self.transport = InProcessTransport(self.clock)
         self.options = options
+        self.client_options = client_options
         self.bookies = {f"b{number}": SceneBookie(self, f"b{number}") for number in range(1, bookies + 1)}
         self.clients: list[LedgerClient] = []
         self.tasks: list[asyncio.Task[Any]] = []
@@ -124,7 +127,8 @@ class Scene:
 
     async def new_client(self, store: MemoryStore | None = None) -> LedgerClient:
         store = store or self.server.connect()
-        client = LedgerClient(store, self.transport, self.clock, SeededRandomness(len(self.clients)), _CLIENT)
+        randomness = SeededRandomness(len(self.clients))
+        client = LedgerClient(store, self.transport, self.clock, randomness, self.client_options)
         self.clients.append(client)
         await client.start()
         return client
@@ -200,14 +204,14 @@ class Scene:
 
 
 def scene(
-    bookies: int = 4, options: AutoRecoveryOptions = PATIENT
+    bookies: int = 4, options: AutoRecoveryOptions = PATIENT, client_options: LedgerClientOptions = _CLIENT
 ) -> Callable[[Callable[[Scene], Awaitable[None]]], Callable[[], None]]:
     """A test that is a coroutine over a scene whose bookies are all there."""
 
     def decorate(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
         def running() -> None:
             async def inside() -> None:
-                of = Scene(bookies, options)
+                of = Scene(bookies, options, client_options)
                 await of.start()
                 try:
                     await test(of)

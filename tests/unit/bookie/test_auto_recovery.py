@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 
@@ -11,12 +13,13 @@ from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.ledger_repair import put_in_place
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks, repair_progress
+from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.core.repair import FillSlot
 from magnetar_bookie.errors import LedgerDeleted
-from magnetar_metadata.errors import SessionLost
-from magnetar_metadata.memory import Fault
-from magnetar_metadata.store import SessionState
+from magnetar_metadata.errors import SessionLost, StoreFull
+from magnetar_metadata.memory import Fault, MemoryStore
+from magnetar_metadata.store import Change, Made, SessionState
 from tests.unit.bookie.repair_scene import Scene, scene
 
 
@@ -223,8 +226,43 @@ async def test_a_metadata_store_that_is_away_for_a_while_delays_and_ends_nothing
 
 
 @scene()
+async def test_a_metadata_store_that_is_full_for_a_while_delays_and_ends_nothing(of: Scene) -> None:
+    """Neither the auditor, who finds a ledger to be repaired, nor its checks, nor the worker, who would lock it."""
+    lacking, losing = await of.ledger(3), await of.ledger(3)
+    holder = (await of.metadata(lacking)).bookies()[0]
+    assert of.bookies[holder].disk.damage(lacking, 1)
+    client = await of.new_client()
+    cluster = Cluster(client, of.options)
+    transaction, full, refused = MemoryStore.transaction, True, 0
+
+    async def refusing(store: MemoryStore, changes: Sequence[Change]) -> list[Made]:
+        nonlocal refused
+        if full and store is client.ledgers.store:
+            refused += 1
+            raise StoreFull("the disk is full", changes[0].path)
+        return await transaction(store, changes)
+
+    with patch.object(MemoryStore, "transaction", refusing):
+        auditing = of.spawn(Auditor(client, cluster, of.options, lambda: True).run())
+        working = of.spawn(Worker(client, cluster, of.options).run())
+        await of.until(lambda: refused > 0, "a check can't be reported")
+        away = next(one for one in (await of.metadata(losing)).bookies() if one != holder)
+        await of.bookies[away].go()
+        await of.passes(8)
+        await Tasks(of.client).report(losing)
+        before = refused
+        await of.until(lambda: refused > before + 2, "the worker can't lock it")
+        await of.passes(20)
+        assert not auditing.done()
+        assert not working.done()
+        full = False
+        for ledger_id in (lacking, losing):
+            await of.until(lambda one=ledger_id: of.whole(one, without=[away]), "it is whole")  # type: ignore[misc]
+
+
+@scene()
 async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene) -> None:
-    """Its session goes on, and would keep everybody else from the ledger."""
+    """Its session goes on, and would keep everybody else from the ledger. A store that is full is no other case."""
     one, other = await of.new_client(), await of.new_client()
     store = one.ledgers.store
 
@@ -235,7 +273,10 @@ async def test_a_lock_is_given_back_though_the_store_is_away_just_then(of: Scene
 
     giving_back = of.spawn(locked())
     await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
-    of.server.resume(store)  # type: ignore[arg-type]
+    with patch.object(store, "transaction", side_effect=StoreFull("the disk is full", "/")):
+        of.server.resume(store)  # type: ignore[arg-type]
+        await of.passes(3)
+        assert not giving_back.done()
     await of.until(giving_back.done, "it is given back")
     async with LedgerLock(other, 1, b"worker") as mine:
         assert mine

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from magnetar_bookie.auto_recovery.limbo_repair import repair_limbo
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.server.bookie import Bookie
+from magnetar_metadata.errors import StoreFull
 from tests.unit.bookie.repair_scene import Scene, scene
 
 
@@ -54,6 +57,18 @@ async def test_a_ledger_that_cannot_be_filled_stays_in_limbo(of: Scene) -> None:
     await repairing
     assert not bookie.in_limbo(ledger_id)
     assert all(of.bookies[name].holds(ledger_id, entry_id) for entry_id in range(4))
+
+
+@scene()
+async def test_a_metadata_store_that_is_full_is_waited_for(of: Scene) -> None:
+    ledger_id = await of.ledger(4)
+    bookie = await lossy_restart(of, (await of.metadata(ledger_id)).bookies()[0], 3)
+    with patch.object(of.store, "transaction", side_effect=StoreFull("the disk is full", "/")):
+        repairing = of.spawn(repair_limbo(bookie, of.client, of.options))
+        await of.passes(20)
+        assert not repairing.done()
+    await of.until(repairing.done, "it is filled")
+    assert not bookie.in_limbo(ledger_id)
 
 
 @scene()

@@ -1,0 +1,361 @@
+"""Each option has its effect: things take as long, and come in such portions, as it says. Time is by hand.
+
+Options that other files prove are not here again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from magnetar_bookie.auto_recovery.auditor import Auditor
+from magnetar_bookie.auto_recovery.auto_recovery import AutoRecovery
+from magnetar_bookie.auto_recovery.checker import Checker
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.copying import fill_slot
+from magnetar_bookie.auto_recovery.errors import CannotRepair
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.auto_recovery.tasks import Tasks, repair_progress
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.errors import Unreadable
+from magnetar_bookie.read.striping import Striping
+from magnetar_metadata.errors import NotSent
+from magnetar_wire.transport import Peer
+from tests.unit.bookie.honest_bookie import entry
+from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
+from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+
+THREE = Striping(3, 3, 2)
+# What a scene's steps and a few turns to and fro add to what an option says.
+SLACK_S = 1.0
+
+
+def of_client(**changed: Any) -> LedgerClientOptions:
+    return LedgerClientOptions(explicit_lac_interval_ms=0, **changed)
+
+
+def patient(**changed: Any) -> AutoRecoveryOptions:
+    return AutoRecoveryOptions.model_validate({**PATIENT.model_dump(), **changed})
+
+
+async def takes(of: Scene, condition: Callable[[], bool | Awaitable[bool]], what: str) -> float:
+    began = of.clock.monotonic()
+    await of.until(condition, what)
+    return of.clock.monotonic() - began
+
+
+def between(moments: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(moments)]
+
+
+@pytest.mark.parametrize("kind", [LedgerClientOptions, AutoRecoveryOptions])
+def test_every_option_is_named_by_a_test(kind: type[LedgerClientOptions] | type[AutoRecoveryOptions]) -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert [name for name in kind.model_fields if name not in tests] == []
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 8.0])
+def test_read_entry_timeout_s(timeout_s: float) -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(Striping(1, 1, 1))
+        await cluster.put(ledger_id, range(2))
+        reader = await cluster.client.open(ledger_id)
+        cluster["b0"].hanging = {"read"}
+        began = cluster.clock.monotonic()
+        with pytest.raises(Unreadable):
+            await cluster.patiently(reader.read(0, 0))
+        assert timeout_s <= cluster.clock.monotonic() - began <= timeout_s + SLACK_S
+
+    in_cluster(test, options=of_client(read_entry_timeout_s=timeout_s))
+
+
+@pytest.mark.parametrize("timeout_ms", [300, 3000])
+def test_speculative_read_timeout_ms(timeout_ms: int) -> None:
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(2))
+        reader = await cluster.client.open(ledger_id)
+        cluster["b0"].hanging = {"read"}
+        began = cluster.clock.monotonic()
+        assert await cluster.patiently(reader.read(0, 0)) == [entry(0)]
+        assert timeout_ms / 1000 <= cluster.clock.monotonic() - began <= timeout_ms / 1000 + SLACK_S
+
+    in_cluster(test, options=of_client(speculative_read_timeout_ms=timeout_ms))
+
+
+@pytest.mark.parametrize("seconds", [5.0, 50.0])
+def test_bookie_quarantine_time_s(seconds: float) -> None:
+    async def test(cluster: SmallCluster) -> None:
+        cluster.client.bookies.quarantine("b1")
+        cluster.clock.advance(seconds - 0.1)
+        assert "b1" not in cluster.client.bookies.writable()
+        cluster.clock.advance(0.2)
+        assert "b1" in cluster.client.bookies.writable()
+
+    in_cluster(test, options=of_client(bookie_quarantine_time_s=seconds))
+
+
+@pytest.mark.parametrize("seconds", [2.0, 20.0])
+def test_lost_bookie_replacement_delay_s(seconds: float) -> None:
+    """The last that goes is missed for so long by a writer that adds nothing."""
+
+    @scene(client_options=of_client(lost_bookie_replacement_delay_s=seconds))
+    async def test(of: Scene) -> None:
+        writer = await of.writer()
+        before = writer.metadata.last_fragment
+        await of.bookies[before.bookies[0]].go()
+        took = await takes(of, lambda: writer.metadata.last_fragment != before, "it is replaced")
+        assert seconds <= took <= seconds + SLACK_S
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [2.0, 15.0])
+def test_lost_bookie_recovery_delay_s(seconds: float) -> None:
+    @scene()
+    async def test(of: Scene) -> None:
+        ledger_id = await of.ledger(3)
+        lost = (await of.metadata(ledger_id)).bookies()[1]
+        options = patient(lost_bookie_recovery_delay_s=seconds, auditor_scan_interval_s=1000.0)
+        await of.auto_recovery(options=options)
+        await of.passes(1)
+        await of.bookies[lost].go()
+        took = await takes(of, lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
+        assert seconds <= took <= seconds + SLACK_S
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [3.0, 30.0])
+def test_open_ledger_rereplication_grace_period_s(seconds: float) -> None:
+    @scene()
+    async def test(of: Scene) -> None:
+        writer = await of.writer()
+        await of.over(writer.add(b"a"))
+        await of.auto_recovery(options=patient(open_ledger_rereplication_grace_period_s=seconds))
+        await of.passes(1)
+        await of.bookies[writer.metadata.last_fragment.bookies[1]].go()
+
+        async def taken() -> bool:
+            return (await of.metadata(writer.ledger_id)).state is not LedgerState.OPEN
+
+        took = await takes(of, taken, "it is taken from its writer")
+        delay_s = of.options.lost_bookie_recovery_delay_s + seconds
+        assert delay_s <= took <= delay_s + SLACK_S
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [2.0, 25.0])
+def test_auditor_scan_interval_s(seconds: float) -> None:
+    @scene(bookies=1)
+    async def test(of: Scene) -> None:
+        passes = await _audits(of, patient(auditor_scan_interval_s=seconds), fail=False)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [2.0, 25.0])
+def test_metadata_retry_s(seconds: float) -> None:
+    @scene(bookies=1)
+    async def test(of: Scene) -> None:
+        passes = await _audits(of, patient(metadata_retry_s=seconds), fail=True)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(passes))
+
+    test()
+
+
+async def _audits(of: Scene, options: AutoRecoveryOptions, *, fail: bool) -> list[float]:
+    passes: list[float] = []
+
+    class Noting(Auditor):
+        async def scan(self) -> None:
+            passes.append(of.clock.monotonic())
+            if fail:
+                raise NotSent("the store is away")
+            await super().scan()
+
+    of.spawn(Noting(of.client, Cluster(of.client, options), options, lambda: True).run())
+    await of.until(lambda: len(passes) == 4, "four passes are made")
+    return passes
+
+
+@pytest.mark.parametrize("seconds", [10.0, 100.0])
+def test_auditor_periodic_check_interval_s(seconds: float) -> None:
+    @scene(bookies=3)
+    async def test(of: Scene) -> None:
+        checks = await _checks(of, patient(auditor_periodic_check_interval_s=seconds), ledgers=1, checks=4)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [2.0, 20.0])
+def test_auditor_check_pause_s(seconds: float) -> None:
+    @scene(bookies=3)
+    async def test(of: Scene) -> None:
+        options = patient(auditor_check_pause_s=seconds, auditor_checks_per_round=1)
+        checks = await _checks(of, options, ledgers=3, checks=3)
+        assert all(seconds <= one <= seconds + SLACK_S for one in between(checks))
+
+    test()
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 6])
+def test_auditor_checks_per_round(at_a_time: int) -> None:
+    @scene(bookies=3)
+    async def test(of: Scene) -> None:
+        options = patient(auditor_check_pause_s=10.0, auditor_checks_per_round=at_a_time)
+        checks = await _checks(of, options, ledgers=6, checks=6)
+        assert sum(one < 5 for one in between(checks)) == 6 - 6 // at_a_time
+
+    test()
+
+
+async def _checks(of: Scene, options: AutoRecoveryOptions, *, ledgers: int, checks: int) -> list[float]:
+    """When ledgers are held against inventories."""
+    moments: list[float] = []
+
+    class Noting(Checker):
+        async def _check(self, ledger_id: int) -> None:
+            moments.append(of.clock.monotonic())
+            await super()._check(ledger_id)
+
+    checker = Noting(of.client, options, lambda: True)
+    for _ in range(ledgers):
+        checker.schedule.scanned(await of.ledger(2), 1)
+    of.spawn(checker.run())
+    await of.until(lambda: len(moments) >= checks, "so many are checked", limit_s=10_000)
+    return moments
+
+
+@pytest.mark.parametrize("seconds", [5.0, 60.0])
+def test_intent_grace_period_s(seconds: float) -> None:
+    @scene()
+    async def test(of: Scene) -> None:
+        await of.auto_recovery(options=patient(intent_grace_period_s=seconds))
+        made, writer = await of.client.create(THREE, "a test")
+        writer.abandon()
+
+        async def swept() -> bool:
+            return (await of.metadata(made.ledger_id)).state is LedgerState.TOMBSTONE
+
+        # It is seen by an audit first.
+        took = await takes(of, swept, "it is swept")
+        assert seconds <= took <= seconds + of.options.auditor_scan_interval_s + SLACK_S
+
+    test()
+
+
+@pytest.mark.parametrize(("first_s", "longest_s"), [(1.0, 4.0), (5.0, 12.0)])
+def test_rw_rereplicate_backoff_s_and_its_bound(first_s: float, longest_s: float) -> None:
+    @scene(bookies=2)
+    async def test(of: Scene) -> None:
+        ledger_id = await of.ledger(2, ensemble=1, write=1, ack=1)
+        await of.bookies[(await of.metadata(ledger_id)).bookies()[0]].go()
+        tried: list[float] = []
+        options = patient(rw_rereplicate_backoff_s=first_s, rw_rereplicate_backoff_max_s=longest_s)
+        note = Tasks.note
+
+        async def noted(self: Tasks, *args: Any) -> None:
+            tried.append(of.clock.monotonic())
+            await note(self, *args)
+
+        with patch.object(Tasks, "note", noted):
+            await of.auto_recovery(options=options)
+            await of.until(lambda: len(tried) >= 5, "it was tried five times")
+        pauses = between(tried)
+        assert first_s <= pauses[0] <= first_s + SLACK_S
+        assert longest_s <= pauses[-1] <= longest_s + SLACK_S
+        assert len(await repair_progress(of.client)) == 1
+
+    test()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "portions"),
+    [
+        ("rereplication_entry_batch_size", 2, [2, 2, 2, 2, 2, 1]),
+        ("rereplication_entry_batch_size", 7, [7, 4]),
+        # A record takes 43 bytes, or 44; the one that passes the bound is taken.
+        ("rereplication_batch_bytes", 80, [2, 2, 2, 2, 2, 1]),
+        ("rereplication_batch_bytes", 1000, [11]),
+        ("inventory_entries", 3, [3, 3, 3, 2]),
+        ("inventory_entries", 100, [11]),
+    ],
+)
+def test_entries_are_copied_in_portions(option: str, value: int, portions: list[int]) -> None:
+    @scene()
+    async def test(of: Scene) -> None:
+        ledger_id = await of.ledger(11)
+        metadata = await of.metadata(ledger_id)
+        (spare,) = [one for one in of.bookies if one not in metadata.bookies()]
+        copied: list[int] = []
+
+        async def progress(entries: int) -> None:
+            copied.append(entries)
+
+        step = FillSlot(0, 10, 0, metadata.bookies()[0], spare)
+        options = patient(**{option: value})
+        await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
+        assert copied == portions
+
+    test()
+
+
+@pytest.mark.parametrize("seconds", [2.0, 20.0])
+def test_inventory_timeout_s(seconds: float) -> None:
+    @scene(bookies=3)
+    async def test(of: Scene) -> None:
+        ledger_id = await of.ledger(2)
+        bookie = of.bookies["b1"].bookie
+        assert bookie is not None
+
+        async def hang(peer: Peer, method: str, request: bytes) -> bytes:
+            await asyncio.get_running_loop().create_future()
+            return b""
+
+        async def progress(_: int) -> None: ...
+
+        began = of.clock.monotonic()
+        step = FillSlot(0, 1, 0, "b1", "b1")
+        options = patient(inventory_timeout_s=seconds)
+        metadata = await of.metadata(ledger_id)
+        with patch.object(bookie, "call", hang), pytest.raises(CannotRepair, match="does not say what it holds"):
+            await of.over(fill_slot(of.client, options, ledger_id, metadata, step, progress))
+        assert seconds <= of.clock.monotonic() - began <= seconds + SLACK_S
+
+    test()
+
+
+@pytest.mark.parametrize(("seconds", "notes"), [(0.0, 8), (1000.0, 0)])
+def test_progress_interval_s(seconds: float, notes: int) -> None:
+    @scene()
+    async def test(of: Scene) -> None:
+        ledger_id = await of.ledger(8)
+        lost = (await of.metadata(ledger_id)).bookies()[0]
+        await of.bookies[lost].go()
+        noted: list[int] = []
+        note = Tasks.note
+
+        async def noting(self: Tasks, ledger: int, copied: int, total: int, stuck: str) -> None:
+            noted.append(copied)
+            await note(self, ledger, copied, total, stuck)
+
+        options = patient(progress_interval_s=seconds, rereplication_entry_batch_size=1)
+        with patch.object(Tasks, "note", noting):
+            client = await of.new_client()
+            of.spawn(AutoRecovery("b1", client, options).run())
+            await of.until(lambda: of.whole(ledger_id, without=[lost]), "it is repaired")
+        assert len(noted) == notes
+
+    test()
