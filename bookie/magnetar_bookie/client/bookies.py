@@ -4,7 +4,8 @@
 node, since a bookie turns read-only in place. `/bookies/leaving` names those that are being emptied. What is known may
 be a little old: a bookie that is not there any more fails when it is used, and one that failed is in quarantine, so
 that it is not chosen again at once. A bookie seen before is called at its last known address, registered or not: its
-session may be lost while it serves on.
+session may be lost while it serves on. So nothing is forgotten before the client is closed: an address, a watch, a
+connection and two add channels for each bookie id there was, and operators give those out.
 
 When the metadata session is lost, what is known stays as it was; the client is discarded with its store.
 """
