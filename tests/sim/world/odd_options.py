@@ -24,7 +24,7 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_concurrent_reads": (1, 2),
     "max_read_bytes": (150, 1000),
     "max_inventory_bytes": (150, 1000),
-    "max_ids_per_answer": (1, 3),
+    "max_ids_per_answer": (3,),
     # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
     "garbage_interval_s": (0.3, 1.0),
 }
@@ -36,7 +36,7 @@ ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "read_ahead_entries": (0, 1),
 }
 ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
-    "inventory_entries": (2, 5),
+    "inventory_entries": (5,),
     "rereplication_batch_bytes": (100, 1000),
     "auditor_checks_per_round": (1,),
     "progress_interval_s": (0.0,),
