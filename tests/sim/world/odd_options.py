@@ -25,6 +25,8 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_read_bytes": (150, 1000),
     "max_inventory_bytes": (150, 1000),
     "max_ids_per_answer": (1, 3),
+    # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
+    "garbage_interval_s": (0.3, 1.0),
 }
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),

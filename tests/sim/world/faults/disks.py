@@ -124,7 +124,12 @@ class DiskFaultsOfSeed(Striker):
         bookie = self._loser()
         if bookie is None or bookie.refused:
             return False
-        self._kill(bookie)
+        if self._draw.random() < 0.5:
+            self._kill(bookie)
+        else:
+            # So soon back that who writes to it has hardly noticed.
+            bookie.kill()
+            self._later(0.05 * self._draw.random(), partial(self._restart, bookie))
         # One that loses its first groups has lost who it is: that is `wipe`, which takes a spare bookie.
         count = min(1 + self._draw.below(20), len(bookie.disk._synced) - 4)
         if count <= 0:
