@@ -92,6 +92,8 @@ class DiskFaultsOfSeed(Striker):
         dies = self._draw.random() < 0.7
 
         def lose() -> None:
+            if world.quiet:
+                return
             if dies:
                 self._kill(one)
             else:
