@@ -155,7 +155,7 @@ class Checker:
         if disk is not None:
             self._answers.request_arrived(disk, method, request)
         if method == "read":
-            self._recoveries.read_arrived(source, request)
+            self._recoveries.read_arrived(source, target, request)
 
     def answer_sent(self, source: Process, target: Process, method: str, request: bytes, answer: bytes) -> None:
         disk = self.history.disks.get(source.name)

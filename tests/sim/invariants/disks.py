@@ -1,5 +1,5 @@
 """What is written to the disks: one record per entry (4), nothing behind a fence (11, 17) or a tombstone (27), and
-nothing dropped that was not deleted on purpose (26)."""
+nothing dropped of which the metadata store never had a tombstone (26)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What each recoverer relies on, held against what it was told (7, 8, 12, 13).
+"""What each recoverer relies on, held against what it was told (7, 8, 12, 13, 16).
 
-A process reads towards a ledger's end when it has heard of enough fences (7), and reads nothing that the LACs which
-came with them, or the beginning of the last fragment, show to be confirmed (12). When it closes the ledger, so many
-bookies of the write set of the entry behind the end must have said that they never got that entry (7, 13), and each of
-them was fenced before (8).
+A process reads towards a ledger's end when it has heard of enough fences (7), from the bookies that the last fragment
+names while it is being recovered (16), and reads nothing that the LACs which came with them, or the beginning of the
+last fragment, show to be confirmed (12). When it closes the ledger, so many bookies of the write set of the entry
+behind the end must have said that they never got that entry (7, 13), and each of them was fenced before (8).
 
 One process may recover a ledger several times, at once too, and which answers belong together can't be seen from
 outside. So it is held against the least that any of its attempts can have heard.
@@ -52,7 +52,7 @@ class Recoveries:
                     said = heard.absent.setdefault(entry_id, {})
                     said[bookie.name] = fenced_there or said.get(bookie.name, False)
 
-    def read_arrived(self, asker: Process, request: bytes) -> None:
+    def read_arrived(self, asker: Process, bookie: Process, request: bytes) -> None:
         asked = ledger_pb2.ReadRequest.FromString(request)
         if not asked.fence:
             return
@@ -61,6 +61,13 @@ class Recoveries:
         if metadata is None or metadata.state != ledger_pb2.IN_RECOVERY:
             return
         last = metadata.fragments[-1]
+        self._history.look("16")
+        if bookie.name not in last.bookies:
+            raise Violation(
+                "16",
+                f"{asker.name} recovers ledger {asked.ledger_id}, and reads from {bookie.name}: the last fragment is "
+                f"{list(last.bookies)}",
+            )
         self._history.look("12")
         if asked.first_entry_id < last.first_entry_id:
             raise Violation(

@@ -266,7 +266,7 @@ def add_behind_a_fence(scene: Scene) -> None:
 def recovery_below_the_fragment(scene: Scene) -> None:
     scene.metadata_is(OPEN, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
     scene.metadata_is(RECOVERING, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
-    scene.reads(3, fence=True)
+    scene.reads(1, fence=True)
 
 
 def recovery_without_the_fences(scene: Scene) -> None:
@@ -281,6 +281,13 @@ def recovery_below_what_it_was_told(scene: Scene) -> None:
     scene.fences(2, last_add_confirmed=1)
     scene.fences(0, last_add_confirmed=0)
     scene.reads(1, fence=True, first=0)
+
+
+def recovery_reads_elsewhere(scene: Scene) -> None:
+    scene.metadata_is(RECOVERING)
+    for number in (1, 2):
+        scene.fences(number)
+    scene.reads(3, fence=True, first=2)
 
 
 def closed_on_one_no(scene: Scene) -> None:
@@ -415,6 +422,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("6", lac_that_falls),
     ("6", read_above_what_completed),
     ("7", recovery_without_the_fences),
+    ("16", recovery_reads_elsewhere),
     ("7, 13", closed_on_one_no),
     ("8", closed_on_the_no_of_one_that_is_not_fenced),
     ("9, 10", fence_that_is_not_durable),
