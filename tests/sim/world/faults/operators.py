@@ -44,12 +44,14 @@ class OperatorFaults(Striker):
         writers = [host for host in world.clients[: world.plan.writers] if host.runs]
         if not writers:
             return False
-        host = self._draw.choice(writers)
+        host = self._draw.choice([writer for writer in writers if writer.owner is not None] or writers)
         host.pause()
-        self._later(4.0 + 12.0 * self._draw.random(), host.resume)
+        self._later(4.0 + 14.0 * self._draw.random(), host.resume)
         for chain in world.chain_names:
             self._order("recover", chain)
-            self._later(1.0 + self._draw.random(), partial(self._order, "delete", chain))
+            # Whatever the chain begins with goes, up to the ledger that somebody else writes by then.
+            for seconds in range(1, 5):
+                self._later(seconds + self._draw.random(), partial(self._order, "delete", chain))
         return True
 
     def delete_a_ledger(self) -> bool:
