@@ -165,7 +165,7 @@ class BookieProcess:
             await client.start()
         except SessionLost:
             return
-        except Exception:  # noqa: BLE001 (as above: the service goes on)
+        except Exception:  # noqa: BLE001 (whatever it is, the service goes on)
             _log.exception(
                 "bookie %s can't follow the others with this session, and opens another", self.bookie.bookie_id
             )
