@@ -7,7 +7,9 @@ options here make that quick; `test_the_defaults_find_a_silent_end_in_time` is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -19,17 +21,17 @@ from tests.faults.grpc_process import grpc_child
 from tests.faults.proxy import Proxy
 from tests.running import GENEROUS_S, run, until, within
 
-QUICK = {
-    "grpc_keepalive_time_ms": 300,
-    "grpc_keepalive_timeout_ms": 300,
-    "grpc_min_ping_interval_ms": 50,
-    "grpc_connect_timeout_s": 1.0,
-}
+QUICK = GrpcOptions(
+    grpc_keepalive_time_ms=300,
+    grpc_keepalive_timeout_ms=300,
+    grpc_min_ping_interval_ms=50,
+    grpc_connect_timeout_s=1.0,
+)
 
 
 def through_a_proxy(scenario: Callable[[Connection, Echo, Proxy], Awaitable[None]]) -> None:
     async def whole() -> None:
-        transport, service = GrpcTransport(GrpcOptions(**QUICK)), Echo()
+        transport, service = GrpcTransport(QUICK), Echo()
         listener = await transport.listen("127.0.0.1:0", service)
         async with Proxy("127.0.0.1", int(listener.address.rpartition(":")[2])) as proxy:
             connection = transport.connect(proxy.address)
@@ -141,7 +143,7 @@ def test_a_stopped_server_is_found_though_much_is_being_sent_to_it() -> None:
     """Its kernel takes bytes until its buffers are full, and answers for it: only the process does not."""
 
     async def scenario(address: str, stop: Callable[[], None], resume: Callable[[], None]) -> None:
-        connection = GrpcTransport(GrpcOptions(**QUICK)).connect(address)
+        connection = GrpcTransport(QUICK).connect(address)
         assert await works(connection)
         stream = connection.open_stream("hang")
 
@@ -195,26 +197,20 @@ def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> None:
     """Packets to it vanish: the attempt is given up, and a call's own time-out may be shorter."""
 
     async def scenario() -> None:
-        # A socket that listens with its queue full takes no further connection, and does not refuse it either.
-        full = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0, backlog=0, start_serving=False)
-        import socket
-
-        quiet = socket.socket()
-        quiet.bind(("127.0.0.1", 0))
-        quiet.listen(0)
-        address = f"127.0.0.1:{quiet.getsockname()[1]}"
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(quiet.getsockname())
-        connection = GrpcTransport(GrpcOptions(**QUICK)).connect(address)
-        with pytest.raises(NotReached):
-            await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt is given up")
-        with pytest.raises(NotReached):
-            await within(connection.open_stream("m").receive(), "the attempt is given up")
-        await connection.close()
-        for one in (quiet, *fillers):
-            one.close()
-        full.close()
+        # A listener with its queue full takes no further connection, and does not refuse it either.
+        with contextlib.ExitStack() as sockets:
+            full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(4):
+                filler = sockets.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(full.getsockname())
+            connection = GrpcTransport(QUICK).connect(f"127.0.0.1:{full.getsockname()[1]}")
+            with pytest.raises(NotReached):
+                await within(connection.call("m", b"", timeout_s=0.01), "the call's time is over")
+            with pytest.raises(NotReached):
+                await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt is given up")
+            with pytest.raises(NotReached):
+                await within(connection.open_stream("m").receive(), "the attempt is given up")
+            await connection.close()
 
     run(scenario())
