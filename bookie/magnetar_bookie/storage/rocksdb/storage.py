@@ -172,7 +172,7 @@ class RocksStorage:
         syncing.add_done_callback(lambda done: self._synced(done, line, number))
         try:
             await asyncio.shield(syncing)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is told as what it means)
             self.fail(error)
             self.check()
         self.check()
