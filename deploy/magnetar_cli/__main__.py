@@ -1,23 +1,42 @@
-"""The `magnetar` command. Each act imports what it needs when it is called, so that `--help` is there at once."""
+"""The `magnetar` command. Each part is imported when it is called: see lazy_group.py."""
 
 from __future__ import annotations
 
-import argparse
 import sys
+from typing import Final
+
+import typer
+
+from magnetar_cli.lazy_group import Part, lazy_group
+
+_PARTS: Final = {
+    "tour": Part("magnetar_cli.tour", "Show the codec and the metadata store at work."),
+}
+
+app = typer.Typer(
+    cls=lazy_group(_PARTS),
+    name="magnetar",
+    help="Messaging and streaming with Pulsar's semantics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they show what variables hold, secrets too
+)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="magnetar", description="Messaging and streaming with Pulsar's semantics.")
-    acts = parser.add_subparsers(dest="act", required=True)
-    acts.add_parser("tour", help="show the codec and the metadata store at work")
-    parser.parse_args(arguments)
+@app.callback()
+def _magnetar() -> None:
+    """So that the app is a group, though nothing is registered with it."""
+
+
+def main() -> None:
     try:
-        from magnetar_cli.tour import tour
+        app()
     except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("magnetar"):
+            raise
         print(f"magnetar: this needs {missing.name}: `pip install 'magnetar[server,spark]'` brings it", file=sys.stderr)
-        return 1
-    return tour()
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from magnetar_cli.local_java import NoJava, find_java
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.embedded import open_embedded
@@ -33,6 +35,14 @@ from magnetar_wire.entry import decode_entry
 
 _MESSAGES: Final = 1000
 _DEADLINE_S: Final = 60.0
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def _tour() -> None:
+    raise typer.Exit(tour())
 
 
 def tour() -> int:

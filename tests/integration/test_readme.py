@@ -42,5 +42,18 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
 def test_the_command_without_an_act_says_what_there_is(tmp_path: Path) -> None:
     ended = ran(tmp_path, "-m", "magnetar_cli")
     assert ended.returncode == 2
-    assert "tour" in ended.stderr
+    assert "tour" in ended.stdout
     assert "tour" in ran(tmp_path, "-m", "magnetar_cli", "--help").stdout
+
+
+def test_the_help_is_there_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys, magnetar_cli.__main__ as command\n"
+        "sys.argv = ['magnetar', '--help']\n"
+        "try:\n    command.main()\n"
+        "except SystemExit as ended:\n    assert ended.code == 0\n"
+        "heavy = ('grpc', 'google.protobuf', 'rocksdict', 'kazoo', 'uvicorn', 'pydantic', 'magnetar_bookie')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    ended = ran(tmp_path, "-c", code)
+    assert ended.stdout.splitlines()[-1] == "[]", ended.stderr

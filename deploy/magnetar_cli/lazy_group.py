@@ -1,0 +1,47 @@
+"""A command made of parts that are imported when they are called, so that `--help` is there at once.
+
+A part is a module with a `typer.Typer` called `app`: one command, or several below it. What the help says about it
+stands in the table here, since the module is not looked at for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["Part", "lazy_group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`module` is imported for its `app` when the part is called."""
+
+    module: str
+    help: str
+
+
+def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
+    """The class of a typer app that has these parts, in this order."""
+
+    class LazyGroup(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(parts)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            """For the help: what is called comes from `resolve_command`."""
+            return TyperCommand(cmd_name, help=parts[cmd_name].help) if cmd_name in parts else None
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            name, known, rest = super().resolve_command(ctx, args)
+            if known is None or name is None:
+                return name, known, rest
+            command = typer.main.get_command(importlib.import_module(parts[name].module).app)
+            command.name = name
+            return name, command, rest
+
+    return LazyGroup
