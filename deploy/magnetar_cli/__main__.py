@@ -10,6 +10,7 @@ import typer
 from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
+    "cluster": Part("magnetar_cli.cluster.commands", "A cluster of real processes on this machine."),
     "tour": Part("magnetar_cli.tour", "Show the codec and the metadata store at work."),
 }
 
