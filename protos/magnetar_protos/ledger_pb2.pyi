@@ -274,14 +274,16 @@ class BookieRecord(_message.Message):
     def __init__(self, cookie: _Optional[_Union[Cookie, _Mapping]] = ..., member: bool = ..., limbo_below: _Optional[int] = ..., limbo_generation: _Optional[int] = ...) -> None: ...
 
 class BookieRegistration(_message.Message):
-    __slots__ = ("address", "instance_id", "read_only")
+    __slots__ = ("address", "instance_id", "read_only", "http_address")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     address: str
     instance_id: bytes
     read_only: bool
-    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ...) -> None: ...
+    http_address: str
+    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class Decommission(_message.Message):
     __slots__ = ("asked_ms", "ledgers_left", "done")
