@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import LedgerSummary, Replica
 from magnetar_bookie.auto_recovery.overview import Unclaimed
@@ -58,7 +59,7 @@ class LedgersView:
                 _striping(metadata),
                 str(len(metadata.fragments)),
                 ", ".join(metadata.bookies()),
-                f"[red]{', '.join(one.missing)}[/]",
+                Text(", ".join(one.missing), "red"),
             )
         return Group(table, f"{len(self.ledgers)} ledgers")
 
@@ -148,7 +149,7 @@ class OrphansView:
         table = Table("ledger", "made for", "age", "", box=None)
         for one in self.unclaimed:
             age = seconds_shown((self.now_ms - one.created_ms) / 1000)
-            table.add_row(str(one.ledger_id), one.purpose, age, self._fate(one))
+            table.add_row(str(one.ledger_id), Text(one.purpose), age, self._fate(one))
         return Group(table, *self._tail())
 
     def lines(self) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import ledgers
 from magnetar_bookie.auto_recovery.overview import Offices, Standing, members, offices
@@ -44,7 +45,7 @@ class RepairsView:
                 f"{done}/{total}" if total else "",
                 ", ".join(one.lost_bookies),
                 self.offices.locks.get(one.ledger_id, ""),
-                f"[red]{one.stuck}[/]" if one.stuck else "",
+                Text(one.stuck, "red"),
             )
         whole, of = self._overall()
         overall = Table.grid(padding=(0, 1))
