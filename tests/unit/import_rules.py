@@ -34,7 +34,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
 NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
 # The modules of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
-    f"magnetar_wire.{name}" for name in ("clock", "configuration", "in_process_transport", "randomness", "tasks")
+    f"magnetar_wire.{name}"
+    for name in ("clock", "configuration", "http_server", "in_process_transport", "randomness", "tasks")
 )
 
 
