@@ -8,7 +8,7 @@
     ├── Unreadable            no replica could give the entry: `reasons` says what each answered
     ├── AddFailed             of a writer: this add and all later ones failed
     │   ├── LedgerFenced      somebody recovers the ledger, or has closed it: the writer has lost it
-    │   ├── NotEnoughBookies  too few bookies take entries
+    │   ├── NotEnoughBookies  too few bookies take entries; `reasons`: why each that is missing is not taken
     │   ├── MetadataUnknown   whether an ensemble change was made could not be found out
     │   └── WriterClosed      the writer was closed by its owner before
     ├── CloseLost             the writer's close was not the one that counts: what failed may be in the ledger
@@ -65,6 +65,11 @@ class LedgerFenced(AddFailed):
 
 class NotEnoughBookies(AddFailed):
     """Too few bookies take entries."""
+
+    def __init__(self, message: str, reasons: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        # Where a ledger could not be made: why each bookie that is not taken is not.
+        self.reasons = reasons or {}
 
 
 class MetadataUnknown(AddFailed):

@@ -16,7 +16,7 @@ _MOST_SEEDS: Final = 160
 _BRANCHES: Final[list[Branch]] = [
     # Limits, and what comes of them.
     ("client/ledger_writer.py", "raise TooManyPending("),
-    ("client/ledger_client.py", "raise NotEnoughBookies("),
+    ("client/ensemble_choice.py", "raise await self._too_few(striping)"),
     ("server/group_commit.py", "self._room_waiters[woken] = None"),
     ("server/record_reader.py", "max_bytes -= len(record)"),
     ("core/commit_group.py", "status = Status.READ_ONLY"),

@@ -114,6 +114,20 @@ class Bookies:
         """Who is registered now, by id, in order."""
         return {bookie_id: self._known[bookie_id] for bookie_id in sorted(self._sessions)}
 
+    def seen(self) -> list[str]:
+        """All that were ever registered since the start, in order."""
+        return sorted(self._known)
+
+    def why_not(self, bookie_id: str) -> str:
+        """What keeps a bookie that is not `writable` from being chosen, in words that follow its name."""
+        if bookie_id not in self._sessions:
+            return "is not registered"
+        if bookie_id in self._leaving:
+            return "is being decommissioned"
+        if self._known[bookie_id].read_only:
+            return "is read-only"
+        return "is registered, but failed a moment ago and does not answer"
+
     def lost(self, bookie_id: str) -> bool:
         """It was registered, and has not been for `lost_bookie_replacement_delay_s`."""
         return bookie_id in self._gone and self._gone[bookie_id] is None

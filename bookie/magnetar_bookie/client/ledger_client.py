@@ -9,10 +9,10 @@ the session is over, `Unavailable` where the store gave no answer for long, and 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.client.ensemble_choice import EnsembleChoice
 from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.client.ledger_recovery import recover
 from magnetar_bookie.client.ledger_store import MadeLedger
@@ -21,13 +21,11 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.placement import Placement
-from magnetar_bookie.errors import NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import MetadataStore
-from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Rejected, Transport, TransportError
+from magnetar_wire.transport import Transport
 
 __all__ = ["LedgerClient"]
 
@@ -45,6 +43,7 @@ class LedgerClient(LedgerContext):
         super().__init__(metadata, transport, clock, randomness, options, placement)
         # Those that are neither closed nor abandoned, oldest first.
         self._writers: dict[int, LedgerWriter] = {}
+        self._choice = EnsembleChoice(self)
 
     async def start(self) -> None:
         """Returns when the bookies are known. Raises `ClientClosed` if it is closed meanwhile."""
@@ -66,18 +65,11 @@ class LedgerClient(LedgerContext):
         """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
-        raises `NotEnoughBookies`: wait and try again. `ValueTooLarge`: the properties don't fit into a node.
+        raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.
+        `ValueTooLarge`: the properties don't fit into a node.
         """
-        ensemble = self._new_ensemble(striping)
-        if len(ensemble) < striping.ack_quorum and self.bookies.in_quarantine():
-            await self._ask_those_in_quarantine()
-            ensemble = self._new_ensemble(striping)
+        ensemble = await self._choice.choose(striping)
         size = len(ensemble)
-        if size < striping.ack_quorum:
-            raise NotEnoughBookies(
-                f"{size} bookies can take a new ledger, of {len(self.bookies.alive())} that are alive, and it needs "
-                f"{striping.ack_quorum}: wait until more are there"
-            )
         actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
         made = await self.ledgers.make(
             ensemble,
@@ -90,25 +82,9 @@ class LedgerClient(LedgerContext):
         self._writers[made.ledger_id] = writer
         return made, writer
 
-    def _new_ensemble(self, striping: Striping) -> list[str]:
-        return self.placement.new_ensemble(striping.ensemble_size, self.bookies.writable(), self.randomness)
-
-    async def _ask_those_in_quarantine(self) -> None:
-        """A trouble of our own network puts all bookies into quarantine; those that answer now need not stay."""
-        await asyncio.gather(*(self._forgive_if_there(bookie_id) for bookie_id in self.bookies.in_quarantine()))
-
-    async def _forgive_if_there(self, bookie_id: str) -> None:
-        request = LastAddConfirmedRequest(ledger_id=0, above=-1)
-        timeout_s = self.options.read_entry_timeout_s
-        try:
-            await self.bookies.call(
-                bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=timeout_s
-            )
-        except Rejected:
-            pass  # an answer, whatever it says
-        except TransportError:
-            return
-        self.bookies.forgive(bookie_id)
+    async def wait_for_bookies(self, striping: Striping) -> None:
+        """Returns when so many bookies may be there that `create` succeeds. Raises `ClientClosed`."""
+        await self._choice.wait(striping)
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """A reader, of a ledger that may still be written: up to what is confirmed.

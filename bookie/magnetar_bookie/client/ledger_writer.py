@@ -94,6 +94,11 @@ class LedgerWriter:
         return self._adds.failed
 
     @property
+    def absent(self) -> list[str]:
+        """Bookies that failed and are listed still, as nobody could take their place: they are sent nothing."""
+        return [self._adds.fragment.bookies[slot] for slot in self._adds.absent]
+
+    @property
     def wants_roll(self) -> bool:
         """Another ledger would do better: this one has fewer bookies than were asked for, and by now as many could be
         had; or its bookies have come and gone so often that its metadata grow large.

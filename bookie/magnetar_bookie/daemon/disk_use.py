@@ -1,4 +1,4 @@
-"""What a bookie's folder takes of its disk: looked at in a thread of its own, as a disk that hangs must not hold others."""
+"""What a bookie's folder takes of its disk: looked at in a thread of its own, since a disk may hang."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ class Metrics(Collector):
         yield _gauge("read_only", "1: no new entries are taken.", bookie.read_only)
         yield _gauge("disk_failed", "1: nothing is answered any more.", bookie.failed is not None)
         yield _gauge("registered", "1: others find it.", process.registered)
-        yield _gauge("limbo", "1: some ledgers may have lost entries here.", bookie.record.limbo_below > 0 and process.ledgers_in_limbo != 0)
+        in_limbo = bookie.record.limbo_below > 0 and process.ledgers_in_limbo != 0
+        yield _gauge("limbo", "1: some ledgers may have lost entries here.", in_limbo)
         if process.ledgers_in_limbo is not None:
             yield _gauge("limbo_ledgers", "Ledgers still in limbo.", process.ledgers_in_limbo)
         if collector.ledgers is not None:

@@ -185,7 +185,7 @@ class ChainOwner:
                 break
             except NotEnoughBookies as error:
                 host.trace(f"waits: {error}")
-                await host.clock.sleep(0.5)
+                await client.wait_for_bookies(self._world.plan.striping)
         if host.chance.random() < self._world.plan.slow_claims:
             # A slow owner: the sweeper may be faster, and may come just then.
             await host.clock.sleep(self._claims_after_s())

@@ -12,6 +12,7 @@ from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.errors import (
     AddFailed,
+    ClientClosed,
     CloseLost,
     LedgerFenced,
     MetadataUnknown,
@@ -24,10 +25,11 @@ from magnetar_bookie.read.record import check_record, encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
-from magnetar_metadata.store import SessionState
+from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
+from tests.running import within
 from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene, scenario
 
 
@@ -154,7 +156,7 @@ async def test_a_bookie_that_dies_is_replaced(scene: Scene) -> None:
 
 @scenario(bookies=3)
 async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_when_it_returns(scene: Scene) -> None:
-    """CHK-20: the bookie returns to the slot that it left, and the new ensemble is the old one."""
+    """STO-1; CHK-20: the bookie returns to the slot that it left, and the new ensemble is the old one."""
     writer = await scene.writer()
     await writer.add(b"0")
     dead = scene.ensemble(writer)[0]
@@ -162,8 +164,10 @@ async def test_without_a_spare_bookie_writing_goes_on_and_the_slot_is_filled_whe
     await dead.go()
     assert [await writer.add(b"x"), await writer.add(b"y")] == [1, 2]
     assert writer.metadata == before  # it stays listed
+    assert writer.absent == [dead.bookie_id]
     await dead.come()
     await scene.settled(lambda: len(writer.metadata.fragments) == 2)
+    assert writer.absent == []
     assert await writer.add(b"z") == 3
     await scene.settled(lambda: 3 in dead.entries(writer.ledger_id))
     old, new = writer.metadata.fragments
@@ -523,6 +527,7 @@ async def test_every_record_carries_the_lac_and_the_length(scene: Scene) -> None
 
 @scenario(bookies=2)
 async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_they_are_back(scene: Scene) -> None:
+    """STO-1"""
     writer = await scene.writer()
     assert writer.metadata.striping == Striping(2, 2, 2)
     assert writer.metadata.degraded
@@ -541,6 +546,55 @@ async def test_below_the_ack_quorum_no_ledger_is_made(scene: Scene) -> None:
     with pytest.raises(NotEnoughBookies, match="of 1 that are alive, and it needs 2"):
         await scene.writer()
     assert await scene.store.children(paths.INTENTS) == []
+
+
+@scenario(bookies=4)
+async def test_who_is_missing_is_said_and_waited_for(scene: Scene) -> None:
+    """STO-1: below the ack quorum publishing waits, and can tell a user which bookies are missing, and why."""
+    client = await scene.client()
+    # Before this client was there: nobody but the metadata knows of it.
+    await scene.store.put(paths.cookie("b0"), b"", ABSENT)
+    b1, b2, b3, _ = scene.bookies.values()
+    await b1.go()
+    await b2.go(registered=True)
+    client.bookies.quarantine("b2")
+    await b3.go()
+    await b3.come(read_only=True)
+    await scene.store.put(paths.leaving("b4"), b"", ABSENT)
+    await scene.settled(lambda: client.bookies.writable() == [])
+    with pytest.raises(NotEnoughBookies) as raised:
+        await client.create(Striping(3, 3, 2), "a test")
+    assert raised.value.reasons == {
+        "b0": "is not registered",
+        "b1": "is not registered",
+        "b2": "is registered, but failed a moment ago and does not answer",
+        "b3": "is read-only",
+        "b4": "is being decommissioned",
+    }
+    assert "b3 is read-only" in str(raised.value)
+    waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
+    await b1.come()
+    await scene.settled(lambda: client.bookies.writable() == ["b1"])
+    await scene.idle()
+    assert not waiting.done()
+    # Still in quarantine, and heard of when it is asked again.
+    b2.listener = await scene.transport.listen(b2.address, b2)
+    scene.clock.advance(1)
+    await within(waiting, "the end of waiting")
+    made, _ = await client.create(Striping(3, 3, 2), "a test")
+    assert sorted(made.metadata.last_fragment.bookies) == ["b1", "b2"]
+    assert made.metadata.degraded
+
+
+@scenario(bookies=1)
+async def test_waiting_for_bookies_ends_with_the_client(scene: Scene) -> None:
+    client = await scene.client()
+    waiting = asyncio.create_task(client.wait_for_bookies(Striping(3, 3, 2)))
+    await scene.idle()
+    await client.close()
+    scene.clock.advance(1)
+    with pytest.raises(ClientClosed):
+        await within(waiting, "the end of waiting")
 
 
 @scenario(bookies=3)

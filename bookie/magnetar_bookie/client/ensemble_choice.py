@@ -1,0 +1,105 @@
+"""On which bookies a new ledger is made; who is missing where there are too few; and waiting for them.
+
+A new ledger takes those that are alive and may be written to, an ensemble at most and an ack quorum at least. One that
+failed lately is passed over, unless there are too few without it: then it is asked whether it is there. Below an ack
+quorum nothing can be made, and whoever publishes waits. What a user is then told is which bookies the cluster has, and
+why each that is not taken is not: it is not registered, is read-only, is leaving, or failed and does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from magnetar_bookie import paths
+from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.errors import ClientClosed, NotEnoughBookies
+from magnetar_bookie.read.striping import Striping
+from magnetar_metadata.errors import Unavailable
+from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
+from magnetar_wire.transport import Rejected, TransportError
+
+__all__ = ["EnsembleChoice"]
+
+# Whoever waits asks those in quarantine again after so long.
+_ASK_AGAIN_S: Final = 1.0
+
+
+class EnsembleChoice:
+    def __init__(self, client: LedgerContext) -> None:
+        self._client = client
+
+    async def choose(self, striping: Striping) -> list[str]:
+        """The bookies of a new ledger. Raises `NotEnoughBookies`, with the reason for each that is missing."""
+        ensemble = await self._available(striping)
+        if len(ensemble) < striping.ack_quorum:
+            raise await self._too_few(striping)
+        return ensemble
+
+    async def wait(self, striping: Striping) -> None:
+        """Returns when `choose` would find an ack quorum. Raises `ClientClosed`."""
+        bookies = self._client.bookies
+        while True:
+            if bookies.closed:
+                raise ClientClosed("the ledger client was closed while it waited for bookies")
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def tell(changed: asyncio.Future[None] = changed) -> None:
+                if not changed.done():
+                    changed.set_result(None)
+
+            end_listening = bookies.listen(tell)
+            timer = self._client.clock.call_later(_ASK_AGAIN_S, tell)
+            try:
+                if len(await self._available(striping)) >= striping.ack_quorum:
+                    return
+                await changed
+            finally:
+                timer.cancel()
+                end_listening()
+
+    async def _available(self, striping: Striping) -> list[str]:
+        ensemble = self._new_ensemble(striping)
+        if len(ensemble) < striping.ack_quorum and self._client.bookies.in_quarantine():
+            await self._ask_those_in_quarantine()
+            ensemble = self._new_ensemble(striping)
+        return ensemble
+
+    def _new_ensemble(self, striping: Striping) -> list[str]:
+        client = self._client
+        return client.placement.new_ensemble(striping.ensemble_size, client.bookies.writable(), client.randomness)
+
+    async def _ask_those_in_quarantine(self) -> None:
+        """A trouble of our own network puts all bookies into quarantine; those that answer now need not stay."""
+        bookies = self._client.bookies
+        await asyncio.gather(*(self._forgive_if_there(bookie_id) for bookie_id in bookies.in_quarantine()))
+
+    async def _forgive_if_there(self, bookie_id: str) -> None:
+        request = LastAddConfirmedRequest(ledger_id=0, above=-1)
+        bookies, timeout_s = self._client.bookies, self._client.options.read_entry_timeout_s
+        try:
+            await bookies.call(bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=timeout_s)
+        except Rejected:
+            pass  # an answer, whatever it says
+        except TransportError:
+            return
+        bookies.forgive(bookie_id)
+
+    async def _too_few(self, striping: Striping) -> NotEnoughBookies:
+        bookies = self._client.bookies
+        try:
+            members = await self._client.ledgers.store.children(paths.COOKIES)
+        except Unavailable:
+            members = []  # those that were seen must do
+        writable = bookies.writable()
+        reasons = {
+            bookie_id: bookies.why_not(bookie_id)
+            for bookie_id in sorted({*members, *bookies.seen()})
+            if bookie_id not in writable
+        }
+        missing = "; ".join(f"{bookie_id} {reason}" for bookie_id, reason in reasons.items())
+        return NotEnoughBookies(
+            f"{len(writable)} bookies can take a new ledger, of {len(bookies.alive())} that are alive, and it needs "
+            f"{striping.ack_quorum}: wait until more are there" + (f" ({missing})" if missing else ""),
+            reasons,
+        )
