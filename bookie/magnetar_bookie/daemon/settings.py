@@ -16,6 +16,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_metadata.location import parse_location
 from magnetar_wire.configuration import Configuration
+from magnetar_wire.grpc_transport import GrpcOptions
 from magnetar_wire.http_server import HttpOptions
 
 __all__ = ["BookieSettings", "options_of"]
@@ -26,7 +27,7 @@ _MAX_PORT: Final = 65_535
 C = TypeVar("C", bound=Configuration)
 
 
-class BookieSettings(BookieOptions, LedgerClientOptions, AutoRecoveryOptions, HttpOptions):
+class BookieSettings(BookieOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions):
     # Who it is, for ever: see "Identity and start" in protocol.md.
     bookie_id: str
     data_folder: Path
