@@ -13,6 +13,7 @@ from rich.text import Text
 
 from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing
 from magnetar_cli.cluster.parts import ask_http
+from magnetar_cli.cluster.status import ledgers_in_limbo
 
 __all__ = ["BookiesView", "LeavingView", "said_by"]
 
@@ -70,10 +71,9 @@ class BookiesView:
     def _repairs(self, one: Member) -> list[int]:
         return [ledger_id for ledger_id, holder in self.offices.locks.items() if holder == one.bookie_id]
 
-    def _limbo(self, one: Member) -> int | None:
-        """How many ledgers it may have lost entries of; None: it does not say."""
-        left: int | None = self.said.get(one.bookie_id, {}).get("limbo", {}).get("ledgers_left")
-        return left
+    def _limbo(self, one: Member) -> int | str | None:
+        """How many ledgers it may have lost entries of; None: of none, or it does not say."""
+        return ledgers_in_limbo(self.said.get(one.bookie_id, {}))
 
     def _more(self, one: Member) -> str:
         said = self.said.get(one.bookie_id, {})
