@@ -27,6 +27,9 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_ids_per_answer": (3,),
     # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
     "garbage_interval_s": (0.3, 1.0),
+    # No pass comes to its end in a process' life, or one follows the other.
+    "scrub_max_bytes_per_s": (2000, 20_000),
+    "scrub_interval_s": (0.5,),
 }
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),
@@ -40,6 +43,8 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
     "rereplication_batch_bytes": (100, 1000),
     "auditor_checks_per_round": (1,),
     "progress_interval_s": (0.0,),
+    # What rots after it was found whole is the scrubber's to find.
+    "auditor_periodic_check_interval_s": (604_800.0,),
 }
 
 

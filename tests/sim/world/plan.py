@@ -94,7 +94,9 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0)
+_BOOKIE = BookieOptions(
+    garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0
+)
 _AUTO_RECOVERY = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,
