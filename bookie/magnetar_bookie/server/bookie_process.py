@@ -74,7 +74,7 @@ class BookieProcess:
         with_session: Sequence[WithSession] | None = None,
         advertised_address: str = "",
     ) -> None:
-        """`with_session`: what lives with a session besides registration and garbage; None: limbo, auto-recovery, scrubbing.
+        """`with_session`: what lives with a session besides registration and garbage; None: all that there is.
 
         `advertised_address` is what others are told, where that is not the address at which it listens: behind a proxy
         or in a container. Port 0 in it stands for the one at which it listens.
@@ -106,7 +106,8 @@ class BookieProcess:
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
         self._auto_recovery_options = auto_recovery_options or AutoRecoveryOptions()
-        self._with_session = [self._limbo_repair, self._auto_recovery, self._scrubbing] if with_session is None else with_session
+        usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
+        self._with_session = usual if with_session is None else with_session
 
     async def run(self) -> None:
         """Raises `StorageFailed` or `BookieRefused`; ends otherwise when it is cancelled."""

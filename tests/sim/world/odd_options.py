@@ -43,8 +43,6 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
     "rereplication_batch_bytes": (100, 1000),
     "auditor_checks_per_round": (1,),
     "progress_interval_s": (0.0,),
-    # What rots after it was found whole is the scrubber's to find.
-    "auditor_periodic_check_interval_s": (604_800.0,),
 }
 
 

@@ -185,6 +185,10 @@ def plan(chance: Chance) -> Plan:
     if slow_claims > 0.1:
         # Then the sweeper had better not be slow.
         auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
+    if odd.random() < 0.5:
+        # What rots after it was found whole is the scrubber's to find.
+        changed = {"auditor_periodic_check_interval_s": 604_800.0}
+        auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), **changed})
     client = with_odd(_CLIENT, ODD_CLIENT, odd)
     if odd.random() < 0.5:
         # So that the writer is before auto-recovery, which takes the ledger from it.
