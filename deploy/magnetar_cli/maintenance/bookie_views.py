@@ -96,6 +96,8 @@ class LeavingView:
     # The most there were.
     first: int | None
     struck_off: bool
+    # Why ledgers can't be copied, where some can't.
+    stuck: str = ""
 
     @property
     def over(self) -> bool:
@@ -115,7 +117,13 @@ class LeavingView:
             return [f"{self.bookie_id} is struck off: no ledger names it any more"]
         if self.left is None:
             return [f"{self.bookie_id} is leaving; its ledgers are not counted yet"]
-        return [f"{self.bookie_id} is leaving: {self.left} ledgers left, of {self.first}"]
+        stuck = f"; stuck: {self.stuck}" if self.stuck else ""
+        return [f"{self.bookie_id} is leaving: {self.left} ledgers left, of {self.first}{stuck}"]
 
     def as_json(self) -> object:
-        return {"bookie_id": self.bookie_id, "ledgers_left": self.left, "struck_off": self.struck_off}
+        return {
+            "bookie_id": self.bookie_id,
+            "ledgers_left": self.left,
+            "struck_off": self.struck_off,
+            "stuck": self.stuck,
+        }

@@ -11,6 +11,7 @@ import typer
 
 from magnetar_bookie.auto_recovery.decommission import decommission
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices
+from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_cli.cluster.commands import DEFAULT_FOLDER
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
@@ -94,7 +95,8 @@ def decommission_bookie(
             one = next(one for one in await members(client) if one.bookie_id == name)
             left = one.leaving.ledgers_left if one.leaving else None
             first = max(first or 0, left) if left is not None else first
-            return LeavingView(name, left, first, struck_off=one.standing is Standing.STRUCK_OFF)
+            stuck = next((task.stuck for task in await repair_progress(client) if task.stuck), "")
+            return LeavingView(name, left, first, struck_off=one.standing is Standing.STRUCK_OFF, stuck=stuck)
 
         if watched:
             await watch(look, as_json=as_json)
