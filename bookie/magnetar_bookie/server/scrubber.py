@@ -115,10 +115,10 @@ class Scrubber:
         self.position = scrub.goes_on_at(self.position, ledger_id, entry_id, done=done)
 
     async def _pause(self, began: float, size_bytes: int = 0, records: int = 0, ledgers: int = 0) -> None:
-        now = self._clock.monotonic()
+        took_s = self._clock.monotonic() - began
         rate = self._bookie.options.scrub_max_bytes_per_s
-        await self._clock.sleep(scrub.pause_s(size_bytes, records, ledgers, now - began, rate))
-        if now >= self._kept_at + _KEEP_S:
+        await self._clock.sleep(scrub.pause_s(size_bytes, records, ledgers, took_s, rate))
+        if self._clock.monotonic() >= self._kept_at + _KEEP_S:
             await self._keep()
 
     async def _keep(self) -> None:

@@ -170,12 +170,12 @@ async def test_it_goes_on_where_it_was(of: Scene) -> None:
     name = (await of.metadata(ledgers[0])).bookies()[0]
     held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
     assert len(held) >= 2
-    # About a ledger in a minute: its place is kept once in a minute.
-    slow = {"scrub_max_bytes_per_s": 1000}
+    # Minutes for a ledger: its place is kept once in a minute.
+    slow = {"scrub_max_bytes_per_s": 300}
     first = Scrubber(bookie_of(of, name, **slow), of.clock)
     running = of.spawn(first.run(await of.new_client()))
     await of.until(lambda: first.position.ledger_id > held[0], "the first ledger is behind it")
-    await of.passes(120)
+    await of.passes(70)
     running.cancel()
     await asyncio.wait([running])
     await of.bookies[name].go()
