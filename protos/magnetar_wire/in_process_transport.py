@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from magnetar_wire.clock import Clock, SystemClock
+from magnetar_wire.pipe import Pipe, check_size
 from magnetar_wire.transport import (
     MAX_TRANSPORT_BYTES,
     DeadlinePassed,
@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _PEER: Final = Peer("in-process")
 # How many messages may wait in one direction of a stream.
 _QUEUE: Final = 16
+_QUEUE_BYTES: Final = _QUEUE * MAX_TRANSPORT_BYTES
 
 
 class InProcessTransport:
@@ -110,7 +111,7 @@ class _Connection:
             raise NotReached(f"nobody listens at {self._address}") from None
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
-        _check_size(request)
+        check_size(request)
         task = self._listener().serve(lambda service: _answer(service, method, request))
         self._open[task] = None
         answered_or_late = asyncio.Event()
@@ -130,7 +131,7 @@ class _Connection:
             task.cancel()
 
     def open_stream(self, method: str) -> _Stream:
-        forth, back = _Pipe(), _Pipe()
+        forth, back = Pipe(_QUEUE, _QUEUE_BYTES), Pipe(_QUEUE, _QUEUE_BYTES)
         client, served = _Stream(back, forth), _Stream(forth, back)
         try:
             listener = self._listener()
@@ -158,11 +159,11 @@ class _Connection:
 
 async def _answer(service: Service, method: str, request: bytes) -> bytes:
     answer = await service.call(_PEER, method, request)
-    _check_size(answer)
+    check_size(answer)
     return answer
 
 
-def _stream_served(task: asyncio.Task[None], forth: _Pipe, back: _Pipe) -> None:
+def _stream_served(task: asyncio.Task[None], forth: Pipe, back: Pipe) -> None:
     """However the service ended, the client's end learns it, and is not left waiting to send."""
     error = Disconnected("the server went away") if task.cancelled() else task.exception()
     if error is None:
@@ -174,7 +175,7 @@ def _stream_served(task: asyncio.Task[None], forth: _Pipe, back: _Pipe) -> None:
 
 
 class _Stream:
-    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._finished = False
@@ -183,7 +184,7 @@ class _Stream:
         self.on_cancel: Callable[[], object] = lambda: None
 
     async def send(self, message: bytes) -> None:
-        _check_size(message)
+        check_size(message)
         if self._finished:
             raise RuntimeError("a stream was sent to after it was finished")
         await self._outgoing.put(message)
@@ -202,68 +203,3 @@ class _Stream:
     def breaks(self, error: TransportError) -> None:
         self._incoming.breaks(error)
         self._outgoing.breaks(error)
-
-
-class _Pipe:
-    """One direction of a stream. What was put before a break or the end is still got."""
-
-    def __init__(self) -> None:
-        self._messages: deque[bytes] = deque()
-        # How it ended: an error, or None for the regular end.
-        self._ended = False
-        self._error: TransportError | None = None
-        self._putting = False
-        self._getting = False
-        # Set when something changed: whoever waits looks again.
-        self._changed = asyncio.Event()
-
-    async def put(self, message: bytes) -> None:
-        if self._putting:
-            raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
-        self._putting = True
-        try:
-            while len(self._messages) >= _QUEUE and not self._ended:
-                await self._wait()
-        finally:
-            self._putting = False
-        if self._ended:
-            raise self._error or Disconnected("the stream has ended")
-        self._messages.append(message)
-        self._changed.set()
-
-    async def get(self) -> bytes | None:
-        if self._getting:
-            raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")
-        self._getting = True
-        try:
-            while not self._messages and not self._ended:
-                await self._wait()
-        finally:
-            self._getting = False
-        if self._messages:
-            self._changed.set()
-            return self._messages.popleft()
-        if self._error is not None:
-            raise self._error
-        return None
-
-    def finish(self) -> None:
-        self._end(None)
-
-    def breaks(self, error: TransportError) -> None:
-        self._end(error)
-
-    def _end(self, error: TransportError | None) -> None:
-        """The first end counts."""
-        if not self._ended:
-            self._ended, self._error = True, error
-        self._changed.set()
-
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-
-def _check_size(message: bytes) -> None:
-    if len(message) > MAX_TRANSPORT_BYTES:
-        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")

@@ -116,6 +116,8 @@ class TransportContract:
 
     def test_a_deadline_passes_and_the_service_learns_of_it(self) -> None:
         async def body(connection: Connection, service: Echo) -> None:
+            # Connected first: before that a deadline would pass with nobody reached.
+            await connection.call("m", b"", timeout_s=DEADLINE_S)
             with pytest.raises(DeadlinePassed):
                 await connection.call("hang", b"", timeout_s=0.05)
             await until(lambda: service.cancelled == 1)
@@ -197,6 +199,29 @@ class TransportContract:
             await sending
             assert received == [*sent, b"end"]
             assert await stream.receive() is None
+
+        self.run(body)
+
+    def test_any_bytes_are_a_message(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("echo")
+            for message in (b"", b"\xff", b"\xff\xff", b"\xff\x00", b"\x00", b"\x00\xff", b"", b"x"):
+                await stream.send(message)
+                assert await stream.receive() == message
+                assert await connection.call("m", message, timeout_s=DEADLINE_S) == b"m:" + message
+            await stream.finish()
+            assert await stream.receive() == b"end"
+            assert await stream.receive() is None
+
+        self.run(body)
+
+    def test_a_message_of_the_largest_size_passes(self) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            stream = connection.open_stream("echo")
+            largest = b"\xff" * MAX_TRANSPORT_BYTES
+            await stream.send(largest)
+            assert await stream.receive() == largest
+            assert await connection.call("", largest[1:], timeout_s=DEADLINE_S) == b":" + largest[1:]
 
         self.run(body)
 

@@ -32,9 +32,10 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
     "magnetar_testing": None,
 }
 NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
-# The modules of magnetar_wire that do I/O; only shells may import them.
+# The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
-    f"magnetar_wire.{name}" for name in ("clock", "configuration", "in_process_transport", "randomness", "tasks")
+    f"magnetar_wire.{name}"
+    for name in ("clock", "configuration", "grpc_transport", "in_process_transport", "pipe", "randomness", "tasks")
 )
 
 
@@ -113,7 +114,7 @@ def _package_violations(module: Module, allowed: frozenset[str] | None) -> list[
 def _is_pure(name: str) -> bool:
     parts = name.split(".")
     if parts[0] == "magnetar_wire":
-        return name not in WIRE_SHELLS
+        return ".".join(parts[:2]) not in WIRE_SHELLS
     return "core" in parts[1:]
 
 

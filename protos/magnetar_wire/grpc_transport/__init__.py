@@ -1,0 +1,12 @@
+"""The transport between machines: gRPC, whose messages are bytes from end to end.
+
+Read `outcomes.py` (what a status means), then `connection.py` and `client_stream.py` for the client's side,
+`listener.py` and `served_stream.py` for the server's. `channel_options.py` says what gRPC is told, and why.
+"""
+
+from __future__ import annotations
+
+from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.grpc_transport.transport import GrpcTransport
+
+__all__ = ["GrpcOptions", "GrpcTransport"]

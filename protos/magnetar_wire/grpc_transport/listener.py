@@ -1,0 +1,144 @@
+"""A service behind a gRPC server.
+
+Calls and streams of any name are taken by one generic handler, bytes in and bytes out. Each is served in a task of
+gRPC's library, which is cancelled when the client is gone; the listener knows them all, so that closing it can wait for
+them. What a service raises ends here: a refusal travels with our mark, anything else as "failed" and without details,
+which are logged.
+
+**A call is received as if it were a stream** of one message, though the client makes it as a plain call and the wire is
+the same: the library would read the request before it asks anybody, and `Admission` is to decide when it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from urllib.parse import unquote
+
+from magnetar_wire.grpc_transport.admission import Admission
+from magnetar_wire.grpc_transport.channel_options import server_arguments
+from magnetar_wire.grpc_transport.ending import Ending
+from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.served_stream import ServedStream
+from magnetar_wire.grpc_transport.wire import CALL, STREAM, name_in
+from magnetar_wire.pipe import check_size
+from magnetar_wire.transport import Code, NotReached, Peer, Refusal, Service
+
+__all__ = ["GrpcListener", "listen"]
+
+_log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+_Serve = Callable[[str, Context, Ending], Awaitable[bytes | None]]
+
+
+async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcListener:
+    host, _, _ = address.rpartition(":")
+    handler = _Handler(service, options)
+    server = grpc.aio.server(handlers=[handler], options=server_arguments(options))
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise NotReached(f"{address} can't be listened at: {error}") from None
+    if port == 0:
+        raise NotReached(f"{address} can't be listened at: it is taken, or not this machine's")
+    await server.start()
+    return GrpcListener(f"{host}:{port}", server, handler)
+
+
+class GrpcListener:
+    def __init__(self, address: str, server: grpc.aio.Server, handler: _Handler) -> None:
+        self.address = address
+        self._server = server
+        self._handler = handler
+
+    async def close(self) -> None:
+        self._handler.closing = True
+        await self._server.stop(None)
+        await self._handler.end()
+
+
+class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, service: Service, options: GrpcOptions) -> None:
+        self._service = service
+        self._options = options
+        self._admission = Admission(options)
+        # What is being served, oldest first.
+        self._serving: dict[asyncio.Task[object], None] = {}
+        self._streams = 0
+        self.closing = False
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        method = handler_call_details.method
+        if method.startswith(CALL):
+            serve_call = functools.partial(self._serve, self._call, name_in(CALL, method))
+            return grpc.stream_unary_rpc_method_handler(serve_call)
+        if method.startswith(STREAM):
+            serve_stream = functools.partial(self._serve, self._stream, name_in(STREAM, method))
+            return grpc.stream_stream_rpc_method_handler(serve_stream)
+        return None
+
+    async def end(self) -> None:
+        for task in list(self._serving):
+            task.cancel()
+        while self._serving:
+            await asyncio.wait(list(self._serving))
+
+    async def _serve(self, serve: _Serve, method: str, _messages: object, context: Context) -> bytes | None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = None
+        ending = Ending(context)
+        try:
+            if len(self._serving) > self._options.grpc_max_served:
+                raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._options.grpc_max_served} requests are being served")
+            answer = await serve(method, context, ending)
+        except Refusal as refusal:
+            ending.refused(refusal)
+        except asyncio.CancelledError:
+            if task.cancelling():  # the client is gone, or the listener closes
+                raise
+            ending.broken_off()
+        except Exception:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
+            _log.exception("a request failed")
+            ending.failed()
+        else:
+            if not ending.begun:
+                return answer
+        finally:
+            del self._serving[task]
+        return await ending.sent()
+
+    async def _call(self, method: str, context: Context, _ending: Ending) -> bytes:
+        request = await self._admission.receive(context)
+        if request is None:  # broken off by the client, of which the library tells this task now or in a moment
+            raise asyncio.CancelledError
+        try:
+            answer = await self._service.call(_peer(context), method, request)
+            check_size(answer)
+            return answer
+        finally:
+            self._admission.answered(request)
+
+    async def _stream(self, method: str, context: Context, ending: Ending) -> None:
+        if self._streams >= self._options.grpc_max_long_streams:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._streams} streams are being served")
+        self._streams += 1
+        stream = ServedStream(context, self._options, on_cancel=ending.broken_off)
+        try:
+            await self._service.stream(_peer(context), method, stream)
+            await stream.flush()
+        except Exception:
+            await stream.flush()  # what was sent before an error arrives before it
+            raise
+        finally:
+            await stream.close()
+            self._streams -= 1
+
+
+def _peer(context: Context) -> Peer:
+    """`ipv4:10.0.0.1:5000` or `ipv6:%5B::1%5D:5000`, as gRPC has it, without the kind."""
+    return Peer(unquote(context.peer().partition(":")[2]))

@@ -1,0 +1,30 @@
+"""The transport's face: what makes gRPC connections and takes them."""
+
+from __future__ import annotations
+
+from magnetar_wire.grpc_transport.connection import GrpcConnection
+from magnetar_wire.grpc_transport.listener import GrpcListener, listen
+from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.transport import Service
+
+__all__ = ["GrpcTransport"]
+
+
+class GrpcTransport:
+    """Holds nothing but its options: connections and listeners are closed by who made them.
+
+    They belong to the loop that they were first used on. A process that has used gRPC may not be forked: children are
+    started anew, as `subprocess` and multiprocessing's `spawn` do.
+    """
+
+    def __init__(self, options: GrpcOptions | None = None) -> None:
+        self._options = options or GrpcOptions()
+
+    def connect(self, address: str) -> GrpcConnection:
+        return GrpcConnection(address, self._options)
+
+    async def listen(self, address: str, service: Service) -> GrpcListener:
+        return await listen(address, service, self._options)
+
+    async def close(self) -> None:
+        """There is nothing to close yet, and those who own a transport need not know."""

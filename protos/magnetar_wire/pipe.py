@@ -1,0 +1,86 @@
+"""One direction of a stream, between whoever puts messages in and whoever takes them out.
+
+A pipe is bounded, in messages and in bytes; the message that passes the bound in bytes is still taken, so that one of
+any size gets through. It ends once, regularly or with an error, and what was put before the end is still got. Whoever
+is cancelled while waiting has put nothing and lost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Disconnected, TransportError
+
+__all__ = ["Pipe", "check_size"]
+
+
+class Pipe:
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._messages: deque[bytes] = deque()
+        # The sum of their sizes.
+        self._bytes = 0
+        # How it ended: an error, or None for the regular end.
+        self._ended = False
+        self._error: TransportError | None = None
+        # Who waits for room, and who for a message: one each.
+        self._putting: asyncio.Future[None] | None = None
+        self._getting: asyncio.Future[None] | None = None
+
+    async def put(self, message: bytes) -> None:
+        if self._putting is not None:
+            raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
+        while (len(self._messages) >= self._max_messages or self._bytes >= self._max_bytes) and not self._ended:
+            self._putting = asyncio.get_running_loop().create_future()
+            try:
+                await self._putting
+            finally:
+                self._putting = None
+        if self._ended:
+            raise self._error or Disconnected("the stream has ended")
+        self._messages.append(message)
+        self._bytes += len(message)
+        _wake(self._getting)
+
+    async def get(self) -> bytes | None:
+        if self._getting is not None:
+            raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")
+        while not self._messages and not self._ended:
+            self._getting = asyncio.get_running_loop().create_future()
+            try:
+                await self._getting
+            finally:
+                self._getting = None
+        if self._messages:
+            message = self._messages.popleft()
+            self._bytes -= len(message)
+            _wake(self._putting)
+            return message
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def finish(self) -> None:
+        self._end(None)
+
+    def breaks(self, error: TransportError) -> None:
+        self._end(error)
+
+    def _end(self, error: TransportError | None) -> None:
+        """The first end counts."""
+        if not self._ended:
+            self._ended, self._error = True, error
+            _wake(self._getting)
+            _wake(self._putting)
+
+
+def check_size(message: bytes) -> None:
+    if len(message) > MAX_TRANSPORT_BYTES:
+        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
