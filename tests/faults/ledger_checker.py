@@ -116,9 +116,8 @@ class LedgerChecker:
         if last >= len(written.appended):
             self._wrong("foreign", f"ledger {ledger_id} ends at {last}, and {len(written.appended)} were appended")
         if written.acked and last < written.acked[-1]:
-            self._wrong(
-                "acknowledged", f"ledger {ledger_id} of {life.name} ends at {last}, {written.acked[-1]} was acknowledged"
-            )
+            what = f"ledger {ledger_id} of {life.name} ends at {last}, and {written.acked[-1]} was acknowledged"
+            self._wrong("acknowledged", what)
         if written.closed_at is not None and last != written.closed_at:
             self._wrong("own close", f"ledger {ledger_id} ends at {last}, and was closed at {written.closed_at}")
         length = sum(size for _, size in written.appended[: last + 1])
@@ -130,8 +129,9 @@ class LedgerChecker:
         self.entries_read += 1
         closed = self._closed[ledger_id]
         due = closed.next_on(source, closed.next_of.get(source, 0))
-        if entry_id != due:
-            self._wrong("order", f"{source} gives entry {entry_id} of ledger {ledger_id}, where {due} is due")
+        if entry_id != due or due > closed.last_entry_id:
+            what = f"where {due} is due and {closed.last_entry_id} the last"
+            self._wrong("order", f"{source} gives entry {entry_id} of ledger {ledger_id}, {what}")
         closed.next_of[source] = entry_id + 1
         if ledger_id not in self._made:
             return

@@ -1,8 +1,8 @@
 """Reads chains as they are in the end: by the ordinary reader, and from every replica alone; and says what is not at
 rest yet.
 
-What is read goes to a `LedgerChecker`, entry by entry. The metadata are taken from their message and the replicas from a
-bookie's bare answers, by none of the rules by which the production code reads.
+What is read goes to a `LedgerChecker`, entry by entry. The metadata are taken from their message and the replicas from
+a bookie's bare answers, by none of the rules by which the production code reads.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The owner of a chain of ledgers, as a topic's owner is to be one: it appends for ever, and says what it does.
 
-A chain is a node with the list of its ledgers. One **life** of an owner takes the chain over: it finishes the deletions
-that were begun, recovers the last ledger, makes a new one and records it behind the others, in the transaction that
-takes the ledger's intent away. Then it appends. When a ledger is long enough, wants to roll or has failed, it is closed,
-and another follows. What failed is sent again after the writer's own close has returned, and only then: if the close is
-lost, nobody knows what became of it, so the life ends. So it does when the list is not as the life left it: then the
-chain is somebody else's.
+A chain is a node with the list of its ledgers. One **life** of an owner takes the chain over: it finishes the
+deletions that were begun, recovers the last ledger, makes a new one and records it behind the others, in the
+transaction that takes the ledger's intent away. Then it appends. When a ledger is long enough, wants to roll or has
+failed, it is closed, and another follows. What failed is sent again after the writer's own close has returned, and only
+then: if the close is lost, nobody knows what became of it, so the life ends. So it does when the list is not as the
+life left it: then the chain is somebody else's.
 """
 
 from __future__ import annotations

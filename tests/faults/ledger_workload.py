@@ -12,31 +12,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import logging
 import resource
 import signal
 import sys
-import zlib
 from pathlib import Path
 from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.location import open_metadata
-from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SeededRandomness, SystemRandomness
 from magnetar_wire.transport import Transport
 from tests.faults.ledger_history import Log
-from tests.faults.ledger_owner import CHAINS, ChainOwner, ChainPlan, GivenUp, read_chain
+from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
+from tests.faults.ledger_tail import follow_chain
 
-__all__ = ["QUICK", "follow_chain", "main"]
+__all__ = ["QUICK", "main"]
 
 log = logging.getLogger("workload")
 
@@ -144,40 +142,6 @@ class Tailer(Workload):
             for task in (following, stopping):
                 task.cancel()
             await asyncio.gather(following, stopping, return_exceptions=True)
-
-
-async def follow_chain(client: LedgerClient, store: MetadataStore, chain: str, seen: Log, clock: SystemClock) -> None:
-    """Reads the chain from its first ledger on, and whatever follows, for ever; `seen` is told each entry."""
-    done = -1
-    changed = store.watch(CHAINS + chain)
-    try:
-        while True:
-            await changed.wait()
-            following: int | None = done
-            while following is not None:
-                following = next((one for one in (await read_chain(store, chain)).ledgers if one > done), None)
-                if following is not None:
-                    await _tail(client, following, seen, clock)
-                    done = following
-    finally:
-        changed.close()
-
-
-async def _tail(client: LedgerClient, ledger_id: int, seen: Log, clock: SystemClock) -> None:
-    at = 0
-    while True:
-        try:
-            reader = await client.open(ledger_id)
-            async with contextlib.aclosing(reader.tail(at)) as entries:
-                async for entry_id, entry in entries:
-                    seen.say("saw", ledger_id, entry_id, len(entry), zlib.crc32(entry))
-                    at = entry_id + 1
-            return
-        except (NoSuchLedger, LedgerDeleted):
-            return
-        except LedgerError as error:
-            seen.say("note", "could not tail", ledger_id, type(error).__name__, error)
-        await clock.sleep(_REST_S)
 
 
 async def _watch_the_loop() -> None:

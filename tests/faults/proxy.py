@@ -1,8 +1,8 @@
 """A TCP proxy that loses, holds, delays and breaks off what it is told to.
 
 What it loses never arrives, and nothing after it on that connection may: TCP has no holes. So a connection that lost
-something stays silent that way until `heal`, which ends it. What it holds arrives when it heals, as after a network that
-was away for a while.
+something stays silent that way until `heal`, which ends it. What it holds arrives when it heals, as after a network
+that was away for a while.
 """
 
 from __future__ import annotations
