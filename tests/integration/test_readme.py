@@ -42,7 +42,7 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
 def test_the_command_without_an_act_says_what_there_is(tmp_path: Path) -> None:
     ended = ran(tmp_path, "-m", "magnetar_cli")
     assert ended.returncode == 2
-    assert "tour" in ended.stderr
+    assert "tour" in ended.stdout
     assert "tour" in ran(tmp_path, "-m", "magnetar_cli", "--help").stdout
 
 
