@@ -36,8 +36,9 @@ class GrpcConnection:
         self.options = options
         self._closed = False
         self._channel: grpc.aio.Channel | None = None
-        # The attempt that is being waited for, by however many requests.
-        self._connecting: asyncio.Task[None] | None = None
+        # The attempt that is being waited for, by however many requests, or by none any more: so it returns why it
+        # failed, and raises nothing that nobody might see.
+        self._connecting: asyncio.Task[NotReached | None] | None = None
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._calls: dict[grpc.aio.UnaryUnaryCall[bytes, bytes], None] = {}
         self._streams: dict[ClientStream, None] = {}
@@ -106,15 +107,16 @@ class GrpcConnection:
                 raise NotReached(f"the connection to {self.address} was closed")
             if not attempt.done():
                 raise NotReached(f"{self.address} could not be reached within {timeout_s:.3g} s")
-            if not attempt.cancelled() and (error := attempt.exception()) is not None:
+            if not attempt.cancelled() and (error := attempt.result()) is not None:
                 raise NotReached(str(error))
             # It was, when the attempt ended; others had their turn since.
             if channel.get_state() is _READY:
                 return
 
 
-async def _connect(channel: grpc.aio.Channel, address: str) -> None:
+async def _connect(channel: grpc.aio.Channel, address: str) -> NotReached | None:
     while (state := channel.get_state(try_to_connect=True)) is not _READY:
         if state is _FAILED:
-            raise NotReached(f"nobody answers at {address}")
+            return NotReached(f"nobody answers at {address}")
         await channel.wait_for_state_change(state)
+    return None
