@@ -24,7 +24,7 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.faults.ledger_checker import Closed, LedgerChecker
-from tests.faults.ledger_history import Log, Tail, payload, read_lines, read_logs
+from tests.faults.ledger_history import Life, Log, Tail, payload, read_lines, read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains
 from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
 from tests.faults.ledger_tail import follow_chain
@@ -85,7 +85,8 @@ class Story:
         self.last = {ledger_id: len(entries) - 1 for ledger_id, entries in self.entries.items()}
 
     def wrong(self) -> list[str]:
-        lives, tails = [], []
+        lives: list[Life] = []
+        tails: list[Tail] = []
         for text in self.logs:
             read_lines(text.split("\n")[:-1], lives, tails)
         written = {one.ledger_id: (life.name, one) for life in lives for one in life.ledgers}
