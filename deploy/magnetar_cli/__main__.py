@@ -10,6 +10,7 @@ import typer
 from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
+    "bookie": Part("magnetar_cli.bookie", "Run one bookie in the foreground."),
     "tour": Part("magnetar_cli.tour", "Show the codec and the metadata store at work."),
 }
 

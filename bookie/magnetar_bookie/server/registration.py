@@ -52,6 +52,8 @@ class Registration:
         self._registered = registered
         self._path = paths.available(bookie.bookie_id)
         self._waits_for_other = False
+        # The node is this session's, as far as is known.
+        self.stands = False
 
     async def run(self) -> None:
         """Until it is cancelled, or the session lost (`SessionLost`, in a group)."""
@@ -105,8 +107,10 @@ class Registration:
             if not self._waits_for_other:
                 self._waits_for_other = True
                 _log.warning("another instance is registered as bookie %s: waiting", self._bookie.bookie_id)
+            self.stands = False
             return True
         self._waits_for_other = False
+        self.stands = True
         self._registered.set()
         return True
 
