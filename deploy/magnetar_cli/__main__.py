@@ -11,6 +11,7 @@ from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
     "bookie": Part("magnetar_cli.bookie", "Run one bookie in the foreground."),
+    "cluster": Part("magnetar_cli.cluster.commands", "A cluster of real processes on this machine."),
     "tour": Part("magnetar_cli.tour", "Show the codec and the metadata store at work."),
 }
 
