@@ -33,16 +33,17 @@ from typing import Final
 
 __all__ = ["Life", "Log", "Tail", "Written", "payload", "read_logs"]
 
-_NOISE_BYTES: Final = 2_097_169
-_NOISE: Final = random.Random("payloads").randbytes(_NOISE_BYTES)
+_LARGEST_BYTES: Final = 1_048_576
+_STARTS: Final = 1_048_583
+_NOISE: Final = random.Random("payloads").randbytes(_STARTS + _LARGEST_BYTES)
 
 
 def payload(life: str, number: int, size: int) -> bytes:
     """Who wrote it, which one it is, a checksum, and noise of its own; the first `size` bytes of that."""
+    assert size <= _LARGEST_BYTES
     head = f"{life} {number} {size} ".encode()
-    at = zlib.crc32(head) % (_NOISE_BYTES - 1)
-    rest = max(0, size - len(head) - 4)
-    noise = (_NOISE[at : at + rest] + _NOISE)[:rest]
+    at = zlib.crc32(head) % _STARTS
+    noise = _NOISE[at : at + max(0, size - len(head) - 4)]
     return b"".join((head, zlib.crc32(noise, zlib.crc32(head)).to_bytes(4, "big"), noise))[:size]
 
 
@@ -124,10 +125,10 @@ def read_lines(lines: Iterable[str], lives: list[Life], tails: list[Tail]) -> No
     for line in lines:
         what, *words = line.split(" ")
         if what == "life":
-            life = Life(*words)
+            life = Life(words[0], words[1])
             lives.append(life)
         elif what == "tail":
-            tail = Tail(*words)
+            tail = Tail(words[0], words[1])
             tails.append(tail)
         elif what == "saw":
             assert tail is not None

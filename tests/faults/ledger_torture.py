@@ -258,7 +258,7 @@ class Torture:
             if time.monotonic() > deadline:
                 self.report.violations.append("stuck: " + what.format(names))
                 return
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
 
     async def _read_all(self) -> None:
         report, clock, chains = self.report, SystemClock(), list(self._chains)
@@ -294,15 +294,9 @@ class Torture:
         """When they have seen what was acknowledged last."""
 
         def behind() -> list[str]:
-            lives, tails = read_logs(self.logs)
             found = []
             for name, run in self._chains.items():
-                last = max(
-                    ((one.ledger_id, one.acked[-1]) for life in lives for one in life.ledgers
-                     if life.chain == name and one.acked),
-                    default=(0, 0),
-                )
-                seen = max((saw[:2] for tail in tails if tail.chain == name for saw in tail.saw), default=(0, 0))
+                last, seen = self._watch.latest(name, "w", "acked"), self._watch.latest(name, "t", "saw")
                 if run.tailer is not None and run.tailer.running and seen < last:
                     found.append(f"{name} has seen {seen} of {last}")
             return found
@@ -322,7 +316,7 @@ class Torture:
                     # A traceback's last line says more than its first.
                     behind = lines[number + 1 : number + 200]
                     error = next((more for more in behind if re.match(r"\w[\w.]*: ", more)), "")
-                    counts[f"{path.name}: {line[:160]} {error[:160]}"] += 1
+                    counts[f"{path.parent.name}/{path.name}: {line[:160]} {error[:160]}"] += 1
         return dict(counts.most_common(20))
 
 
@@ -353,14 +347,16 @@ def main() -> int:
     parser.add_argument("--stripings", default="", help="of the chains, as 3/3/2,4/3/2")
     parser.add_argument("--only", default="", help="strikes of these kinds alone")
     parser.add_argument("--wild", type=float, default=0.4, help="the share of the rounds that nobody need survive")
+    parser.add_argument("--folder", default="", help="a new one, that is kept; otherwise a temporary one")
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix=f"torture-{arguments.seed}-"))
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix=f"torture-{arguments.seed}-"))
     report = asyncio.run(_run(arguments, folder))
     say(json.dumps(asdict(report)))
     if report.violations:
         say(f"something was wrong; all there is to see is in {folder}")
         return 1
-    shutil.rmtree(folder)
+    if not arguments.folder:
+        shutil.rmtree(folder)
     return 0
 
 

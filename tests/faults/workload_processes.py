@@ -99,20 +99,34 @@ class ChainRun:
 
 
 class AckWatch:
-    """How many entries of each chain were acknowledged by now, as the logs say."""
+    """What the logs say by now, read on from where they were read before."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
-        self._counts: dict[str, int] = {}
+        # By chain, kind of process and word: how often it was said, and the highest ledger and entry that it was of.
+        self._said: dict[tuple[str, str, str], tuple[int, tuple[int, int]]] = {}
 
     def count(self, chain: str) -> int:
-        for path in self._folder.glob(f"w-{chain}-*.log"):
+        """How many entries of the chain were acknowledged."""
+        self._read_on(chain, "w", "acked")
+        return self._said.get((chain, "w", "acked"), (0, (0, 0)))[0]
+
+    def latest(self, chain: str, kind: str, word: str) -> tuple[int, int]:
+        """The highest ledger and entry of which the chain's writers ("w") or tails ("t") have said this."""
+        self._read_on(chain, kind, word)
+        return self._said.get((chain, kind, word), (0, (0, 0)))[1]
+
+    def _read_on(self, chain: str, kind: str, word: str) -> None:
+        line = re.compile(rb"^%s (\d+) (\d+)" % word.encode(), re.MULTILINE)
+        for path in self._folder.glob(f"{kind}-{chain}-*.log"):
             at = self._read.get(path, 0)
             with path.open("rb") as log:
                 log.seek(at)
                 new = log.read()
             whole = new.rfind(b"\n") + 1
             self._read[path] = at + whole
-            self._counts[chain] = self._counts.get(chain, 0) + len(re.findall(rb"^acked ", new[:whole], re.MULTILINE))
-        return self._counts.get(chain, 0)
+            found = [(int(ledger_id), int(entry_id)) for ledger_id, entry_id in line.findall(new[:whole])]
+            if found:
+                count, latest = self._said.get((chain, kind, word), (0, (0, 0)))
+                self._said[chain, kind, word] = count + len(found), max(latest, *found)
