@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from magnetar_metadata.embedded import EmbeddedDatabase, forked, group_commit, open_embedded
+from magnetar_metadata.embedded import EmbeddedDatabase, group_commit, open_embedded
 from magnetar_metadata.errors import (
     NodeExists,
     OutcomeUnknown,
@@ -27,6 +27,7 @@ from magnetar_metadata.errors import (
     StoreFull,
     StoreInUse,
 )
+from magnetar_metadata.locked_folder import forked
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
 from magnetar_wire.clock import SystemClock
 from tests.running import run, until, within

@@ -5,7 +5,8 @@ Theory of operation
 A transaction is judged as it comes, against the table plus all that was accepted before it, and joins the group that
 gathers. One group at a time is written: all its changes in one batch, without sync, on the event loop (a write holds
 the interpreter's lock in any case); then the log is synced in a thread, which releases it, and the mark
-(`durable_mark.py`) is written; then every transaction of the group is answered. Meanwhile the next group gathers.
+(`locked_folder/durable_mark.py`) is written and synced; then every transaction of the group is answered.
+Meanwhile the next group gathers.
 
 Nothing is seen before it is durable. RocksDB shows a write at once, so `visible` is the table with the old state of
 what the group under way changes laid over it. A refusal may rest on changes that are not durable either, so it is told
@@ -29,9 +30,9 @@ from typing import Any, Final
 
 from magnetar_metadata.core import tree
 from magnetar_metadata.core.records import NodeTable, Overlay, Record
-from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch
 from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreFull
+from magnetar_metadata.locked_folder import DurableMark
 from magnetar_metadata.store import Change
 
 log = logging.getLogger(__name__)
@@ -172,6 +173,7 @@ class GroupCommit:
         """In the thread."""
         self._database.flush_wal(sync=True)
         self._mark.write(sequence)
+        self._mark.sync()
 
     def _hide(self, before: dict[str, Record | None]) -> None:
         """Lays what was there before over what is about to be written."""

@@ -3,7 +3,7 @@
 `EmbeddedDatabase` has the folder open, for one process at a time; `connect` gives sessions on it, and `open_embedded`
 does both where one session is enough. Nodes are read from RocksDB each time: memory does not grow with the tree. What
 makes a change durable is told in `group_commit.py`, what makes sure on opening that nothing is missing in
-`durable_mark.py` and `rocks_table.py`.
+`locked_folder/durable_mark.py` and `rocks_table.py`.
 
 A session never runs out, as nobody could give it away: `safe_until` is for ever. It is lost when the process ends, when
 it is closed, or when writing fails; ephemeral nodes of earlier processes are deleted before the folder is used. In a
@@ -25,12 +25,12 @@ from typing import Any
 from magnetar_metadata.core.changes import check_transaction
 from magnetar_metadata.core.paths import check_declared, check_path, check_roots, visible
 from magnetar_metadata.core.tree import Applied
-from magnetar_metadata.embedded import forked
-from magnetar_metadata.embedded.durable_mark import DurableMark
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
-from magnetar_metadata.errors import OutcomeUnknown, Refused
+from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreDamaged, StoreInUse
 from magnetar_metadata.flags import Flag, FlagBoard
+from magnetar_metadata.locked_folder import DurableMark, FolderInUse, forked
+from magnetar_metadata.locked_folder.durable_mark import MARK_NAME
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import Change, Made, MetadataStore, Node, SessionState, Stat
 from magnetar_wire.clock import Clock
@@ -238,9 +238,17 @@ class EmbeddedStore(MetadataStore):
 def _open(folder: Path) -> tuple[Any, DurableMark, int]:
     """In a thread: the folder locked, checked, and rid of the ephemeral nodes of earlier processes."""
     folder.mkdir(parents=True, exist_ok=True)
-    mark = DurableMark.open(folder)
     try:
-        database = open_database(folder, mark.sequence)
+        mark = DurableMark.open(folder)
+    except FolderInUse as error:
+        raise StoreInUse(f"the metadata store can't be opened: {error}") from None
+    try:
+        if mark.number is None:
+            if (folder / "CURRENT").exists():
+                lost = f"{folder / MARK_NAME} is damaged or gone: it can't be told what the folder should hold"
+                raise StoreDamaged(lost)
+            mark.begin(folder, 0)
+        database = open_database(folder, mark.number or 0)
         try:
             table = RocksTable(database)
             batch = new_batch()
@@ -249,6 +257,7 @@ def _open(folder: Path) -> tuple[Any, DurableMark, int]:
             database.write(batch)
             database.flush_wal(sync=True)
             mark.write(database.latest_sequence_number())
+            mark.sync()
         except BaseException:
             database.close()
             raise

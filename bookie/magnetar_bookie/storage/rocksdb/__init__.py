@@ -1,0 +1,9 @@
+"""A bookie's ledgers on a real disk: records in log files, what is known of them in RocksDB. `storage` begins."""
+
+from __future__ import annotations
+
+from magnetar_bookie.storage.rocksdb.opening import open_rocksdb
+from magnetar_bookie.storage.rocksdb.options import RocksOptions
+from magnetar_bookie.storage.rocksdb.storage import RocksStorage
+
+__all__ = ["RocksOptions", "RocksStorage", "open_rocksdb"]

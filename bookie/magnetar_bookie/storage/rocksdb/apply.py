@@ -1,0 +1,134 @@
+"""What a group of changes does to the index, the same when it is written as when it is read from the log again.
+
+Besides where records lie it keeps account of what is in use: how many bytes of each segment are of records that are
+still there, and how many of them are of which ledger. So a ledger that is dropped frees what it uses without looking at
+its entries, and a segment of which nothing is in use can go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_bookie.storage.rocksdb.group import GroupTable, encode_ledger
+from magnetar_bookie.storage.rocksdb.index import (
+    Index,
+    IndexBatch,
+    Known,
+    entry_key,
+    ledger_key,
+    pack_location,
+    pack_use,
+    use_key,
+)
+
+__all__ = ["SegmentUse", "Usage", "apply_group"]
+
+# A range that is deleted counts like so many keys: each is looked at in all later reads until it is flushed.
+_RANGE_KEYS: Final = 200
+
+
+@dataclass(slots=True)
+class SegmentUse:
+    # Bytes of records that are still there.
+    used: int
+    # Where its last group ends.
+    end: int
+
+
+class Usage:
+    """What is in use of each segment: here what the index holds, for one that is open."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.segments = {segment: SegmentUse(used, end) for segment, used, end in index.uses()}
+        # Of the segment that was written last: what each ledger uses of it, as far as it was looked up.
+        self._newest = 0
+        self._in_newest: dict[int, int] = {}
+
+    def of_ledger(self, ledger_id: int, segment: int) -> int:
+        if segment != self._newest:
+            return self._looked_up(ledger_id, segment)
+        used = self._in_newest.get(ledger_id)
+        return self._looked_up(ledger_id, segment) if used is None else used
+
+    def keep(self, ledger_id: int, segment: int, used: int) -> None:
+        if segment > self._newest:
+            self._newest = segment
+            self._in_newest.clear()
+        if segment == self._newest:
+            self._in_newest[ledger_id] = used
+
+    def forget(self, ledger_id: int) -> None:
+        self._in_newest.pop(ledger_id, None)
+
+    def _looked_up(self, ledger_id: int, segment: int) -> int:
+        return int.from_bytes(self._index.get(use_key(ledger_id, segment)) or b"", "big")
+
+
+def apply_group(
+    index: Index,
+    usage: Usage,
+    table: GroupTable,
+    *,
+    moves: bool,
+    number: int,
+    segment: int,
+    records_at: int,
+    end: int,
+) -> int:
+    """Puts the group into the index; its first record is at `records_at`. Returns how much it is for the index."""
+    batch = IndexBatch()
+    # (ledger, segment) → the bytes that it uses more than before.
+    more: dict[tuple[int, int], int] = {}
+    dropped = dict.fromkeys(table.dropped)
+    touched = {segment: None}
+    for ledger_id in dropped:
+        for old_segment, used in index.uses_of(ledger_id):
+            usage.segments.setdefault(old_segment, SegmentUse(0, 0)).used -= used
+            touched[old_segment] = None
+        batch.drop_ledger(ledger_id)
+        usage.forget(ledger_id)
+    gone = [key for key in table.discarded if key[0] not in dropped]
+    if moves:
+        gone += [(ledger_id, entry_id) for ledger_id, entry_id, _ in table.records]
+    if gone:
+        keys = [entry_key(*key) for key in gone]
+        for (ledger_id, _), key, location in zip(gone, keys, index.locate_each(keys), strict=True):
+            if location is not None:
+                batch.delete(key)
+                more[ledger_id, location[0]] = more.get((ledger_id, location[0]), 0) - location[2]
+    put, at = batch.put, records_at
+    ledger, added = -1, 0
+    for ledger_id, entry_id, size in table.records:
+        if ledger_id != ledger:
+            if added:
+                more[ledger, segment] = more.get((ledger, segment), 0) + added
+            ledger, added = ledger_id, 0
+        put(entry_key(ledger_id, entry_id), pack_location(segment, at, size))
+        at += size
+        added += size
+    if added:
+        more[ledger, segment] = more.get((ledger, segment), 0) + added
+    use = usage.segments.setdefault(segment, SegmentUse(0, 0))
+    use.end = max(use.end, end)
+    for (ledger_id, in_segment), bytes_more in more.items():
+        before = 0 if ledger_id in dropped else usage.of_ledger(ledger_id, in_segment)
+        used = before + bytes_more
+        if used:
+            put(use_key(ledger_id, in_segment), used.to_bytes(8, "big"))
+        else:
+            batch.delete(use_key(ledger_id, in_segment))
+        usage.keep(ledger_id, in_segment, used)
+        usage.segments.setdefault(in_segment, SegmentUse(0, 0)).used += bytes_more
+        touched[in_segment] = None
+    for one in touched:
+        put(*pack_use(one, usage.segments[one].used, usage.segments[one].end))
+    for ledger_id, remembered in table.ledgers.items():
+        put(ledger_key(b"l", ledger_id), encode_ledger(remembered))
+    if table.bookie is not None:
+        batch.put_bookie(table.bookie)
+    batch.put_known(Known(number, segment, end))
+    changed = len(batch.batch) + _RANGE_KEYS * len(dropped)
+    index.write(batch.batch)
+    return changed

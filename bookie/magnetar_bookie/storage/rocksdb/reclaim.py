@@ -1,0 +1,212 @@
+"""Freeing the disk of what was dropped: segments that hold little that is in use go.
+
+A segment that is not appended to any more, and of whose bytes less than a share is in use, is read; what of it is still
+in use is written again at the end of the log, as a group that moves it; and when the index holds that durably the
+file is deleted. So what is held is at most the share's inverse of what is in use, and each byte that is written again
+frees as much at least. Where nothing is in use there is nothing to write.
+
+The group carries on what else the segment's groups told, as it is by now: what is remembered of their ledgers, and the
+bookie's own record. So the log always holds all that the index does, and the index can be made anew from it.
+
+Looking at the segment is done in a thread; what is in use is then looked at again on the event loop, in one step with
+writing it, as it may have been dropped meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar_bookie.storage.interface import Changes, StorageFailed
+from magnetar_bookie.storage.rocksdb.group import BadGroup
+from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, Location, entry_key, ledger_key
+from magnetar_bookie.storage.rocksdb.replay import groups_in
+from magnetar_bookie.storage.rocksdb.segments import Segments
+
+if TYPE_CHECKING:
+    from magnetar_bookie.storage.rocksdb.storage import RocksStorage
+
+__all__ = ["Reclaimer"]
+
+_log = logging.getLogger(__name__)
+
+# One group moves at most so much.
+_MOVED_BYTES: Final = 4 << 20
+_MOVED_RECORDS: Final = 500
+_LEDGERS: Final = 500
+# So many segments go with one flush of the index.
+_SEGMENTS: Final = 16
+_POLL_S: Final = 0.02
+
+
+@dataclass(slots=True)
+class _InUse:
+    """What a segment holds that is still needed."""
+
+    # Ledger id, entry id, location.
+    records: list[tuple[int, int, Location]] = field(default_factory=list)
+    ledgers: dict[int, None] = field(default_factory=dict)
+    bookie: bool = False
+
+
+class Reclaimer:
+    def __init__(self, storage: RocksStorage, rewrite_below: float) -> None:
+        self._storage = storage
+        self._rewrite_below = rewrite_below
+        self._task: asyncio.Task[None] | None = None
+        # Segments that could not be read, and stay.
+        self._unreadable: dict[int, None] = {}
+        self._stopped = False
+        # Something was dropped since it looked last.
+        self.wanted = True
+        self._looked_at = 0
+
+    def kick(self) -> None:
+        """Something is durable. Looks for what can be freed if anything was, or the last look was at less."""
+        current = self._storage.segments.current
+        if self._task is not None or self._stopped or not (self.wanted or current != self._looked_at):
+            return
+        self.wanted, self._looked_at = False, current
+        if self._candidates():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-reclaim")
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stopped(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _candidates(self) -> list[int]:
+        """Those with the least in use first."""
+        storage = self._storage
+        found = [
+            (use.used, segment)
+            for segment, use in storage.usage.segments.items()
+            if use.used < self._rewrite_below * use.end
+            and segment < storage.segments.current
+            and segment not in self._unreadable
+        ]
+        return [segment for _, segment in sorted(found)[:_SEGMENTS]]
+
+    async def _run(self) -> None:
+        try:
+            while segments := self._candidates():
+                if not await self._reclaim(segments):
+                    return
+        except StorageFailed as error:
+            _log.info("No more room is freed: %s", error)
+        except Exception as error:  # noqa: BLE001 (nobody else would ever hear of it)
+            self._storage.fail(error)
+        finally:
+            self._task = None
+
+    async def _reclaim(self, segments: list[int]) -> bool:
+        """False: there is too little room to go on."""
+        storage = self._storage
+        emptied, progress = [], False
+        for segment in segments:
+            if not storage.space.can_move(storage.usage.segments[segment].used):
+                break
+            in_use = await storage.in_thread(_look, storage.index, storage.segments, segment)
+            if await self._move(segment, in_use):
+                emptied.append(segment)
+            else:
+                _log.warning("Segment %d can't be read as a whole, and is not freed", segment)
+                self._unreadable[segment] = None
+                progress = True
+        if emptied:
+            await self._flushed()
+            for segment in emptied:
+                await storage.in_thread(storage.segments.delete, segment)
+                del storage.usage.segments[segment]
+                batch = IndexBatch()
+                batch.delete(ledger_key(b"u", segment))
+                storage.index.write(batch.batch)
+        return progress or bool(emptied)
+
+    async def _move(self, segment: int, in_use: _InUse) -> bool:
+        """False: something of it can't be read."""
+        storage = self._storage
+        ledgers = list(in_use.ledgers)
+        for begin in range(0, len(ledgers), _LEDGERS):
+            # As it is by now, and written in the same step: it is never an older one than what came in between.
+            remembered = {one: storage.ledger(one) for one in ledgers[begin : begin + _LEDGERS]}
+            storage.put(Changes(ledgers={one: record for one, record in remembered.items() if record}), moves=True)
+            await storage.sync()
+        if in_use.bookie:
+            storage.put(Changes(bookie=storage.bookie()), moves=True)
+        waiting = in_use.records
+        while waiting:
+            portion, waiting = _portion(waiting)
+            records = await storage.in_thread(_read, storage.segments, portion)
+            keys = [entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in portion]
+            changes = Changes()
+            storage.check()
+            located = storage.index.locate_each(keys)
+            for (ledger_id, entry_id, location), now, record in zip(portion, located, records, strict=True):
+                if now != location:
+                    continue
+                if len(record) != location[2]:
+                    _log.warning("Entry %d of ledger %d can't be read whole, and stays", entry_id, ledger_id)
+                    return False
+                changes.records[ledger_id, entry_id] = record
+            if changes.records:
+                storage.put(changes, moves=True)
+                await storage.sync()
+        return storage.usage.segments[segment].used <= 0
+
+    async def _flushed(self) -> None:
+        """Returns when the index holds durably what was written so far."""
+        storage = self._storage
+        number = storage.written
+        await storage.sync()
+        while not storage.index_is_flushed(number):
+            storage.flush_wanted = True
+            await storage.sync()
+            await asyncio.sleep(_POLL_S)
+
+
+def _look(index: Index, segments: Segments, segment: int) -> _InUse:
+    """In a thread. What can't be read is passed over: the segment stays as long as the index has records in it."""
+    in_use = _InUse()
+    with contextlib.suppress(BadGroup, FileNotFoundError):
+        _gather(index, segments, segment, in_use)
+    return in_use
+
+
+def _gather(index: Index, segments: Segments, segment: int, in_use: _InUse) -> None:
+    # Acknowledged: the records' checksums are not looked at.
+    for group in groups_in(segments.folder, segment, 0, 2**64):
+        at = group.records_at
+        places: list[tuple[int, int, Location]] = []
+        for ledger_id, entry_id, size in group.table.records:
+            places.append((ledger_id, entry_id, (segment, at, size)))
+            at += size
+        if places:
+            located = index.locate_each([entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in places])
+            in_use.records += [place for place, now in zip(places, located, strict=True) if now == place[2]]
+        in_use.ledgers.update(dict.fromkeys(group.table.ledgers))
+        in_use.bookie = in_use.bookie or group.table.bookie is not None
+
+
+def _portion(
+    waiting: list[tuple[int, int, Location]],
+) -> tuple[list[tuple[int, int, Location]], list[tuple[int, int, Location]]]:
+    size, count = 0, 0
+    for _, _, location in waiting[:_MOVED_RECORDS]:
+        if count and size + location[2] > _MOVED_BYTES:
+            break
+        size += location[2]
+        count += 1
+    return waiting[:count], waiting[count:]
+
+
+def _read(segments: Segments, portion: list[tuple[int, int, Location]]) -> list[bytes]:
+    """In a thread."""
+    return [segments.read(*location) for _, _, location in portion]

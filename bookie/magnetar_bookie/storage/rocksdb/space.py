@@ -1,0 +1,55 @@
+"""Whether entries find room: some of the disk is kept back for what always must."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from magnetar_bookie.storage.interface import StorageFailed, StorageFull
+from magnetar_bookie.storage.rocksdb.options import RocksOptions
+
+__all__ = ["Space", "free_bytes"]
+
+
+class Space:
+    """`held` says what the folder holds; it is asked where there is a quota."""
+
+    def __init__(self, folder: Path, options: RocksOptions) -> None:
+        self._folder = folder
+        self._options = options
+
+    def check(self, held: Callable[[], int], more: int) -> None:
+        """Raises `StorageFull` where so many bytes of entries can't be taken."""
+        options = self._options
+        free = free_bytes(self._folder)
+        if free < options.reserve_disk_bytes + more:
+            raise StorageFull(
+                f"{free} bytes are free for {self._folder}, {more} are asked for, and {options.reserve_disk_bytes} are "
+                "kept back (reserve_disk_bytes): delete ledgers, or give the disk more room"
+            )
+        if options.max_disk_bytes and held() + more > options.max_disk_bytes:
+            raise StorageFull(
+                f"{self._folder} holds {held()} bytes, {more} are asked for, and {options.max_disk_bytes} are allowed "
+                "(max_disk_bytes): delete ledgers, or allow more"
+            )
+
+    def has_room(self, held: Callable[[], int]) -> bool:
+        """For more than a few entries: a disk that was full is not called so again for each that goes."""
+        options = self._options
+        if free_bytes(self._folder) < options.reserve_disk_bytes + options.room_disk_bytes:
+            return False
+        allowed = options.max_disk_bytes
+        return not allowed or held() + min(options.room_disk_bytes, allowed // 10) <= allowed
+
+    def can_move(self, more: int) -> bool:
+        """Whether what frees room may take so much first, of what is kept back."""
+        return free_bytes(self._folder) >= self._options.reserve_disk_bytes // 4 + more
+
+
+def free_bytes(folder: Path) -> int:
+    try:
+        space = os.statvfs(folder)
+    except OSError as error:
+        raise StorageFailed(f"the disk of {folder} does not tell its space: {error}") from error
+    return space.f_bavail * space.f_frsize

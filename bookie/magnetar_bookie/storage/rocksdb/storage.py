@@ -1,0 +1,322 @@
+"""A bookie's storage: the log and the index together.
+
+Theory of operation
+-------------------
+`write` gives the group its number, puts it in line for the log, and into the index's memory; it does no I/O, and from
+then on the group is read, its records from memory. `sync` takes what is in line, writes and syncs it in a thread,
+writes the mark there, and then counts it as durable. One thread does all that, so one thing after the other.
+
+The index is flushed every so often, right after a sync, when nothing is in line: its files then hold nothing that the
+log does not hold durably (`index.py`).
+
+Who reads, reads in a thread: where the records are from the index, then the files, neighbours with one call. A segment
+that goes meanwhile was written anew elsewhere, and the index is asked again.
+
+A failed write or fsync, or an index that can't be read, ends it: nothing is answered from then on. Of the index a note
+says so to the next opening, which makes it anew; without one a damaged index would end each process that meets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord, StorageFailed
+from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
+from magnetar_bookie.storage.rocksdb.group import encode_group
+from magnetar_bookie.storage.rocksdb.index import Index, IndexDamaged
+from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, put_note, remove_note
+from magnetar_bookie.storage.rocksdb.options import RocksOptions
+from magnetar_bookie.storage.rocksdb.reading import read_records
+from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
+from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
+from magnetar_bookie.storage.rocksdb.space import Space
+from magnetar_metadata.locked_folder import DurableMark, forked
+
+__all__ = ["Opened", "RocksStorage"]
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The index is flushed when so much was changed in it.
+_INDEX_CHANGES: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What `opening.py` found."""
+
+    folder: Path
+    mark: DurableMark
+    index: Index
+    usage: Usage
+    segments: Segments
+    # The last group.
+    number: int
+    intact: bool
+
+
+class RocksStorage:
+    """A `LedgerStorage`; made by `open_rocksdb`."""
+
+    def __init__(self, opened: Opened, options: RocksOptions) -> None:
+        self._folder = opened.folder
+        self._mark = opened.mark
+        self._options = options
+        self._intact = opened.intact
+        self.index = opened.index
+        self.usage = opened.usage
+        self.segments = opened.segments
+        self.space = Space(opened.folder, options)
+        # Why nothing is done any more.
+        self.dead: str | None = None
+        # The last group that was written, that is durable, and that the index holds durably.
+        self.written = opened.number
+        self.durable = opened.number
+        self.flushed = 0
+        # What a flush of the index that is under way will hold.
+        self._flushing: int | None = None
+        # Somebody waits for the index to be flushed.
+        self.flush_wanted = False
+        self._log_bytes_unflushed = 0
+        self._changes_unflushed = 0
+        # The group whose durability ends the note of a loss.
+        self._loss_noted_with: int | None = None
+        self._loss_stands = not opened.intact
+        self._mark_synced_at = 0.0
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._writer = ThreadPoolExecutor(1, "ledger-sync")
+        self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
+        self._reclaimer = Reclaimer(self, options.rewrite_below)
+        forked.note(self)
+
+    # What is there.
+
+    @property
+    def intact(self) -> bool:
+        return self._intact
+
+    def has_room(self) -> bool:
+        return self.space.has_room(self.held_bytes)
+
+    def bookie(self) -> bytes | None:
+        return self._ask(self.index.bookie)
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        return self._ask(self.index.ledger, ledger_id)
+
+    def ledger_ids(self, first: int, limit: int) -> list[int]:
+        return self._ask(self.index.ledger_ids, first, limit)
+
+    def last_entry(self, ledger_id: int) -> int:
+        return self._ask(self.index.last_entry, ledger_id)
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        return self._ask(self.index.has, ledger_id, entry_id)
+
+    def entry_ids(self, ledger_id: int, first: int, last: int, limit: int) -> list[int]:
+        return self._ask(self.index.entry_ids, ledger_id, first, last, limit)
+
+    async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+        self.check()
+        if not entry_ids:
+            return []
+        return await self.in_thread(read_records, self.index, self.segments, ledger_id, entry_ids, max_bytes)
+
+    # What changes it.
+
+    def write(self, changes: Changes) -> None:
+        self.check()
+        if changes.records:
+            self.space.check(self.held_bytes, sum(map(len, changes.records.values())))
+        self.put(changes, moves=False)
+        self._reclaimer.wanted = self._reclaimer.wanted or bool(changes.dropped or changes.discarded)
+        if changes.bookie is not None and self._loss_stands and self._loss_noted_with is None:
+            self._loss_noted_with = self.written
+
+    def put(self, changes: Changes, *, moves: bool) -> None:
+        """Writes a group, whatever room there is."""
+        group = encode_group(self.written + 1, changes, moves=moves)
+        segment, offset = self.segments.append(group)
+        self.written = group.number
+        self._changes_unflushed += self._ask(
+            lambda: apply_group(
+                self.index,
+                self.usage,
+                group.table,
+                moves=moves,
+                number=group.number,
+                segment=segment,
+                records_at=offset + group.records_at,
+                end=offset + group.size,
+            )
+        )
+        self._log_bytes_unflushed += group.size
+
+    async def sync(self) -> None:
+        self.check()
+        line, number = self.segments.take(), self.written
+        loss_noted = self._loss_noted_with is not None
+        loop = asyncio.get_running_loop()
+        syncing = loop.run_in_executor(self._writer, self._make_durable, line, number, loss_noted)
+        # Also where nobody waits any more for it.
+        syncing.add_done_callback(lambda done: self._synced(done, line, number))
+        try:
+            await asyncio.shield(syncing)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is told as what it means)
+            self.fail(error)
+            self.check()
+        self.check()
+
+    async def close(self) -> None:
+        self._reclaimer.stop()
+        await self._reclaimer.stopped()
+        try:
+            if self.dead is None:
+                await self.sync()
+        finally:
+            self.dead = self.dead or "it was closed"
+            if self._mark_timer is not None:
+                self._mark_timer.cancel()
+            # One who stops waiting must not have the lock go before the rest is closed.
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._close))
+
+    def was_forked(self) -> None:
+        """In the child, where nothing may touch the folder: RocksDB hangs there when it is closed or dropped."""
+        self.dead = "its folder belongs to the process that this one was forked from"
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.index.keep_for_ever()))
+
+    # For what frees room, and who watches.
+
+    def held_bytes(self) -> int:
+        """What the log's files hold."""
+        return sum(use.end for use in self.usage.segments.values())
+
+    def used_bytes(self) -> int:
+        """What of that is records that are still there."""
+        return sum(use.used for use in self.usage.segments.values())
+
+    def index_is_flushed(self, number: int) -> bool:
+        """Whether the index holds all groups up to this one durably."""
+        if self._flushing is not None and not self._ask(self.index.flushing):
+            self.flushed, self._flushing = self._flushing, None
+        return self.flushed >= number
+
+    async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Reads in a thread; what fails there ends the storage."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._readers, lambda: call(*args, **kwargs))
+        except (StorageFailed, OSError, RuntimeError) as error:
+            self.check()
+            self.fail(error)
+            raise StorageFailed(f"the storage {self._folder} failed: {error}") from error
+
+    def check(self) -> None:
+        if self.dead is not None:
+            raise StorageFailed(f"the storage {self._folder} does nothing any more: {self.dead}")
+
+    def fail(self, error: BaseException) -> None:
+        if self.dead is not None:
+            return
+        self.dead = str(error) or repr(error)
+        _log.error("The storage %s failed: %s", self._folder, self.dead)
+        if isinstance(error, IndexDamaged):
+            try:
+                put_note(self._folder, INDEX_DAMAGED, self.dead)
+            except OSError as second:
+                _log.error("Nor can that be noted for the next opening: %s", second)
+
+    def _ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.check()
+        try:
+            return call(*args, **kwargs)
+        except StorageFailed as error:
+            self.fail(error)
+            raise
+
+    def _make_durable(self, line: InLine, number: int, loss_noted: bool) -> None:
+        """In the thread."""
+        if self.dead is not None:
+            raise StorageFailed(self.dead)
+        self.segments.sync(line)
+        self._mark.write(number)
+        now = time.monotonic()
+        if now - self._mark_synced_at >= self._options.mark_sync_interval_s:
+            self._mark.sync()
+            self._mark_synced_at = now
+        if loss_noted and self._loss_stands:
+            remove_note(self._folder, LOST)
+            self._loss_stands = False
+
+    def _synced(self, syncing: asyncio.Future[None], line: InLine, number: int) -> None:
+        if syncing.cancelled():
+            return
+        error = syncing.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        self.segments.written(line)
+        self.durable = max(self.durable, number)
+        if self.dead is None:
+            self._keep_up()
+
+    def _keep_up(self) -> None:
+        """What is to be done now and then, after a sync."""
+        if self._mark_timer is None:
+            loop = asyncio.get_running_loop()
+            self._mark_timer = loop.call_later(self._options.mark_sync_interval_s, self._sync_mark)
+        due = (
+            self.flush_wanted
+            or self._log_bytes_unflushed >= self._options.index_flush_bytes
+            or self._changes_unflushed >= _INDEX_CHANGES
+        )
+        try:
+            if due and self.written == self.durable:
+                self.index_is_flushed(0)
+                if self._flushing is None and self._ask(self.index.begin_flush):
+                    self._flushing, self.flush_wanted = self.durable, False
+                    self._log_bytes_unflushed = self._changes_unflushed = 0
+        except StorageFailed:
+            return  # it is dead, and says so to the next who asks
+        self._reclaimer.kick()
+
+    def _sync_mark(self) -> None:
+        """The last one, when nothing follows it."""
+        self._mark_timer = None
+        if self.dead is None:
+            done = asyncio.get_running_loop().run_in_executor(self._writer, self._mark.sync)
+            done.add_done_callback(self._mark_was_synced)
+
+    def _mark_was_synced(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self.fail(error)
+
+    def _close(self) -> None:
+        """In a thread."""
+        self._readers.shutdown()
+        self._writer.shutdown()
+        try:
+            if self.durable == self.written:
+                self.index.flush()
+                self._mark.sync()
+        except (StorageFailed, OSError) as error:
+            # What it should have saved is the time to read the log again.
+            _log.warning("The storage %s was closed with an error: %s", self._folder, error)
+        finally:
+            try:
+                self.index.close()
+            except StorageFailed as error:
+                _log.warning("The storage %s was closed with an error: %s", self._folder, error)
+            self.segments.close()
+            self._mark.close()

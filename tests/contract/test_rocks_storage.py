@@ -1,0 +1,94 @@
+"""The storage on a real disk keeps the contract.
+
+A crash is a copy of the folder as it is, which is what kill -9 leaves; tests/faults/test_ledger_storage_crash.py kills.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
+from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb.index import entry_key
+from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
+
+# So small that each test has several segments, and flushes the index.
+_SMALL = RocksOptions(segment_bytes=4096, index_flush_bytes=4096)
+
+
+class _Folder(Disk):
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, options: RocksOptions) -> None:
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+        self._options = options
+        self._life = 0
+        self._storage: RocksStorage | None = None
+
+    @property
+    def _now(self) -> Path:
+        return self._folder / str(self._life)
+
+    async def open(self) -> LedgerStorage:
+        await self._end()
+        self._storage = await open_rocksdb(self._now, self._options)
+        return self._storage
+
+    async def crash(self) -> None:
+        before = self._now
+        self._life += 1
+        shutil.copytree(before, self._now)
+        await self._end()
+        shutil.rmtree(before)
+
+    async def fail_next_sync(self) -> None:
+        def fail(_: int) -> None:
+            self._monkeypatch.undo()
+            raise OSError(5, "Input/output error")
+
+        self._monkeypatch.setattr(os, "fdatasync", fail)
+
+    async def fill(self) -> None:
+        self._monkeypatch.setattr(space, "free_bytes", lambda _: 0)
+
+    async def damage(self, ledger_id: int, entry_id: int) -> None:
+        assert self._storage is not None
+        (location,) = self._storage.index.locate_each([entry_key(ledger_id, entry_id)])
+        assert location is not None
+        segment, offset, size = location
+        with segment_path(self._now / "records", segment).open("r+b") as file:
+            file.seek(offset + size // 2)
+            byte = file.read(1)[0]
+            file.seek(offset + size // 2)
+            file.write(bytes([byte ^ 0x10]))
+
+    async def lose_synced(self) -> None:
+        await self.crash()
+        records = self._now / "records"
+        last = segment_path(records, segments_in(records)[-1])
+        os.truncate(last, last.stat().st_size - 1)
+
+    async def close(self) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        storage, self._storage = self._storage, None
+        if storage is not None:
+            try:
+                await storage.close()
+            except StorageFailed:
+                assert storage.dead
+
+
+class TestRocksStorage(LedgerStorageContract):
+    @pytest.fixture(params=["as it comes", "small segments"])
+    def disk(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[], Disk]:
+        options = RocksOptions() if request.param == "as it comes" else _SMALL
+        return lambda: _Folder(tmp_path, monkeypatch, options)
