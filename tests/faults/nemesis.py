@@ -36,7 +36,8 @@ class Kind(enum.Enum):
     CUT_METADATA = "is cut off from the metadata store"
     SLOW_SYNC = "has a slow disk"
     FAIL_SYNC = "has a disk that fails"
-    FULL_DISK = "has a full disk"
+    FILL_DISK = "has a disk that fills up"
+    FULL_DISK = "has a disk that takes nothing more"
     WIPE = "has an empty disk"
     # Of a chain's writer.
     KILL_WRITER = "has its writer killed"
@@ -64,6 +65,7 @@ _OF_BOOKIES: Final = {
     Kind.CUT_METADATA: (2, 1.0, 10.0),
     Kind.SLOW_SYNC: (2, 2.0, 8.0),
     Kind.FAIL_SYNC: (2, 0.5, 6.0),
+    Kind.FILL_DISK: (2, 2.0, 8.0),
     Kind.FULL_DISK: (1, 1.0, 6.0),
     Kind.WIPE: (1, 0.5, 2.0),
 }

@@ -15,7 +15,12 @@ from tests.faults.workload_processes import ChainRun, WorkloadProcess
 __all__ = ["Strikes"]
 
 # What stands in a bookie's flag file.
-_DISK: Final = {Kind.SLOW_SYNC: "slow", Kind.FAIL_SYNC: "sync", Kind.FULL_DISK: "write"}
+_DISK: Final = {
+    Kind.SLOW_SYNC: "slow",
+    Kind.FAIL_SYNC: "sync",
+    Kind.FILL_DISK: "filled",
+    Kind.FULL_DISK: "full",
+}
 
 
 class Strikes:
