@@ -20,7 +20,7 @@ from magnetar_wire.grpc_transport.client_stream import ClientStream
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import CALL, path
+from magnetar_wire.grpc_transport.wire import CALL, SERVICE, method_metadata
 from magnetar_wire.pipe import check_size
 from magnetar_wire.transport import Disconnected, NotReached
 
@@ -36,10 +36,10 @@ class GrpcConnection:
         self.options = options
         self._closed = False
         self._channel: grpc.aio.Channel | None = None
+        self._ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] | None = None
         # The attempt that is being waited for, by however many requests, or by none any more: so it returns why it
         # failed, and raises nothing that nobody might see.
         self._connecting: asyncio.Task[NotReached | None] | None = None
-        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._calls: dict[grpc.aio.UnaryUnaryCall[bytes, bytes], None] = {}
         self._streams: dict[ClientStream, None] = {}
 
@@ -47,11 +47,9 @@ class GrpcConnection:
         check_size(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        channel = await self.connected(timeout_s)
-        ask = self._methods.get(method)
-        if ask is None:
-            ask = self._methods[method] = channel.unary_unary(path(CALL, method))
-        call = ask(request, timeout=max(0.0, deadline - loop.time()))
+        await self.connected(timeout_s)
+        assert self._ask is not None
+        call = self._ask(request, timeout=max(0.0, deadline - loop.time()), metadata=method_metadata(method))
         self._calls[call] = None
         try:
             return await call
@@ -91,6 +89,7 @@ class GrpcConnection:
             raise NotReached(f"the connection to {self.address} is closed")
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(self.address, options=client_arguments(self.options))
+            self._ask = self._channel.unary_unary(f"/{SERVICE}/{CALL}")
         if self._channel.get_state(try_to_connect=True) is not _READY:
             await self._wait_connected(self._channel, min(timeout_s, self.options.grpc_connect_timeout_s))
         return self._channel
