@@ -157,7 +157,7 @@ class Torture:
 
     async def run(self, seconds: float) -> Report:
         """Rounds for so long, then the end."""
-        await self._all_go_on("before anything was struck", 5)
+        await self.wait_running()
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.report.violations:
             await self.round(
@@ -166,7 +166,12 @@ class Torture:
         await self.end()
         return self.report
 
+    async def wait_running(self) -> None:
+        """Every chain is being written."""
+        await self._all_go_on("before anything is struck", 5)
+
     async def round(self, one: Round) -> None:
+        """One round, whatever may come of it."""
         report = self.report
         report.rounds += 1
         report.borne += one.borne

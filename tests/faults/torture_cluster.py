@@ -65,10 +65,9 @@ class TortureCluster:
 
     async def __aenter__(self) -> Self:
         try:
-            shim = await self.do(lambda: _shim(self.folder))
             await self.do(lambda: self._local.up(bookies=0, settings=self._settings))
             for name in self.names:
-                await self._add(name, shim)
+                await self._add(name)
         except BaseException:
             await self.close()
             raise
@@ -95,7 +94,15 @@ class TortureCluster:
         """In the launcher's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
-    async def _add(self, name: str, shim: Path) -> None:
+    async def add(self) -> str:
+        """One bookie more; its name."""
+        name = f"b{len(self.names) + 1}"
+        await self._add(name)
+        self.names.append(name)
+        return name
+
+    async def _add(self, name: str) -> None:
+        shim = await self.do(lambda: _shim(self.folder))
         proxy = self.proxies[name] = await self._exits.enter_async_context(Proxy("127.0.0.1", 1))
         location, self.metadata_proxies[name] = await self.metadata_by_proxy()
         environment = {
