@@ -63,10 +63,11 @@ class BookieCounters:
     def answered(self, status: int, count: int) -> None:
         self.answers[status] = self.answers.get(status, 0) + count
 
-    def synced(self, entries: int, size_bytes: int, seconds: float) -> None:
+    def synced(self, entries: int, size_bytes: int, now: float) -> None:
+        """A group is on the disk."""
         self.group_entries.observe(entries)
         self.group_bytes.observe(size_bytes)
-        self.sync_seconds.observe(seconds)
+        self.sync_seconds.observe(now - (now if self.syncing_since is None else self.syncing_since))
         self.syncing_since = None
 
 

@@ -29,7 +29,8 @@ from magnetar_bookie.daemon.signals import StopSignals
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
-from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageInUse
+from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
 from magnetar_metadata.errors import InvalidLocation, StoreDamaged, StoreInUse
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
@@ -52,7 +53,7 @@ T = TypeVar("T")
 class Parts:
     """What a bookie stands on."""
 
-    open_storage: Callable[[BookieSettings], Awaitable[LedgerStorage]]
+    open_storage: Callable[[], Awaitable[LedgerStorage]]
     transport: Transport
     open_metadata: Callable[[], Awaitable[MetadataStore]]
     clock: Clock
@@ -78,7 +79,10 @@ async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
         except (InvalidLocation, StoreInUse, StoreDamaged) as error:
             raise BookieRefused(f"the metadata store can't be opened: {error}") from error
 
-    parts = Parts(open_storage, GrpcTransport(options_of(GrpcOptions, settings)), metadata, clock)
+    async def storage() -> LedgerStorage:
+        return await open_rocksdb(settings.data_folder, options_of(RocksOptions, settings))
+
+    parts = Parts(storage, GrpcTransport(options_of(GrpcOptions, settings)), metadata, clock)
     daemon = BookieDaemon(settings, parts)
     loop = asyncio.get_running_loop()
     bound_s = settings.drain_timeout_s + 2 * settings.close_timeout_s + settings.http_close_timeout_s + _MARGIN_S
@@ -107,21 +111,24 @@ class BookieDaemon:
         bookie_id = self._settings.bookie_id
         try:
             status = await self._live()
-        except (BookieRefused, NotReached) as error:
-            _log.critical("bookie %s does not start: %s", bookie_id, error)
+            if status is ExitStatus.ENDED:
+                _log.info("bookie %s has ended in peace", bookie_id)
+            else:
+                _log.critical("bookie %s ends with status %d (%s)", bookie_id, status, status.name)
+        except (BookieRefused, NotReached, StorageInUse) as error:
             status = ExitStatus.REFUSED
+            _log.critical("bookie %s does not start: %s: status %d", bookie_id, error, status)
         except StorageFailed as error:
-            _log.critical("bookie %s ends: %s", bookie_id, error)
             status = ExitStatus.DISK_FAILED
+            _log.critical("bookie %s ends with status %d: %s", bookie_id, status, error)
         except Exception:  # noqa: BLE001 (the last line of defence)
-            _log.critical("bookie %s ends by a bug", bookie_id, exc_info=True)
             status = ExitStatus.BROKEN
-        _log.info("bookie %s has ended: exit status %d (%s)", bookie_id, status, status.name)
+            _log.critical("bookie %s ends by a bug with status %d", bookie_id, status, exc_info=True)
         return status
 
     async def _live(self) -> ExitStatus:
         settings = self._settings
-        opening = asyncio.ensure_future(self._parts.open_storage(settings))
+        opening = asyncio.ensure_future(self._parts.open_storage())
         if not await self._done_before_the_end(opening):
             return await self._not_opened(opening)
         storage = opening.result()
@@ -246,7 +253,3 @@ class BookieDaemon:
             return False
         task.result()
         return True
-
-
-async def open_storage(settings: BookieSettings) -> LedgerStorage:
-    raise NotImplementedError

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.rocksdb import RocksOptions
 from magnetar_metadata.location import parse_location
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.grpc_transport import GrpcOptions
@@ -27,7 +28,7 @@ _MAX_PORT: Final = 65_535
 C = TypeVar("C", bound=Configuration)
 
 
-class BookieSettings(BookieOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions):
+class BookieSettings(BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions):
     # Who it is, for ever: see "Identity and start" in protocol.md.
     bookie_id: str
     data_folder: Path

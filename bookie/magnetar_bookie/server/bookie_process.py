@@ -36,6 +36,7 @@ from magnetar_bookie.server.identity import establish_identity
 from magnetar_bookie.server.limbo import narrow_limbo, note_loss
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.registration import Registration, follow_leaving
+from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.errors import MetadataError, SessionLost
 from magnetar_metadata.store import MetadataStore, SessionState
@@ -73,7 +74,7 @@ class BookieProcess:
         with_session: Sequence[WithSession] | None = None,
         advertised_address: str = "",
     ) -> None:
-        """`with_session`: what lives with a session besides registration and garbage; None: limbo and auto-recovery.
+        """`with_session`: what lives with a session besides registration and garbage; None: all that there is.
 
         `advertised_address` is what others are told, where that is not the address at which it listens: behind a proxy
         or in a container. Port 0 in it stands for the one at which it listens.
@@ -85,6 +86,7 @@ class BookieProcess:
             )
         self.bookie = Bookie(bookie_id, storage, clock, options)
         self.collector = GarbageCollector(self.bookie, clock, randomness)
+        self.scrubber = Scrubber(self.bookie, clock)
         # It has been registered for the first time: writers can find it.
         self.started = asyncio.Event()
         # Where it listens, when it does, and what others are told.
@@ -104,7 +106,8 @@ class BookieProcess:
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
         self._auto_recovery_options = auto_recovery_options or AutoRecoveryOptions()
-        self._with_session = [self._limbo_repair, self._auto_recovery] if with_session is None else with_session
+        usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
+        self._with_session = usual if with_session is None else with_session
 
     async def run(self) -> None:
         """Raises `StorageFailed` or `BookieRefused`; ends otherwise when it is cancelled."""
@@ -261,6 +264,9 @@ class BookieProcess:
     async def _auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
         self.auto_recovery = AutoRecovery(bookie.bookie_id, client, self._auto_recovery_options, self.repairs)
         await self.auto_recovery.run()
+
+    async def _scrubbing(self, client: LedgerClient, bookie: Bookie) -> None:
+        await self.scrubber.run(client)
 
     @property
     def _retry_s(self) -> float:

@@ -127,7 +127,7 @@ class GroupCommit:
         try:
             while self._replicas.group and self.failed is None:
                 group = self._under_way = self._replicas.take()
-                began = self._counters.syncing_since = self._clock.monotonic()
+                self._counters.syncing_since = self._clock.monotonic()
                 try:
                     self._storage.write(group.changes)
                 except StorageFull as error:
@@ -135,7 +135,6 @@ class GroupCommit:
                     self._full()
                     self._storage.write(group.without_records())
                 await self._storage.sync()
-                self._count(group, began)
                 self._answer(group)
                 self._under_way = None
         except Exception as error:  # noqa: BLE001 (whatever it is, what is on the disk is not known any more)
@@ -144,14 +143,15 @@ class GroupCommit:
         finally:
             self._task = None
 
-    def _count(self, group: CommitGroup, began: float) -> None:
+    def _count(self, group: CommitGroup) -> None:
         entries = 0 if group.full else len(group.changes.records)
         size_bytes = 0 if group.full else group.pending_bytes - entries * RECORD_OVERHEAD_BYTES
-        self._counters.synced(entries, size_bytes, self._clock.monotonic() - began)
+        self._counters.synced(entries, size_bytes, self._clock.monotonic())
 
     def _answer(self, group: CommitGroup) -> None:
         if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
             return
+        self._count(group)
         self._durable(self._replicas.durable(group))
         for done in group.waiting:
             if not done.done():

@@ -64,7 +64,7 @@ class Machine:
         self.sessions.append(self.server.connect())
         return self.sessions[-1]
 
-    async def open_storage(self, settings: BookieSettings) -> LedgerStorage:
+    async def open_storage(self) -> LedgerStorage:
         return self.disk.open()
 
     def daemon(self, **changed: Any) -> BookieDaemon:
