@@ -1,8 +1,18 @@
-"""Numbers as people read them."""
+"""Numbers and tables as people read them."""
 
 from __future__ import annotations
 
-__all__ = ["bytes_shown", "seconds_shown"]
+from rich.console import Console
+
+__all__ = ["bytes_shown", "seconds_shown", "wide_console"]
+
+
+def wide_console() -> Console:
+    """Standard output; where that is no terminal nothing is cut off to fit one."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    return console
 
 
 def bytes_shown(count: int | None) -> str:

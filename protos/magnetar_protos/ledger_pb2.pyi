@@ -290,14 +290,16 @@ class ScrubPosition(_message.Message):
     def __init__(self, began_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., done: bool = ...) -> None: ...
 
 class BookieRegistration(_message.Message):
-    __slots__ = ("address", "instance_id", "read_only")
+    __slots__ = ("address", "instance_id", "read_only", "http_address")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     address: str
     instance_id: bytes
     read_only: bool
-    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ...) -> None: ...
+    http_address: str
+    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class Decommission(_message.Message):
     __slots__ = ("asked_ms", "ledgers_left", "done")

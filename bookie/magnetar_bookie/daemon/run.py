@@ -165,6 +165,7 @@ class BookieDaemon:
         http: HttpServer | None = None
         try:
             http = await self._serve_http(process, health, disk)
+            process.http_address = self.http_address
             return await self._serve(process)
         finally:
             await self._within(health.close(), "answering for the health")

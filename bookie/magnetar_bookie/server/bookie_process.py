@@ -50,6 +50,7 @@ __all__ = ["BookieProcess", "WithSession"]
 _log = logging.getLogger(__name__)
 # Between two looks whether everything was answered.
 _LOOK_S: Final = 0.01
+_ANY_HOST: Final = ("0.0.0.0", "[::]")
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}")
 
 # What lives with a metadata session. A part that returns is done for that session.
@@ -92,6 +93,8 @@ class BookieProcess:
         # Where it listens, when it does, and what others are told.
         self.address = address
         self._advertised_address = advertised_address
+        # Where it answers over HTTP, if whoever runs it has it do so.
+        self.http_address = ""
         # Of the present session.
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
@@ -127,6 +130,12 @@ class BookieProcess:
         if colon and port == "0":
             return f"{host}:{self.address.rpartition(':')[2]}"
         return self._advertised_address or self.address
+
+    @property
+    def advertised_http_address(self) -> str:
+        """Where others may ask over HTTP; an address that stands for all of this machine's is told as the service's."""
+        host, _, port = self.http_address.rpartition(":")
+        return f"{self.advertised_address.rpartition(':')[0]}:{port}" if host in _ANY_HOST else self.http_address
 
     @property
     def registered(self) -> bool:
@@ -208,7 +217,10 @@ class BookieProcess:
         """Returns when the session is lost."""
         bookie, clock = self.bookie, self._clock
         client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
-        registration = Registration(bookie, self.advertised_address, store, clock, self._retry_s, self.started)
+        http_address = self.advertised_http_address
+        registration = Registration(
+            bookie, self.advertised_address, store, clock, self._retry_s, self.started, http_address
+        )
         self._store, self._registration = store, registration
         try:
             async with OrderedTaskGroup() as tasks:

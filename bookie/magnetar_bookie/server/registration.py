@@ -42,9 +42,11 @@ class Registration:
         clock: Clock,
         retry_s: float,
         registered: asyncio.Event,
+        http_address: str = "",
     ) -> None:
         self._bookie = bookie
         self._address = address
+        self._http_address = http_address
         self._store = store
         self._clock = clock
         self._retry_s = retry_s
@@ -119,6 +121,7 @@ class Registration:
             address=self._address,
             instance_id=self._bookie.record.cookie.instance_id,
             read_only=self._bookie.read_only,
+            http_address=self._http_address,
         )
         return registration.SerializeToString(deterministic=True)
 

@@ -17,7 +17,7 @@ from magnetar_cli.cluster.bookie_settings import from_flags
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
 from magnetar_cli.plain_errors import plain_errors
-from magnetar_cli.shown import bytes_shown, seconds_shown
+from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
 
 __all__ = ["DEFAULT_FOLDER", "Folder", "app"]
 
@@ -182,7 +182,9 @@ def _cluster(folder: Path) -> Iterator[LocalCluster]:
 
 
 def _show(found: ClusterStatus) -> None:
-    table = Table("name", "state", "pid", "address", "http", "up", "memory", "ledgers", "disk", box=None)
+    table = Table(box=None)
+    for column in ("name", "state", "pid", "address", "http", "up", "memory", "ledgers", "disk"):
+        table.add_column(column, overflow="fold")
     for part in found.parts:
         colour = _COLOURS.get(part.state, "yellow")
         table.add_row(
@@ -190,7 +192,7 @@ def _show(found: ClusterStatus) -> None:
             f"[{colour}]{part.state}[/]",
             *("" if cell is None else str(cell) for cell in _cells(part)),
         )
-    console = Console()
+    console = wide_console()
     console.print(table)
     for part in found.parts:
         if part.reason:

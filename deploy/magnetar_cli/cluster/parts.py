@@ -23,7 +23,7 @@ from magnetar_cli.cluster.state import BookieState, ClusterState, Launched
 from magnetar_cli.local_zookeeper import configure_server, mode_at, server_command
 from magnetar_wire.configuration import ENVIRONMENT_PREFIX
 
-__all__ = ["BOOKIE_COMMAND", "BookiePart", "Part", "ZooKeeperPart", "ask_http"]
+__all__ = ["BOOKIE_COMMAND", "BookiePart", "Part", "ZooKeeperPart", "ask_http", "reasons_shown"]
 
 BOOKIE_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "bookie")
 _ANSWER_S: Final = 2.0
@@ -165,7 +165,7 @@ class BookiePart(Part):
         status, answer = self.ask("/ready")
         if status == 200:
             return ""
-        return "it does not answer yet" if status is None else f"it is not ready: {_shown(answer)}"
+        return "it does not answer yet" if status is None else reasons_shown(answer)
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int | None, Any]:
         return ask_http(self.http_address, path, method, body)
@@ -190,8 +190,11 @@ def ask_http(address: str, path: str, method: str = "GET", body: Any = None) -> 
         return answer.status, text
 
 
-def _shown(answer: Any) -> str:
-    return (answer if isinstance(answer, str) else json.dumps(answer)).strip()[:200] or "it says no more"
+def reasons_shown(answer: Any) -> str:
+    """Why a bookie is not ready or healthy, as it said."""
+    if isinstance(answer, dict) and isinstance(answer.get("reasons"), list):
+        return "; ".join(map(str, answer["reasons"]))
+    return f"it is not ready: {str(answer).strip()[:200]}"
 
 
 def _source_roots() -> list[str]:

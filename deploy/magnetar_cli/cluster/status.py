@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +11,11 @@ from typing import Any
 
 import psutil
 
-from magnetar_cli.cluster.parts import BookiePart, Part
+from magnetar_cli.cluster.parts import BookiePart, Part, reasons_shown
 from magnetar_cli.cluster.process import is_paused
 from magnetar_cli.cluster.state import ClusterState
 
-__all__ = ["ClusterStatus", "PartStatus", "look"]
+__all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look"]
 
 RUNNING = "running"
 
@@ -60,7 +59,7 @@ def _look_at(part: Part) -> PartStatus:
     process = part.place.process
     where: dict[str, Any] = {
         "address": part.address if isinstance(part, BookiePart) else f"127.0.0.1:{part.ports[0]}",
-        "http": f"http://{part.http_address}" if isinstance(part, BookiePart) else "",
+        "http": part.http_address if isinstance(part, BookiePart) else "",
         "disk_bytes": _size_of(part.folder),
     }
     if process is None or not part.running:
@@ -88,12 +87,21 @@ def _of_the_bookie(part: BookiePart) -> tuple[str, str, int | None]:
     ledgers = status.get("ledgers")
     if ready != 200:
         healthy, _ = part.ask("/health")
-        return ("starting" if healthy == 200 else "unhealthy"), json.dumps(said), ledgers
-    if status.get("limbo"):
-        return "limbo", f"it may have lost entries: {json.dumps(status['limbo'])}", ledgers
+        return ("starting" if healthy == 200 else "unhealthy"), reasons_shown(said), ledgers
+    if left := ledgers_in_limbo(status):
+        return "limbo", f"it may have lost entries of {left} ledgers, and looks after them", ledgers
     if status.get("read_only"):
-        return "read-only", json.dumps(status["read_only"]), ledgers
+        return "read-only", ", ".join(status.get("read_only_because", ())), ledgers
     return RUNNING, "", ledgers
+
+
+def ledgers_in_limbo(status: dict[str, Any]) -> int | str | None:
+    """By what a bookie says of itself; None: it lost nothing, or is through with it."""
+    limbo = status.get("limbo") or {}
+    if not limbo.get("below"):
+        return None
+    left: int | None = limbo.get("ledgers_left")
+    return f"up to {limbo['below'] - 1}" if left is None else left or None
 
 
 def _of_the_kernel(pid: int) -> dict[str, Any]:
