@@ -284,6 +284,7 @@ class Torture:
                 report.violations.append(f"healed: {_HEALED_S:.0f} s after the end {left}")
             say(f"{time.monotonic() - self._began:6.1f} s  all is whole")
             await self._tails_end()
+            say(f"{time.monotonic() - self._began:6.1f} s  tails have seen all of it")
             checker = LedgerChecker(*(found := read_logs(self.logs)))
             report.ledgers = await inspect_chains(client, checker, chains)
             report.violations += checker.finish()

@@ -75,7 +75,7 @@ _OF_CHAINS: Final = {
     Kind.CUT_WRITER: (2, 0.5, 8.0),
     Kind.KILL_TAIL: (1, 0.0, 1.0),
 }
-_OF_ZOOKEEPER: Final = {Kind.RESTART_ZOOKEEPER: (1, 0.0, 1.0), Kind.PAUSE_ZOOKEEPER: (1, 0.5, 4.0)}
+_OF_ZOOKEEPER: Final = {Kind.RESTART_ZOOKEEPER: (1, 0.0, 8.0), Kind.PAUSE_ZOOKEEPER: (1, 0.5, 4.0)}
 _BEGIN_WITHIN_S: Final = 3.0
 
 

@@ -175,7 +175,8 @@ class TortureCluster:
         aside = data.with_name("aside")
         await self.kill(name)
         await self.do(lambda: data.rename(aside))
-        said = await self.start(name)
+        # It is to end by itself.
+        said = await self.start(name, 60.0)
 
         def undo() -> None:
             if self._local.bookie(name).running:
