@@ -38,7 +38,7 @@ from magnetar_protos.ledger_pb2 import (
     Status,
 )
 from magnetar_wire.clock import Clock, Timer
-from magnetar_wire.transport import Code, Peer, Refusal, Stream
+from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
 
@@ -114,6 +114,8 @@ class Bookie:
         self._streams[serving] = None
         try:
             await serving.serve()
+        except Disconnected:
+            pass  # the client has gone, as clients do: nobody is left to be told
         except StorageFailed as error:
             self.fail(error)
             raise
