@@ -1,4 +1,4 @@
-/* Makes the log's fsync (EIO) or write (ENOSPC) fail while a flag file names it. Preloaded into one process. */
+/* Makes the log's fsync (EIO) or write (ENOSPC) fail, or its fsync slow, while a flag file names it. Preloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int fails(const char *kind, int fd)
@@ -44,6 +45,8 @@ int fdatasync(int fd)
         errno = EIO;
         return -1;
     }
+    if (fails("slow", fd))
+        usleep(100000);
     return real(fd);
 }
 
@@ -56,6 +59,8 @@ int fsync(int fd)
         errno = EIO;
         return -1;
     }
+    if (fails("slow", fd))
+        usleep(100000);
     return real(fd);
 }
 
@@ -69,4 +74,16 @@ ssize_t write(int fd, const void *bytes, size_t count)
         return -1;
     }
     return real(fd, bytes, count);
+}
+
+ssize_t writev(int fd, const struct iovec *buffers, int count)
+{
+    static ssize_t (*real)(int, const struct iovec *, int);
+    if (!real)
+        real = dlsym(RTLD_NEXT, "writev");
+    if (fails("full", fd)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(fd, buffers, count);
 }
