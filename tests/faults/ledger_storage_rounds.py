@@ -186,7 +186,7 @@ class Rounds:
         elif found["reached"] < self._acknowledged:
             raise RoundFailed(f"{where}: {self._acknowledged} was acknowledged, and is not there: {found}")
         self._acknowledged = found["reached"]
-        if may_lose or random.random() < 0.1:
+        if may_lose or random.random() < 0.25:
             shutil.rmtree(self._base)
             self._begin()
 

@@ -26,10 +26,10 @@ _SMALL = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
 @pytest.mark.parametrize(
     ("kinds", "rounds"),
     [
-        ("kill garbage old_mark", 24),
-        ("tear remove_log flip_log", 24),
-        ("flip_index remove_from_index remove_index remove_mark flip_mark", 24),
-        ("failed_sync full_disk slow_sync", 9),
+        ("kill garbage old_mark", 16),
+        ("tear remove_log flip_log", 16),
+        ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
+        ("failed_sync full_disk slow_sync", 6),
     ],
 )
 def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
