@@ -10,6 +10,10 @@ import typer
 from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
+    "cluster": Part("magnetar_cli.cluster.commands", "A cluster of real processes on this machine."),
+    "bookies": Part("magnetar_cli.maintenance.bookies", "Who stores the ledgers, and who is to leave."),
+    "ledgers": Part("magnetar_cli.maintenance.ledgers", "What is stored, repaired and swept."),
+    "bookie": Part("magnetar_cli.bookie", "Run one bookie in the foreground."),
     "tour": Part("magnetar_cli.tour", "Show the codec and the metadata store at work."),
 }
 

@@ -80,22 +80,9 @@ class Server:
     def start(self) -> None:
         """Starts it on the data that it has; returns without waiting for it."""
         assert not self.running, f"ZooKeeper server {self.number} is running already"
-        command = [
-            str(find_java()),
-            "-Xmx128m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
-            "-Dzookeeper.admin.enableServer=false",
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            "-cp",
-            class_path(),
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(self.folder / "zoo.cfg"),
-        ]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                server_command(self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -122,25 +109,11 @@ class Server:
 
     def mode(self) -> str | None:
         """ "standalone", "leader" or "follower" when it serves, else None."""
-        for line in self._ask("srvr").splitlines():
-            if line.startswith("Mode: "):
-                return line.removeprefix("Mode: ").strip()
-        return None
+        return mode_at(self.client_port)
 
     def last_words(self) -> str:
         log = self.folder / "server.log"
         return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "(no log)"
-
-    def _ask(self, word: str) -> str:
-        try:
-            with socket.create_connection((_LOOPBACK, self.client_port), timeout=1.0) as connection:
-                connection.sendall(word.encode())
-                answer = b""
-                while received := connection.recv(4096):
-                    answer += received
-        except OSError:
-            return ""
-        return answer.decode(errors="replace")
 
     def _signal(self, number: int) -> None:
         if self.running and self._process is not None:
@@ -217,16 +190,53 @@ class LocalZooKeeper:
             server.client_port, peer_port, election_port = ports.pop(), ports.pop(), ports.pop()
             ensemble.append(f"server.{server.number}={_LOOPBACK}:{peer_port}:{election_port}\n")
         for server in self.servers:
-            data = server.folder / "data"
-            data.mkdir(parents=True, exist_ok=True)
-            (data / "myid").write_text(str(server.number))
-            configuration = _CONFIGURATION.format(
-                data=data, client_port=server.client_port, tick_ms=self._tick_ms, shortest_ms=2 * self._tick_ms
-            )
-            if len(self.servers) > 1:
-                configuration += "".join(ensemble)
-            (server.folder / "zoo.cfg").write_text(configuration)
-            (server.folder / "log4j2.properties").write_text(_LOGGING)
+            others = "".join(ensemble) if len(self.servers) > 1 else ""
+            configure_server(server.folder, server.client_port, self._tick_ms, number=server.number, ensemble=others)
+
+
+def configure_server(
+    folder: Path, client_port: int, tick_ms: int = 500, *, number: int = 1, ensemble: str = ""
+) -> None:
+    """Writes what `server_command(folder)` reads. The data stay as they are."""
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "myid").write_text(str(number))
+    configuration = _CONFIGURATION.format(data=data, client_port=client_port, tick_ms=tick_ms, shortest_ms=2 * tick_ms)
+    (folder / "zoo.cfg").write_text(configuration + ensemble)
+    (folder / "log4j2.properties").write_text(_LOGGING)
+
+
+def server_command(folder: Path) -> list[str]:
+    """What starts the server that is configured in the folder. Raises `NoJava`."""
+    return [
+        str(find_java()),
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Xshare:auto",
+        "-Dzookeeper.admin.enableServer=false",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        "-cp",
+        class_path(),
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        str(folder / "zoo.cfg"),
+    ]
+
+
+def mode_at(port: int) -> str | None:
+    """How the server at this port serves: "standalone", "leader" or "follower"; None if it does not."""
+    try:
+        with socket.create_connection((_LOOPBACK, port), timeout=1.0) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while received := connection.recv(4096):
+                answer += received
+    except OSError:
+        return None
+    for line in answer.decode(errors="replace").splitlines():
+        if line.startswith("Mode: "):
+            return line.removeprefix("Mode: ").strip()
+    return None
 
 
 def class_path() -> str:

@@ -16,6 +16,7 @@
     ├── SessionLost                   this store's session is over for good: open another store
     │   └── Closed                    because its owner closed it
     ├── ForeignValue                  a node that compare_and_set was asked to change holds another writer's bytes
+    ├── InvalidLocation               what should say where a store is says nothing of the kind
     ├── StoreInUse                    another process has the embedded store's folder open
     └── StoreDamaged                  the embedded store's folder lacks changes that were acknowledged
 
@@ -30,6 +31,7 @@ __all__ = [
     "Closed",
     "ForeignValue",
     "InvalidChange",
+    "InvalidLocation",
     "InvalidPath",
     "MetadataError",
     "NoChildrenAllowed",
@@ -58,6 +60,10 @@ class InvalidPath(MetadataError, ValueError):
 
 class InvalidChange(MetadataError, ValueError):
     """A change that can't be made as it is put, whatever the store holds."""
+
+
+class InvalidLocation(MetadataError, ValueError):
+    """A line of configuration that names no metadata store."""
 
 
 class ValueTooLarge(MetadataError, ValueError):

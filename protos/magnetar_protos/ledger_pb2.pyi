@@ -262,26 +262,44 @@ class Cookie(_message.Message):
     def __init__(self, bookie_id: _Optional[str] = ..., instance_id: _Optional[bytes] = ...) -> None: ...
 
 class BookieRecord(_message.Message):
-    __slots__ = ("cookie", "member", "limbo_below", "limbo_generation")
+    __slots__ = ("cookie", "member", "limbo_below", "limbo_generation", "read_only", "scrub")
     COOKIE_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     LIMBO_BELOW_FIELD_NUMBER: _ClassVar[int]
     LIMBO_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
     cookie: Cookie
     member: bool
     limbo_below: int
     limbo_generation: int
-    def __init__(self, cookie: _Optional[_Union[Cookie, _Mapping]] = ..., member: bool = ..., limbo_below: _Optional[int] = ..., limbo_generation: _Optional[int] = ...) -> None: ...
+    read_only: bool
+    scrub: ScrubPosition
+    def __init__(self, cookie: _Optional[_Union[Cookie, _Mapping]] = ..., member: bool = ..., limbo_below: _Optional[int] = ..., limbo_generation: _Optional[int] = ..., read_only: bool = ..., scrub: _Optional[_Union[ScrubPosition, _Mapping]] = ...) -> None: ...
+
+class ScrubPosition(_message.Message):
+    __slots__ = ("began_ms", "ledger_id", "entry_id", "done")
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    began_ms: int
+    ledger_id: int
+    entry_id: int
+    done: bool
+    def __init__(self, began_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., done: bool = ...) -> None: ...
 
 class BookieRegistration(_message.Message):
-    __slots__ = ("address", "instance_id", "read_only")
+    __slots__ = ("address", "instance_id", "read_only", "http_address")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     address: str
     instance_id: bytes
     read_only: bool
-    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ...) -> None: ...
+    http_address: str
+    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class Decommission(_message.Message):
     __slots__ = ("asked_ms", "ledgers_left", "done")

@@ -145,6 +145,9 @@ class Connection(Protocol):
     def open_stream(self, method: str) -> Stream:
         """A new stream. Whether anybody is there shows when it is used."""
 
+    def expect_reachable(self) -> None:
+        """Word has come that somebody is there: no pause since an attempt that failed is waited out."""
+
     async def close(self) -> None:
         """Ends all calls and streams with `Disconnected`."""
 

@@ -1,20 +1,29 @@
-/* Makes the log's fsync (EIO) or write (ENOSPC) fail, or its fsync slow, while a flag file names it. Preloaded. */
+/* A disk that misbehaves while a flag file says how. Preloaded into one process; the log's files alone are concerned.
+ *
+ *   sync    its fsync fails with EIO
+ *   slow    its fsync takes a second and a half
+ *   full    nothing can be written to it: ENOSPC
+ *   filled  the file system says that nothing is free, though writing works
+ */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-static int fails(const char *kind, int fd)
+static int says(const char *kind)
 {
     static int (*real_open)(const char *, int, ...);
     static ssize_t (*real_read)(int, void *, size_t);
-    char link[64], name[4096], said[16] = "";
+    char said[16] = "";
     const char *flag = getenv("FAILING_DISK");
     int file;
     ssize_t length;
@@ -22,18 +31,38 @@ static int fails(const char *kind, int fd)
     if (!flag)
         return 0;
     if (!real_open) {
-        real_open = dlsym(RTLD_NEXT, "open");
         real_read = dlsym(RTLD_NEXT, "read");
+        real_open = dlsym(RTLD_NEXT, "open");
     }
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    length = readlink(link, name, sizeof name - 1);
-    if (length < 4 || memcmp(name + length - 4, ".log", 4) != 0)
-        return 0;
     if ((file = real_open(flag, O_RDONLY)) < 0)
         return 0;
     length = real_read(file, said, sizeof said - 1);
     close(file);
-    return length > 0 && strncmp(said, kind, strlen(kind)) == 0;
+    return length > 0 && strcspn(said, "\n") == strlen(kind) && strncmp(said, kind, strlen(kind)) == 0;
+}
+
+static int is_log(int fd)
+{
+    char link[64], name[4096];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    length = readlink(link, name, sizeof name - 1);
+    /* Files of records have numbers for names; what the process says goes to others. */
+    return length >= 5 && memcmp(name + length - 4, ".log", 4) == 0 && isdigit((unsigned char)name[length - 5]);
+}
+
+static int fails(const char *kind, int fd)
+{
+    return is_log(fd) && says(kind);
+}
+
+static void drag(int fd)
+{
+    struct timespec long_time = {1, 500000000};
+
+    if (fails("slow", fd))
+        nanosleep(&long_time, NULL);
 }
 
 int fdatasync(int fd)
@@ -41,12 +70,11 @@ int fdatasync(int fd)
     static int (*real)(int);
     if (!real)
         real = dlsym(RTLD_NEXT, "fdatasync");
+    drag(fd);
     if (fails("sync", fd)) {
         errno = EIO;
         return -1;
     }
-    if (fails("slow", fd))
-        usleep(100000);
     return real(fd);
 }
 
@@ -55,12 +83,11 @@ int fsync(int fd)
     static int (*real)(int);
     if (!real)
         real = dlsym(RTLD_NEXT, "fsync");
+    drag(fd);
     if (fails("sync", fd)) {
         errno = EIO;
         return -1;
     }
-    if (fails("slow", fd))
-        usleep(100000);
     return real(fd);
 }
 
@@ -76,7 +103,7 @@ ssize_t write(int fd, const void *bytes, size_t count)
     return real(fd, bytes, count);
 }
 
-ssize_t writev(int fd, const struct iovec *buffers, int count)
+ssize_t writev(int fd, const struct iovec *pieces, int count)
 {
     static ssize_t (*real)(int, const struct iovec *, int);
     if (!real)
@@ -85,5 +112,29 @@ ssize_t writev(int fd, const struct iovec *buffers, int count)
         errno = ENOSPC;
         return -1;
     }
-    return real(fd, buffers, count);
+    return real(fd, pieces, count);
+}
+
+int statvfs(const char *path, struct statvfs *space)
+{
+    static int (*real)(const char *, struct statvfs *);
+    int result;
+    if (!real)
+        real = dlsym(RTLD_NEXT, "statvfs");
+    result = real(path, space);
+    if (result == 0 && says("filled"))
+        space->f_bfree = space->f_bavail = 0;
+    return result;
+}
+
+int statvfs64(const char *path, struct statvfs64 *space)
+{
+    static int (*real)(const char *, struct statvfs64 *);
+    int result;
+    if (!real)
+        real = dlsym(RTLD_NEXT, "statvfs64");
+    result = real(path, space);
+    if (result == 0 && says("filled"))
+        space->f_bfree = space->f_bavail = 0;
+    return result;
 }

@@ -1,28 +1,58 @@
-"""A TCP proxy that loses what it is told to lose."""
+"""A TCP proxy that loses, holds, delays and breaks off what it is told to.
+
+What it loses never arrives, and nothing after it on that connection may: TCP has no holes. So a connection that lost
+something stays silent that way until `heal`, which ends it. What it holds arrives when it heals, as after a network
+that was away for a while.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+_CHUNK_BYTES = 65_536
+
+
+@dataclass(slots=True, eq=False)
+class _Pair:
+    """One connection, with both its ends."""
+
+    near: asyncio.StreamWriter
+    far: asyncio.StreamWriter
+    lost_requests: bool = False
+    lost_answers: bool = False
+
+    def abort(self) -> None:
+        self.near.transport.abort()
+        self.far.transport.abort()
 
 
 class Proxy:
     """Stands between clients and one server. All methods are for the loop on which it was opened."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+        # May be set anew: connections made from then on go there.
+        self.target = (host, port)
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._writers: list[asyncio.StreamWriter] = []
-        # Whether bytes in that direction vanish, and whether new connections are let in.
+        self._pairs: dict[_Pair, None] = {}
+        # Whether bytes in that direction vanish, or wait; and whether new connections are let in.
         self.loses_requests = False
         self.loses_answers = False
+        self.holds_requests = False
+        self.holds_answers = False
         self.closed_to_new = False
+        # What each piece waits before it goes on.
+        self.delay_s = 0.0
+        # After so many bytes more, in both directions together, all connections break: in the middle of something.
+        self.cut_after: int | None = None
         # How many bytes vanished, and how many connections were let in.
         self.lost = 0
         self.let_in = 0
+        self._released = asyncio.Event()
 
     @property
     def address(self) -> str:
@@ -46,12 +76,21 @@ class Proxy:
 
     def cut(self) -> None:
         """Breaks all connections."""
-        writers, self._writers = self._writers, []
-        for writer in writers:
-            writer.transport.abort()
+        pairs, self._pairs = self._pairs, {}
+        for pair in pairs:
+            pair.abort()
 
     def heal(self) -> None:
         self.loses_requests = self.loses_answers = self.closed_to_new = False
+        self.holds_requests = self.holds_answers = False
+        self.delay_s = 0.0
+        self.cut_after = None
+        for pair in list(self._pairs):
+            if pair.lost_requests or pair.lost_answers:
+                del self._pairs[pair]
+                pair.abort()
+        self._released.set()
+        self._released = asyncio.Event()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -62,22 +101,49 @@ class Proxy:
                 writer.transport.abort()
                 return
             self.let_in += 1
-            to_reader, to_writer = await asyncio.open_connection(*self._target)
-            self._writers += [writer, to_writer]
-            await asyncio.gather(
-                self._pump(reader, to_writer, requests=True), self._pump(to_reader, writer, requests=False)
-            )
+            to_reader, to_writer = await asyncio.open_connection(*self.target)
+            pair = _Pair(writer, to_writer)
+            self._pairs[pair] = None
+            try:
+                await asyncio.gather(
+                    self._pump(pair, reader, to_writer, requests=True),
+                    self._pump(pair, to_reader, writer, requests=False),
+                )
+            finally:
+                self._pairs.pop(pair, None)
+                pair.abort()
         except (OSError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
             del self._tasks[task]
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, requests: bool) -> None:
+    async def _pump(
+        self, pair: _Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, requests: bool
+    ) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                if self.loses_requests if requests else self.loses_answers:
+            while data := await reader.read(_CHUNK_BYTES):
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                while self.holds_requests if requests else self.holds_answers:
+                    await self._released.wait()
+                if self._loses(pair, requests):
                     self.lost += len(data)
-                else:
-                    writer.write(data)
+                    continue
+                if self.cut_after is not None and len(data) > self.cut_after:
+                    writer.write(data[: self.cut_after])
                     await writer.drain()
-        writer.transport.abort()
+                    self.cut_after = None
+                    self.cut()
+                    return
+                if self.cut_after is not None:
+                    self.cut_after -= len(data)
+                writer.write(data)
+                await writer.drain()
+        pair.abort()
+
+    def _loses(self, pair: _Pair, requests: bool) -> bool:
+        if requests:
+            pair.lost_requests = pair.lost_requests or self.loses_requests
+            return pair.lost_requests
+        pair.lost_answers = pair.lost_answers or self.loses_answers
+        return pair.lost_answers

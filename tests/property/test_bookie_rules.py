@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.record_reader import RecordReader
@@ -85,8 +86,9 @@ class BookieRules(RuleBasedStateMachine):
         self.replicas = LedgerReplicas(self.storage, max_ledgers_in_memory=2)
         if self.in_limbo:
             self.replicas.limbo_below, self.replicas.limbo_generation = LIMBO_BELOW, 1
-        commit = GroupCommit(self.storage, self.replicas, lambda _: None, lambda: None)
-        self.reader = RecordReader(self.storage, self.replicas, commit)
+        counters = BookieCounters()
+        commit = GroupCommit(self.storage, self.replicas, lambda _: None, lambda: None, ManualClock(), counters)
+        self.reader = RecordReader(self.storage, self.replicas, commit, counters)
         self.under_way: CommitGroup | None = None
         # Who waits for which record, with the gathering group and with the one under way.
         self.gathering: dict[tuple[int, int, int], bytes] = {}

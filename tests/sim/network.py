@@ -294,6 +294,9 @@ class SimulatedConnection:
             stream.open(self._network.listener(self._address))
         return stream
 
+    def expect_reachable(self) -> None:
+        pass  # there are no pauses
+
     async def close(self) -> None:
         self._closed = True
         for call in list(self._calls):

@@ -35,7 +35,16 @@ NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time",
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
-    for name in ("clock", "configuration", "grpc_transport", "in_process_transport", "pipe", "randomness", "tasks")
+    for name in (
+        "clock",
+        "configuration",
+        "grpc_transport",
+        "http_server",
+        "in_process_transport",
+        "pipe",
+        "randomness",
+        "tasks",
+    )
 )
 
 

@@ -23,30 +23,26 @@ before any ledger names it. Deleting a cookie and setting `sweeping` are compare
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable
 
 from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.checker import Checker
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.decommission import note_ledgers_left
+from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.tombstone import take_off_tombstone
-from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import bookies_to_replace
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.errors import LedgerError
-from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, StoreFull, Unavailable
-from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
@@ -54,10 +50,6 @@ from magnetar_wire.transport import TransportError
 __all__ = ["Auditor"]
 
 _log = logging.getLogger(__name__)
-# A node that another writer's bytes stand in must not keep the audit from the others.
-_Read: TypeAlias = compare_and_set.Stored | ForeignValue | None
-# Nodes that are read at a time.
-_READ_AHEAD: Final = 16
 
 
 class Auditor:
@@ -131,13 +123,13 @@ class Auditor:
         closed: list[int] = []
         tombstones: list[int] = []
         whole = True
-        async for ledger_id, read in self._nodes():
+        async for ledger_id, read in ledger_nodes(self._client.ledgers):
             if not self._allowed():
                 return
             if read is None:
                 continue  # deleted during the walk
             try:
-                metadata, version = _decoded(read)
+                metadata, version = decoded(read)
             except (LedgerError, ForeignValue) as error:
                 self._client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
                 whole = False
@@ -171,18 +163,6 @@ class Auditor:
             await note_ledgers_left(self._client, bookie_id, ledgers_left)
         except ForeignValue as error:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
-
-    async def _nodes(self) -> AsyncIterator[tuple[int, _Read]]:
-        store = self._client.ledgers.store
-        ahead: list[int] = []
-        async for ledger_id in self._client.ledgers.ledger_ids():
-            ahead.append(ledger_id)
-            if len(ahead) == _READ_AHEAD:
-                for one, stored in await _read_all(store, ahead):
-                    yield one, stored
-                ahead = []
-        for one, stored in await _read_all(store, ahead):
-            yield one, stored
 
     async def _report(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         lost, grace_s = self._cluster.lost, self._options.open_ledger_rereplication_grace_period_s
@@ -220,23 +200,6 @@ class Auditor:
         # It will be told again.
         with contextlib.suppress(TransportError):
             await self._client.bookies.call(bookie_id, "fence", request, FenceAnswer, timeout_s=timeout_s)
-
-
-async def _read_all(store: MetadataStore, ledger_ids: list[int]) -> list[tuple[int, _Read]]:
-    # All are waited for: none goes on without an owner when another fails.
-    reads = (compare_and_set.read(store, paths.ledger(one)) for one in ledger_ids)
-    found = []
-    for ledger_id, stored in zip(ledger_ids, await asyncio.gather(*reads, return_exceptions=True), strict=True):
-        if isinstance(stored, BaseException) and not isinstance(stored, ForeignValue):
-            raise stored
-        found.append((ledger_id, stored))
-    return found
-
-
-def _decoded(read: compare_and_set.Stored | ForeignValue) -> tuple[LedgerMetadata, int]:
-    if isinstance(read, ForeignValue):
-        raise read
-    return ledger_metadata.decode(read.payload), read.version
 
 
 def _names(metadata: LedgerMetadata, view: ClusterView) -> list[str]:

@@ -12,6 +12,7 @@ from magnetar_bookie.auto_recovery.election import Election
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core.counters import RepairCounters
 from magnetar_metadata.errors import SessionLost
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -19,17 +20,26 @@ __all__ = ["AutoRecovery"]
 
 
 class AutoRecovery:
-    def __init__(self, bookie_id: str, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
+    def __init__(
+        self,
+        bookie_id: str,
+        client: LedgerClient,
+        options: AutoRecoveryOptions | None = None,
+        counters: RepairCounters | None = None,
+    ) -> None:
         self._client = client
         self._options = options or AutoRecoveryOptions()
         self._cluster = Cluster(client, self._options)
+        self.worker = Worker(client, self._cluster, self._options, counters)
+        # Whether this process holds the auditor's office.
+        self.auditing = False
         self._election = Election(client.ledgers.store, client.clock, bookie_id, self._options.metadata_retry_s)
 
     async def run(self) -> None:
         """Until cancelled. Raises `SessionLost` when the metadata session is."""
         try:
             async with OrderedTaskGroup() as group:
-                group.create_task(Worker(self._client, self._cluster, self._options).run())
+                group.create_task(self.worker.run())
                 group.create_task(self._auditing())
         except BaseExceptionGroup as errors:
             raise _plain(errors) from None
@@ -38,10 +48,14 @@ class AutoRecovery:
         while True:
             await self._election.won()
             auditor = Auditor(self._client, self._cluster, self._options, self._election.safe)
-            async with OrderedTaskGroup() as group:
-                group.create_task(auditor.run())
-                await self._election.term()
-                group.cancel()
+            self.auditing = True
+            try:
+                async with OrderedTaskGroup() as group:
+                    group.create_task(auditor.run())
+                    await self._election.term()
+                    group.cancel()
+            finally:
+                self.auditing = False
 
 
 def _plain(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -13,6 +13,7 @@ always true.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from magnetar_bookie.auto_recovery.alarm import Alarm
@@ -42,18 +43,29 @@ class InLimbo(Protocol):
     async def clear_limbo(self, ledger_id: int, *, closed: bool = False) -> None: ...
 
 
-async def repair_limbo(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOptions | None = None) -> None:
-    """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`."""
+async def repair_limbo(
+    bookie: InLimbo,
+    client: LedgerClient,
+    options: AutoRecoveryOptions | None = None,
+    told: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Until no ledger that names the bookie is in limbo there. Raises `SessionLost`.
+
+    `told` is called with how many are left whenever all were tried.
+    """
     if not bookie.record.limbo_below:
+        told(0)
         return
     options = options or AutoRecoveryOptions()
     alarm = Alarm(client.clock)
     stop = client.bookies.listen(alarm.ring)
     pause_s = options.rw_rereplicate_backoff_s
     try:
-        while await _round(bookie, client, options):
+        while left := await _round(bookie, client, options):
+            told(left)
             await alarm.wait(pause_s)
             pause_s = min(pause_s * 2, options.rw_rereplicate_backoff_max_s)
+        told(0)
     finally:
         stop()
 

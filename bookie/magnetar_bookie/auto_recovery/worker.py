@@ -20,6 +20,7 @@ from magnetar_bookie.auto_recovery.ledger_repair import LedgerRepair
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock, Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core.counters import RepairCounters
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -36,10 +37,19 @@ class _Pause:
 
 
 class Worker:
-    def __init__(self, client: LedgerClient, cluster: Cluster, options: AutoRecoveryOptions) -> None:
+    def __init__(
+        self,
+        client: LedgerClient,
+        cluster: Cluster,
+        options: AutoRecoveryOptions,
+        counters: RepairCounters | None = None,
+    ) -> None:
         self._client = client
         self._cluster = cluster
         self._options = options
+        self._counters = counters or RepairCounters()
+        # The ledger that it is at, and how far that is.
+        self.repairing: tuple[int, LedgerRepair] | None = None
         self._tasks = Tasks(client)
         self._alarm = Alarm(client.clock)
         # Of each task that could not be finished: when it is due again.
@@ -122,16 +132,22 @@ class Worker:
             return True
         noted_at = self._client.clock.monotonic()
 
-        async def progress(_: int) -> None:
+        async def progress(entries: int) -> None:
             nonlocal noted_at
+            self._counters.entries_in_place += entries
             now = self._client.clock.monotonic()
             if now - noted_at >= self._options.progress_interval_s:
                 noted_at = now
                 await self._tasks.note(ledger_id, repair.copied, repair.total, "")
 
         repair = LedgerRepair(self._client, self._cluster, self._options, ledger_id, progress)
-        stuck = await repair.run(list(task.lost_bookies))
+        self.repairing = ledger_id, repair
+        try:
+            stuck = await repair.run(list(task.lost_bookies))
+        finally:
+            self.repairing = None
         if not stuck:
+            self._counters.tasks_done += 1
             return await self._tasks.finish(ledger_id, task)
         _log.info("ledger %s can't be made whole yet: %s", ledger_id, stuck)
         await self._tasks.note(ledger_id, repair.copied, repair.total, stuck)

@@ -292,6 +292,8 @@ class Bookies:
             timer.cancel()
         if anew:
             self._quarantine.forgive(bookie_id, tell=False)
+            if bookie_id in self._connections:
+                self._connections[bookie_id][1].expect_reachable()
             for recovery in (False, True):
                 if (channel := self._channels.get((bookie_id, recovery))) is not None:
                     channel.registered_anew()

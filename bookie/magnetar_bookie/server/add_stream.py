@@ -13,6 +13,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie.core.commit_group import Answer
+from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.group_commit import GroupCommit
@@ -39,12 +40,14 @@ class AddStream:
         commit: GroupCommit,
         reader: RecordReader,
         options: BookieOptions,
+        counters: BookieCounters,
     ) -> None:
         self._stream = stream
         self._replicas = replicas
         self._commit = commit
         self._reader = reader
         self._options = options
+        self._counters = counters
         # Answers that have not left yet.
         self._answers: list[Answer] = []
         # Entries that were taken and not answered.
@@ -55,11 +58,18 @@ class AddStream:
         self._to_send: asyncio.Future[None] | None = None
         self._sent: asyncio.Future[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Something was taken and its answer has not left."""
+        return not self._broken and bool(self._open or self._answers)
+
     async def serve(self) -> None:
         sender = asyncio.get_running_loop().create_task(self._send())
         try:
             while (message := await self._stream.receive()) is not None:
                 runs = _decode(message)
+                self._counters.adds += sum(len(run.entries) for run, _ in runs)
+                self._counters.add_bytes += len(message)
                 await self._commit.room(self._options.max_pending_bytes)
                 await self._take(runs)
                 while len(self._answers) > self._options.max_waiting_answers and not self._broken:
@@ -75,6 +85,7 @@ class AddStream:
 
     def answered(self, answer: Answer) -> None:
         """Taken by the sender when it comes to it."""
+        self._counters.answered(answer.status, answer.count)
         if self._broken:
             return
         self._open -= answer.count

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
@@ -20,7 +21,7 @@ from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
 from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
 from magnetar_bookie.server.record_reader import RecordReader
-from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage
+from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_protos.ledger_pb2 import (
     BookieRecord,
     ConfirmAnswer,
@@ -37,14 +38,16 @@ from magnetar_protos.ledger_pb2 import (
     Status,
 )
 from magnetar_wire.clock import Clock, Timer
-from magnetar_wire.transport import Code, Peer, Refusal, Stream
+from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
 
 # Why a bookie is read-only.
 OPERATOR: Final = "its operator wants it"
+CONFIGURED: Final = "its configuration says so"
 FULL: Final = "its disk is full"
 LEAVING: Final = "it is being decommissioned"
+STOPPING: Final = "it is being stopped"
 # So many ledgers are listed at a time.
 _PORTION: Final = 1000
 
@@ -61,10 +64,13 @@ class Bookie:
         self._replicas = LedgerReplicas(storage, self.options.max_ledgers_in_memory)
         self._replicas.limbo_below = self.record.limbo_below
         self._replicas.limbo_generation = self.record.limbo_generation
-        self._commit = GroupCommit(storage, self._replicas, self._durable, self._disk_is_full)
-        self._reader = RecordReader(storage, self._replicas, self._commit)
+        self.counters = BookieCounters()
+        self._commit = GroupCommit(storage, self._replicas, self._durable, self._disk_is_full, clock, self.counters)
+        self.reader = RecordReader(storage, self._replicas, self._commit, self.counters)
         self._polls = LongPolls(clock, self.options.max_long_polls)
         self._reads = 0
+        # Streams that are served, oldest first.
+        self._streams: dict[AddStream, None] = {}
         self._read_only: dict[str, None] = {}
         # Looks for room on a full disk.
         self._room_timer: Timer | None = None
@@ -77,7 +83,8 @@ class Bookie:
             "confirm": (ConfirmRequest, self._confirm),
             "inventory": (InventoryRequest, partial(self._bounded, self._inventory)),
         }
-        self.read_only = self.options.read_only
+        self.set_read_only(CONFIGURED, self.options.read_only)
+        self.read_only = self.record.read_only
 
     # The service.
 
@@ -92,14 +99,28 @@ class Bookie:
         if not 0 < message.ledger_id <= MAX_LEDGER_ID:
             raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is no ledger: ids are 1 … {MAX_LEDGER_ID}")
         self._commit.check()
-        answered = await answer(message)
+        try:
+            answered = await answer(message)
+        except StorageFailed as error:
+            self.fail(error)
+            raise
         self._commit.check()
         return answered.SerializeToString()
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         if method != "add":
             raise Refusal(Code.UNIMPLEMENTED, f"a bookie has no stream {method!r:.80}")
-        await AddStream(stream, self._replicas, self._commit, self._reader, self.options).serve()
+        serving = AddStream(stream, self._replicas, self._commit, self.reader, self.options, self.counters)
+        self._streams[serving] = None
+        try:
+            await serving.serve()
+        except Disconnected:
+            pass  # the client has gone, as clients do: nobody is left to be told
+        except StorageFailed as error:
+            self.fail(error)
+            raise
+        finally:
+            del self._streams[serving]
 
     async def close(self) -> None:
         """Takes nothing more to the disk. The storage is its owner's to close."""
@@ -110,9 +131,35 @@ class Bookie:
     # What the process around it asks.
 
     @property
+    def pending_bytes(self) -> int:
+        """Of what is in line for the disk, with what it takes in memory."""
+        return self._replicas.pending_bytes
+
+    @property
+    def pending_entries(self) -> int:
+        return self._commit.entries_in_line
+
+    @property
+    def add_streams(self) -> int:
+        return len(self._streams)
+
+    @property
+    def long_polls(self) -> int:
+        return len(self._polls)
+
+    @property
+    def busy(self) -> bool:
+        """Something was taken that is not on the disk, or not answered, yet."""
+        return self.failed is None and (not self._commit.idle or any(stream.busy for stream in self._streams))
+
+    @property
     def failed(self) -> BaseException | None:
         """What went wrong with the disk, or that the bookie was closed: nothing is answered any more."""
         return self._commit.failed
+
+    def fail(self, error: BaseException) -> None:
+        """The disk has failed: nothing is answered any more, and the process ends."""
+        self._commit.fail(error)
 
     async def wait_failed(self) -> BaseException:
         return await self._commit.wait_failed()
@@ -125,6 +172,14 @@ class Bookie:
     def read_only(self, wanted: bool) -> None:
         """As the operator wants it. To be writable also takes that there is no other reason left."""
         self.set_read_only(OPERATOR, wanted)
+
+    async def keep_read_only(self, wanted: bool) -> None:
+        """As the operator wants it, durably: it holds after a restart too."""
+        self.read_only = wanted
+        record = BookieRecord()
+        record.CopyFrom(self.record)
+        record.read_only = wanted
+        await self.write_record(record)
 
     @property
     def read_only_because(self) -> list[str]:
@@ -184,6 +239,11 @@ class Bookie:
     def is_deleted(self, ledger_id: int) -> bool:
         return self._replicas.is_deleted(ledger_id)
 
+    def is_tombstone(self, ledger_id: int) -> bool:
+        """Whether the storage says so. Asked of many ledgers, none of which is to come to mind for it."""
+        record = self.storage.ledger(ledger_id)
+        return record is not None and record.deleted
+
     def settle(self, ledger_id: int) -> None:
         """The ledger is deleted, and the metadata store waits for this bookie no more. Durable at some time."""
         self._replicas.settle(ledger_id)
@@ -204,10 +264,11 @@ class Bookie:
         status = await self._fenced(request.ledger_id, request.master_key)
         if status != Status.OK:
             return FenceAnswer(status=status, last_add_confirmed=NO_ENTRY)
-        last_add_confirmed = await self._reader.last_add_confirmed(request.ledger_id)
+        last_add_confirmed = await self.reader.last_add_confirmed(request.ledger_id)
         return FenceAnswer(status=status, last_add_confirmed=last_add_confirmed)
 
     async def _fenced(self, ledger_id: int, master_key: bytes) -> Status:
+        self.counters.fences += 1
         status, group = self._replicas.fence(ledger_id, master_key)
         await self._commit.durable(group)
         return status
@@ -221,12 +282,12 @@ class Bookie:
 
     async def _last_add_confirmed(self, request: LastAddConfirmedRequest) -> LastAddConfirmedAnswer:
         ledger_id = request.ledger_id
-        known = await self._reader.last_add_confirmed(ledger_id)
+        known = await self.reader.last_add_confirmed(ledger_id)
         if known <= request.above and not self._replicas.is_deleted(ledger_id):
             wait_ms = min(request.wait_ms, self.options.max_long_poll_ms)
             if wait_ms:
                 await self._polls.wait(ledger_id, request.above, wait_ms / 1000)
-            known = await self._reader.last_add_confirmed(ledger_id)
+            known = await self.reader.last_add_confirmed(ledger_id)
         if self._replicas.is_deleted(ledger_id):
             return LastAddConfirmedAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
         return LastAddConfirmedAnswer(status=Status.OK, last_add_confirmed=known)
@@ -242,8 +303,12 @@ class Bookie:
         in_limbo = self._replicas.in_limbo(ledger_id)
         held = self._held(ledger_id, ids)
         max_bytes = min(request.max_bytes or self.options.max_read_bytes, MAX_ANSWER_BYTES)
-        records = await self._reader.read(ledger_id, held, max_bytes)
-        last_add_confirmed = await self._reader.last_add_confirmed(ledger_id)
+        records = await self.reader.read(ledger_id, held, max_bytes)
+        whole = [record for record in records if isinstance(record, bytes)]
+        self.counters.reads += 1
+        self.counters.records_read += len(whole)
+        self.counters.read_bytes += sum(map(len, whole))
+        last_add_confirmed = await self.reader.last_add_confirmed(ledger_id)
         if self._replicas.is_deleted(ledger_id):
             return ReadAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
         end = held[len(records)] if len(records) < len(held) else ids.stop
@@ -251,7 +316,7 @@ class Bookie:
         missing = [entry_id for entry_id in range(first, end, step) if entry_id not in found]
         return ReadAnswer(
             status=Status.OK,
-            records=[record for record in records if isinstance(record, bytes)],
+            records=whole,
             absent=[] if in_limbo else missing,
             unknown=missing if in_limbo else [],
             damaged=[entry_id for entry_id, record in found.items() if isinstance(record, Damaged)],
@@ -264,7 +329,7 @@ class Bookie:
         self._ids(first, last, 1)
         limit = self.options.max_ids_per_answer
         held = self.storage.entry_ids(ledger_id, first, last, limit)
-        records = await self._reader.read(ledger_id, held, self.options.max_inventory_bytes)
+        records = await self.reader.read(ledger_id, held, self.options.max_inventory_bytes)
         if self._replicas.is_deleted(ledger_id):
             return InventoryAnswer(status=Status.DELETED)
         if len(records) < len(held):

@@ -5,6 +5,10 @@ sure of, its limbo narrowed. Then it listens. What needs the metadata store (the
 out of limbo, auto-recovery) lives with one session, and begins anew with another when that is lost. The service goes on
 meanwhile: what it takes part in is guarded by fences, and not by sessions.
 
+Who ends it in peace calls `leave` first, and then cancels `run`. Leaving, the bookie refuses new entries as READ_ONLY,
+which has their writers choose another at once and tells them that it was not done, and its registration goes, so that
+nobody chooses it; what was taken before is written, synced and answered.
+
 The disk's failure ends the process, and so does a refusal to start. Nothing else does: a part that breaks off is
 reported and begins anew.
 """
@@ -24,16 +28,18 @@ from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.errors import BookieRefused
-from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.bookie import STOPPING, Bookie
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.identity import establish_identity
 from magnetar_bookie.server.limbo import narrow_limbo, note_loss
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.registration import Registration, follow_leaving
+from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.errors import MetadataError, SessionLost
-from magnetar_metadata.store import MetadataStore
+from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -42,6 +48,9 @@ from magnetar_wire.transport import Transport
 __all__ = ["BookieProcess", "WithSession"]
 
 _log = logging.getLogger(__name__)
+# Between two looks whether everything was answered.
+_LOOK_S: Final = 0.01
+_ANY_HOST: Final = ("0.0.0.0", "[::]")
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}")
 
 # What lives with a metadata session. A part that returns is done for that session.
@@ -64,8 +73,13 @@ class BookieProcess:
         client_options: LedgerClientOptions | None = None,
         auto_recovery_options: AutoRecoveryOptions | None = None,
         with_session: Sequence[WithSession] | None = None,
+        advertised_address: str = "",
     ) -> None:
-        """`with_session`: what lives with a session besides registration and garbage; None: limbo and auto-recovery."""
+        """`with_session`: what lives with a session besides registration and garbage; None: all that there is.
+
+        `advertised_address` is what others are told, where that is not the address at which it listens: behind a proxy
+        or in a container. Port 0 in it stands for the one at which it listens.
+        """
         if not _BOOKIE_ID.fullmatch(bookie_id):
             raise BookieRefused(
                 f"a bookie can't be called {bookie_id!r:.120}: a name has 1 … 100 letters, digits and _ . ~ : -, and "
@@ -73,17 +87,30 @@ class BookieProcess:
             )
         self.bookie = Bookie(bookie_id, storage, clock, options)
         self.collector = GarbageCollector(self.bookie, clock, randomness)
+        self.scrubber = Scrubber(self.bookie, clock)
         # It has been registered for the first time: writers can find it.
         self.started = asyncio.Event()
-        # Where it listens, when it does.
+        # Where it listens, when it does, and what others are told.
         self.address = address
+        self._advertised_address = advertised_address
+        # Where it answers over HTTP, if whoever runs it has it do so.
+        self.http_address = ""
+        # Of the present session.
+        self._store: MetadataStore | None = None
+        self._registration: Registration | None = None
+        self.auto_recovery: AutoRecovery | None = None
+        # Ledgers that the present way out of limbo has left; None: it was not counted yet.
+        self.ledgers_in_limbo: int | None = None
+        self.repairs = RepairCounters()
+        self._leaving = False
         self._open_metadata = open_metadata
         self._transport = transport
         self._clock = clock
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
         self._auto_recovery_options = auto_recovery_options or AutoRecoveryOptions()
-        self._with_session = [self._limbo_repair, self._auto_recovery] if with_session is None else with_session
+        usual = (self._limbo_repair, self._auto_recovery, self._scrubbing)
+        self._with_session = usual if with_session is None else with_session
 
     async def run(self) -> None:
         """Raises `StorageFailed` or `BookieRefused`; ends otherwise when it is cancelled."""
@@ -95,6 +122,47 @@ class BookieProcess:
             raise _decisive(errors) from errors
         finally:
             await self.bookie.close()
+
+    @property
+    def advertised_address(self) -> str:
+        """What others are told."""
+        host, colon, port = self._advertised_address.rpartition(":")
+        if colon and port == "0":
+            return f"{host}:{self.address.rpartition(':')[2]}"
+        return self._advertised_address or self.address
+
+    @property
+    def advertised_http_address(self) -> str:
+        """Where others may ask over HTTP; an address that stands for all of this machine's is told as the service's."""
+        host, _, port = self.http_address.rpartition(":")
+        return f"{self.advertised_address.rpartition(':')[0]}:{port}" if host in _ANY_HOST else self.http_address
+
+    @property
+    def registered(self) -> bool:
+        """Writers and readers can find it, and choose it unless it is read-only."""
+        store, registration = self._store, self._registration
+        return (
+            store is not None
+            and registration is not None
+            and registration.stands
+            and store.session.state is SessionState.CONNECTED
+        )
+
+    @property
+    def session_state(self) -> SessionState:
+        return SessionState.LOST if self._store is None else self._store.session.state
+
+    async def leave(self) -> None:
+        """Takes no new entries, is registered no more, and returns when all that it took is durable and answered.
+
+        May take as long as the disk, the metadata store and slow clients do: bound it. `run` goes on until cancelled.
+        """
+        self._leaving = True
+        self.bookie.set_read_only(STOPPING, True)
+        if self._store is not None:
+            await self._store.close()
+        while self.bookie.busy:
+            await self._clock.sleep(_LOOK_S)
 
     async def _end_with_the_disk(self) -> NoReturn:
         error = await self.bookie.wait_failed()
@@ -113,6 +181,8 @@ class BookieProcess:
             while True:
                 began = self._clock.monotonic()
                 await self._live_with(store)
+                if self._leaving:
+                    await asyncio.get_running_loop().create_future()
                 if self._clock.monotonic() < began + self._retry_s:
                     await self._clock.sleep(self._retry_s)
                 store = await self._new_store()
@@ -146,8 +216,14 @@ class BookieProcess:
     async def _live_with(self, store: MetadataStore) -> None:
         """Returns when the session is lost."""
         bookie, clock = self.bookie, self._clock
+        if self._leaving:
+            return await store.close()
         client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
-        registration = Registration(bookie, self.address, store, clock, self._retry_s, self.started)
+        http_address = self.advertised_http_address
+        registration = Registration(
+            bookie, self.advertised_address, store, clock, self._retry_s, self.started, http_address
+        )
+        self._store, self._registration = store, registration
         try:
             async with OrderedTaskGroup() as tasks:
                 tasks.create_task(self._kept_up("registration", registration.run))
@@ -157,6 +233,7 @@ class BookieProcess:
                 await store.session.wait_lost()
                 tasks.cancel()
         finally:
+            self._store = self._registration = self.auto_recovery = None
             await client.close()
             await store.close()
 
@@ -182,19 +259,28 @@ class BookieProcess:
             try:
                 await part()
                 return
-            except (SessionLost, StorageFailed):
-                return
             except Exception as error:  # noqa: BLE001 (one part's trouble must not take the service down)
-                if isinstance(error, ExceptionGroup) and error.split((SessionLost, StorageFailed))[1] is None:
+                failures = list(_leaves(error)) if isinstance(error, ExceptionGroup) else [error]
+                for failure in failures:
+                    if isinstance(failure, StorageFailed):
+                        self.bookie.fail(failure)
+                if all(isinstance(failure, SessionLost | StorageFailed) for failure in failures):
                     return
                 _log.exception("%s of bookie %s broke off, and begins anew", name, self.bookie.bookie_id)
             await self._clock.sleep(self._retry_s)
 
     async def _limbo_repair(self, client: LedgerClient, bookie: Bookie) -> None:
-        await repair_limbo(bookie, client, self._auto_recovery_options)
+        def left(ledgers: int) -> None:
+            self.ledgers_in_limbo = ledgers
+
+        await repair_limbo(bookie, client, self._auto_recovery_options, left)
 
     async def _auto_recovery(self, client: LedgerClient, bookie: Bookie) -> None:
-        await AutoRecovery(bookie.bookie_id, client, self._auto_recovery_options).run()
+        self.auto_recovery = AutoRecovery(bookie.bookie_id, client, self._auto_recovery_options, self.repairs)
+        await self.auto_recovery.run()
+
+    async def _scrubbing(self, client: LedgerClient, bookie: Bookie) -> None:
+        await self.scrubber.run(client)
 
     @property
     def _retry_s(self) -> float:

@@ -42,6 +42,9 @@ class GarbageCollector:
         self._randomness = randomness
         # Ledgers that are here and that the metadata store does not know, as of the last round.
         self.unexplained: dict[int, None] = {}
+        # How many there are that were not deleted, and that were, as of the last round; None: there was none yet.
+        self.ledgers: int | None = None
+        self.tombstones = 0
 
     async def run(self, ledgers: LedgerStore) -> None:
         """Until it is cancelled or the session lost (`SessionLost`)."""
@@ -57,12 +60,16 @@ class GarbageCollector:
     async def collect(self, ledgers: LedgerStore) -> None:
         """One round. Raises `MetadataError` where the store gave no answer: what was done so far is done."""
         unexplained: dict[int, None] = {}
-        first = 0
+        first = held = deleted = 0
         while portion := self._bookie.storage.ledger_ids(first, _PORTION):
             if first:
                 await self._clock.sleep(0)  # others are to have their turn
             await self._look_through([one for one in portion if not self._settled(one)], ledgers, unexplained)
+            tombstones = sum(map(self._bookie.is_tombstone, portion))
+            deleted += tombstones
+            held += len(portion) - tombstones
             first = portion[-1] + 1
+        self.ledgers, self.tombstones = held, deleted
         self._report(unexplained)
 
     def _settled(self, ledger_id: int) -> bool:

@@ -15,9 +15,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.core.commit_group import RECORD_OVERHEAD_BYTES, CommitGroup
+from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageFull
+from magnetar_wire.clock import Clock
 
 __all__ = ["GroupCommit"]
 
@@ -31,12 +33,16 @@ class GroupCommit:
         replicas: LedgerReplicas,
         durable: Callable[[Durable], object],
         full: Callable[[], object],
+        clock: Clock,
+        counters: BookieCounters,
     ) -> None:
         self._storage = storage
         self._replicas = replicas
         # Called when a group is durable, and when the disk had no room for one.
         self._durable = durable
         self._full = full
+        self._clock = clock
+        self._counters = counters
         self._task: asyncio.Task[None] | None = None
         # The group on its way.
         self._under_way: CommitGroup | None = None
@@ -44,6 +50,16 @@ class GroupCommit:
         self._failure_waiters: dict[asyncio.Future[None], None] = {}
         # Streams that wait until less is in line, in the order in which they came.
         self._room_waiters: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def entries_in_line(self) -> int:
+        """Those on their way to the disk included."""
+        return sum(len(group.changes.records) for group in (self._under_way, self._replicas.group) if group)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in line or on its way."""
+        return self._task is None and not self._replicas.group
 
     def kick(self) -> None:
         """Something was put in line."""
@@ -111,6 +127,7 @@ class GroupCommit:
         try:
             while self._replicas.group and self.failed is None:
                 group = self._under_way = self._replicas.take()
+                self._counters.syncing_since = self._clock.monotonic()
                 try:
                     self._storage.write(group.changes)
                 except StorageFull as error:
@@ -126,9 +143,15 @@ class GroupCommit:
         finally:
             self._task = None
 
+    def _count(self, group: CommitGroup) -> None:
+        entries = 0 if group.full else len(group.changes.records)
+        size_bytes = 0 if group.full else group.pending_bytes - entries * RECORD_OVERHEAD_BYTES
+        self._counters.synced(entries, size_bytes, self._clock.monotonic())
+
     def _answer(self, group: CommitGroup) -> None:
         if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
             return
+        self._count(group)
         self._durable(self._replicas.durable(group))
         for done in group.waiting:
             if not done.done():

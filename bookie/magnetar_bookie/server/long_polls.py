@@ -17,6 +17,10 @@ class LongPolls:
         # Ledger id → who waits, in the order in which they came, and for a LAC above which.
         self._waiting: dict[int, dict[asyncio.Future[None], int]] = {}
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return self._count
+
     async def wait(self, ledger_id: int, above: int, timeout_s: float) -> None:
         """Returns when the LAC has risen above, the ledger is gone or time is up; at once where too many wait."""
         if self._count >= self._max_waiting or timeout_s <= 0:

@@ -41,5 +41,9 @@ class BookieOptions(Configuration):
     disk_check_interval_s: float = Field(default=10.0, gt=0)
     # Between two rounds in which deleted ledgers are looked for.
     garbage_interval_s: float = Field(default=300.0, gt=0)
+    # All that is held is looked through for damage so often, and so many bytes of it in a second at most; interval
+    # 0: never.
+    scrub_interval_s: float = Field(default=604_800.0, ge=0)
+    scrub_max_bytes_per_s: int = Field(default=10 * 1024 * 1024, gt=0)
     # Between two attempts to reach the metadata store.
     metadata_retry_s: float = Field(default=1.0, gt=0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, check_record
 from magnetar_bookie.server.group_commit import GroupCommit
@@ -24,10 +25,13 @@ _LOOKED_BACK: Final = 100
 
 
 class RecordReader:
-    def __init__(self, storage: LedgerStorage, replicas: LedgerReplicas, commit: GroupCommit) -> None:
+    def __init__(
+        self, storage: LedgerStorage, replicas: LedgerReplicas, commit: GroupCommit, counters: BookieCounters
+    ) -> None:
         self._storage = storage
         self._replicas = replicas
         self._commit = commit
+        self._counters = counters
 
     async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged]:
         """The records of entries that are held, from the first on, up to so many bytes; the first always.
@@ -43,7 +47,13 @@ class RecordReader:
                 if found and size > room:
                     return found
                 # None: it was dropped meanwhile. The caller will find the ledger deleted.
-                found.append(DAMAGED if held is None or not _header(held, ledger_id, entry_id) else held)
+                if held is None:
+                    found.append(DAMAGED)
+                elif _header(held, ledger_id, entry_id) is None:
+                    self._counters.damaged += 1
+                    found.append(DAMAGED)
+                else:
+                    found.append(held)
                 room -= size
         return found
 

@@ -42,9 +42,11 @@ class Registration:
         clock: Clock,
         retry_s: float,
         registered: asyncio.Event,
+        http_address: str = "",
     ) -> None:
         self._bookie = bookie
         self._address = address
+        self._http_address = http_address
         self._store = store
         self._clock = clock
         self._retry_s = retry_s
@@ -52,6 +54,8 @@ class Registration:
         self._registered = registered
         self._path = paths.available(bookie.bookie_id)
         self._waits_for_other = False
+        # The node is this session's, as far as is known.
+        self.stands = False
 
     async def run(self) -> None:
         """Until it is cancelled, or the session lost (`SessionLost`, in a group)."""
@@ -105,8 +109,10 @@ class Registration:
             if not self._waits_for_other:
                 self._waits_for_other = True
                 _log.warning("another instance is registered as bookie %s: waiting", self._bookie.bookie_id)
+            self.stands = False
             return True
         self._waits_for_other = False
+        self.stands = True
         self._registered.set()
         return True
 
@@ -115,6 +121,7 @@ class Registration:
             address=self._address,
             instance_id=self._bookie.record.cookie.instance_id,
             read_only=self._bookie.read_only,
+            http_address=self._http_address,
         )
         return registration.SerializeToString(deterministic=True)
 

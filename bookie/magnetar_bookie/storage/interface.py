@@ -27,11 +27,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-__all__ = ["DAMAGED", "Changes", "Damaged", "LedgerRecord", "LedgerStorage", "StorageFailed", "StorageFull"]
+__all__ = [
+    "DAMAGED",
+    "Changes",
+    "Damaged",
+    "LedgerRecord",
+    "LedgerStorage",
+    "StorageFailed",
+    "StorageFull",
+    "StorageInUse",
+]
 
 
 class StorageFailed(Exception):
     """The disk failed. Nothing more is known about what was not synced before: end the process."""
+
+
+class StorageInUse(StorageFailed):
+    """Another process has it open."""
 
 
 class StorageFull(Exception):

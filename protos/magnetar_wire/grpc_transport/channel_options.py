@@ -62,6 +62,9 @@ def _both(options: GrpcOptions) -> Arguments:
         ("grpc.absolute_max_metadata_size", options.grpc_max_metadata_bytes),
         ("grpc.keepalive_time_ms", options.grpc_keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", options.grpc_keepalive_timeout_ms),
+        # For pings that measure the bandwidth. A keep-alive that comes while one of them is out waits for that one, and
+        # the minute that it has by default would count.
+        ("grpc.http2.ping_timeout_ms", options.grpc_keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import END, STREAM, encoded, path
+from magnetar_wire.grpc_transport.wire import END, SERVICE, STREAM, encoded, method_metadata
 from magnetar_wire.pipe import Pipe, check_size
 from magnetar_wire.transport import Disconnected, TransportError
 
@@ -71,7 +71,7 @@ class ClientStream:
         """Owns the call: whatever ends this ends that, and both pipes."""
         try:
             channel = await self._connection.connected(self._connection.options.grpc_connect_timeout_s)
-            call: Call = channel.stream_stream(path(STREAM, self._method))()
+            call: Call = channel.stream_stream(f"/{SERVICE}/{STREAM}")(metadata=method_metadata(self._method))
             sending = asyncio.get_running_loop().create_task(self._send(call))
             try:
                 await self._receive(call)

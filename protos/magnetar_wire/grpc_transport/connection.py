@@ -20,13 +20,14 @@ from magnetar_wire.grpc_transport.client_stream import ClientStream
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import CALL, path
+from magnetar_wire.grpc_transport.wire import CALL, SERVICE, method_metadata
 from magnetar_wire.pipe import check_size
 from magnetar_wire.transport import Disconnected, NotReached
 
 __all__ = ["GrpcConnection"]
 
 _READY = grpc.ChannelConnectivity.READY
+_IDLE = grpc.ChannelConnectivity.IDLE
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
@@ -36,22 +37,22 @@ class GrpcConnection:
         self.options = options
         self._closed = False
         self._channel: grpc.aio.Channel | None = None
+        self._ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] | None = None
         # The attempt that is being waited for, by however many requests, or by none any more: so it returns why it
         # failed, and raises nothing that nobody might see.
         self._connecting: asyncio.Task[NotReached | None] | None = None
-        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._calls: dict[grpc.aio.UnaryUnaryCall[bytes, bytes], None] = {}
         self._streams: dict[ClientStream, None] = {}
+        # Channels that others took the place of.
+        self._closing: dict[asyncio.Task[None], None] = {}
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         check_size(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        channel = await self.connected(timeout_s)
-        ask = self._methods.get(method)
-        if ask is None:
-            ask = self._methods[method] = channel.unary_unary(path(CALL, method))
-        call = ask(request, timeout=max(0.0, deadline - loop.time()))
+        await self.connected(timeout_s)
+        assert self._ask is not None
+        call = self._ask(request, timeout=max(0.0, deadline - loop.time()), metadata=method_metadata(method))
         self._calls[call] = None
         try:
             return await call
@@ -59,7 +60,7 @@ class GrpcConnection:
             raise met_as(error, method, self.address) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():  # `close` cancelled the call, not us
+            if task is not None and not task.cancelling():  # its channel was closed, and with it the call, not we
                 raise Disconnected(f"the connection to {self.address} was closed during {method}") from None
             raise
         finally:
@@ -70,6 +71,17 @@ class GrpcConnection:
         self._streams[stream] = None
         stream.when_ended(lambda: self._streams.pop(stream, None))
         return stream
+
+    def expect_reachable(self) -> None:
+        """gRPC's pause can't be cut short; but a new channel has none, and one that is not connected loses nothing."""
+        if self._closed or self._channel is None or self._channel.get_state() in (_READY, _IDLE):
+            return
+        old, self._channel, self._ask = self._channel, None, None
+        if self._connecting is not None:
+            self._connecting.cancel()  # whoever waits for it begins anew
+        closing = asyncio.get_running_loop().create_task(old.close())
+        self._closing[closing] = None
+        closing.add_done_callback(lambda _: self._closing.pop(closing))
 
     async def close(self) -> None:
         self._closed = True
@@ -82,6 +94,8 @@ class GrpcConnection:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
+        while self._closing:
+            await asyncio.wait(list(self._closing))
         if self._channel is not None:
             await self._channel.close()
 
@@ -89,18 +103,23 @@ class GrpcConnection:
         """The channel, which is connected at this moment. Raises `NotReached`."""
         if self._closed:
             raise NotReached(f"the connection to {self.address} is closed")
+        channel = self._present_channel()
+        if channel.get_state(try_to_connect=True) is not _READY:
+            channel = await self._wait_connected(min(timeout_s, self.options.grpc_connect_timeout_s))
+        return channel
+
+    def _present_channel(self) -> grpc.aio.Channel:
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(self.address, options=client_arguments(self.options))
-        if self._channel.get_state(try_to_connect=True) is not _READY:
-            await self._wait_connected(self._channel, min(timeout_s, self.options.grpc_connect_timeout_s))
+            self._ask = self._channel.unary_unary(f"/{SERVICE}/{CALL}")
         return self._channel
 
-    async def _wait_connected(self, channel: grpc.aio.Channel, timeout_s: float) -> None:
+    async def _wait_connected(self, timeout_s: float) -> grpc.aio.Channel:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
             if self._connecting is None or self._connecting.done():
-                self._connecting = loop.create_task(_connect(channel, self.address))
+                self._connecting = loop.create_task(_connect(self._present_channel(), self.address))
             attempt = self._connecting
             await asyncio.wait([attempt], timeout=max(0.0, deadline - loop.time()))
             if self._closed:
@@ -109,9 +128,10 @@ class GrpcConnection:
                 raise NotReached(f"{self.address} could not be reached within {timeout_s:.3g} s")
             if not attempt.cancelled() and (error := attempt.result()) is not None:
                 raise NotReached(str(error))
-            # It was, when the attempt ended; others had their turn since.
+            # It was, when the attempt ended; others had their turn since, and there may be another channel.
+            channel = self._present_channel()
             if channel.get_state() is _READY:
-                return
+                return channel
 
 
 async def _connect(channel: grpc.aio.Channel, address: str) -> NotReached | None:

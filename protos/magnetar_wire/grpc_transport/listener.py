@@ -1,9 +1,9 @@
 """A service behind a gRPC server.
 
-Calls and streams of any name are taken by one generic handler, bytes in and bytes out. Each is served in a task of
-gRPC's library, which is cancelled when the client is gone; the listener knows them all, so that closing it can wait for
-them. What a service raises ends here: a refusal travels with our mark, anything else as "failed" and without details,
-which are logged.
+All calls are one gRPC method and all streams another, bytes in and bytes out. Each is served in a task of gRPC's
+library, which is cancelled when the client is gone; the listener knows them all, so that closing it can wait for them.
+What a service raises ends here: a refusal travels with our mark, anything else as "failed" and without details, which
+are logged.
 
 **A call is received as if it were a stream** of one message, though the client makes it as a plain call and the wire is
 the same: the library would read the request before it asks anybody, and `Admission` is to decide when it is read.
@@ -20,12 +20,13 @@ from urllib.parse import unquote
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.channel_options import server_arguments
 from magnetar_wire.grpc_transport.ending import Ending
+from magnetar_wire.grpc_transport.known_methods import server_of
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
-from magnetar_wire.grpc_transport.wire import CALL, STREAM, name_in
+from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, method_named
 from magnetar_wire.pipe import check_size
-from magnetar_wire.transport import Code, NotReached, Peer, Refusal, Service
+from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusal, Service
 
 __all__ = ["GrpcListener", "listen"]
 
@@ -38,7 +39,7 @@ _Serve = Callable[[str, Context, Ending], Awaitable[bytes | None]]
 async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcListener:
     host, _, _ = address.rpartition(":")
     handler = _Handler(service, options)
-    server = grpc.aio.server(handlers=[handler], options=server_arguments(options))
+    server = server_of(SERVICE, handler.handlers(), server_arguments(options))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -61,7 +62,7 @@ class GrpcListener:
         await self._handler.end()
 
 
-class _Handler(grpc.GenericRpcHandler):
+class _Handler:
     def __init__(self, service: Service, options: GrpcOptions) -> None:
         self._service = service
         self._options = options
@@ -71,15 +72,11 @@ class _Handler(grpc.GenericRpcHandler):
         self._streams = 0
         self.closing = False
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        method = handler_call_details.method
-        if method.startswith(CALL):
-            serve_call = functools.partial(self._serve, self._call, name_in(CALL, method))
-            return grpc.stream_unary_rpc_method_handler(serve_call)
-        if method.startswith(STREAM):
-            serve_stream = functools.partial(self._serve, self._stream, name_in(STREAM, method))
-            return grpc.stream_stream_rpc_method_handler(serve_stream)
-        return None
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+        return {
+            CALL: grpc.stream_unary_rpc_method_handler(functools.partial(self._serve, self._call)),
+            STREAM: grpc.stream_stream_rpc_method_handler(functools.partial(self._serve, self._stream)),
+        }
 
     async def end(self) -> None:
         for task in list(self._serving):
@@ -87,7 +84,7 @@ class _Handler(grpc.GenericRpcHandler):
         while self._serving:
             await asyncio.wait(list(self._serving))
 
-    async def _serve(self, serve: _Serve, method: str, _messages: object, context: Context) -> bytes | None:
+    async def _serve(self, serve: _Serve, _messages: object, context: Context) -> bytes | None:
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = None
@@ -95,6 +92,9 @@ class _Handler(grpc.GenericRpcHandler):
         try:
             if len(self._serving) > self._options.grpc_max_served:
                 raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._options.grpc_max_served} requests are being served")
+            method = method_named(context.invocation_metadata() or ())
+            if method is None:
+                raise Refusal(Code.UNIMPLEMENTED, "the request does not name a method")
             answer = await serve(method, context, ending)
         except Refusal as refusal:
             ending.refused(refusal)
@@ -131,7 +131,9 @@ class _Handler(grpc.GenericRpcHandler):
         try:
             await self._service.stream(_peer(context), method, stream)
             await stream.flush()
-        except Exception:
+        except Exception as error:
+            if isinstance(error, Disconnected) and stream.client_gone:
+                raise asyncio.CancelledError from None  # as the library cancels this task, now or in a moment
             await stream.flush()  # what was sent before an error arrives before it
             raise
         finally:

@@ -28,6 +28,8 @@ class ServedStream:
         self._incoming = Pipe(MAX_WAITING_MESSAGES, options.grpc_stream_buffer_bytes)
         self._outgoing = Pipe(MAX_WAITING_MESSAGES, options.grpc_stream_buffer_bytes)
         self._finished = False
+        # The client broke off: whatever the service makes of it is no failure of the service's.
+        self.client_gone = False
         loop = asyncio.get_running_loop()
         self._reading = loop.create_task(self._read())
         self._writing = loop.create_task(self._write())
@@ -72,14 +74,22 @@ class ServedStream:
                     self._incoming.finish()
                     return
                 await self._incoming.put(decoded(message))
-        except (TransportError, grpc.aio.BaseError):
+        except TransportError:
+            return  # broken already, by whoever says why
+        except grpc.aio.BaseError:
             pass
         # Without the empty message it did not finish. The library cancels the service as well, a moment later.
-        self._breaks(Disconnected("the client has gone"))
+        self._client_has_gone()
 
     async def _write(self) -> None:
         try:
             while (message := await self._outgoing.get()) is not None:
                 await self._context.write(message)
-        except (TransportError, grpc.aio.BaseError):
-            self._breaks(Disconnected("the client has gone"))
+        except TransportError:
+            pass  # broken already, by whoever says why
+        except grpc.aio.BaseError:
+            self._client_has_gone()
+
+    def _client_has_gone(self) -> None:
+        self.client_gone = True
+        self._breaks(Disconnected("the client has gone"))

@@ -1,7 +1,8 @@
 """How calls and streams look on the wire.
 
-A call is the gRPC method `/magnetar.Call/NAME`, a stream `/magnetar.Stream/NAME`, names percent-encoded. Messages are
-bytes as they are, with one exception.
+There are two gRPC methods, `/magnetar.Transport/Call` and `/magnetar.Transport/Stream`; which one of ours is meant says
+the metadata `magnetar-method`, percent-encoded. (`known_methods.py` says why it is not in the path.) Messages are bytes
+as they are, with one exception.
 
 **The end of a client's messages is a message of its own**, the empty one. gRPC's server library says "no more" alike
 when the client has finished and when its connection broke, some time before it tells of the break; taken for an end,
@@ -12,23 +13,31 @@ messages travel as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = ["CALL", "END", "STREAM", "decoded", "encoded", "name_in", "path"]
+__all__ = ["CALL", "END", "SERVICE", "STREAM", "Metadata", "decoded", "encoded", "method_metadata", "method_named"]
 
-CALL: Final = "/magnetar.Call/"
-STREAM: Final = "/magnetar.Stream/"
+Metadata = Iterable[tuple[str, str | bytes]]
+
+SERVICE: Final = "magnetar.Transport"
+CALL: Final = "Call"
+STREAM: Final = "Stream"
 END: Final = b""
+_METHOD: Final = "magnetar-method"
 _FILL: Final = b"\xff"
 
 
-def path(prefix: str, name: str) -> str:
-    return prefix + quote(name, safe="")
+def method_metadata(name: str) -> tuple[tuple[str, str], ...]:
+    return ((_METHOD, quote(name, safe="")),)
 
 
-def name_in(prefix: str, path: str) -> str:
-    return unquote(path.removeprefix(prefix))
+def method_named(metadata: Metadata) -> str | None:
+    for key, value in metadata:
+        if key == _METHOD and isinstance(value, str):
+            return unquote(value)
+    return None
 
 
 def encoded(message: bytes) -> bytes:

@@ -27,6 +27,9 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
     "max_ids_per_answer": (3,),
     # Deleted ledgers go at once: whoever still reads or writes them is told that they are gone.
     "garbage_interval_s": (0.3, 1.0),
+    # No pass comes to its end in a process' life, or one follows the other.
+    "scrub_max_bytes_per_s": (2000, 20_000),
+    "scrub_interval_s": (0.5,),
 }
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),

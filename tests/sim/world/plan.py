@@ -94,7 +94,9 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0)
+_BOOKIE = BookieOptions(
+    garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0
+)
 _AUTO_RECOVERY = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,
@@ -183,6 +185,10 @@ def plan(chance: Chance) -> Plan:
     if slow_claims > 0.1:
         # Then the sweeper had better not be slow.
         auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), "intent_grace_period_s": 0.5})
+    if odd.random() < 0.5:
+        # What rots after it was found whole is the scrubber's to find.
+        changed = {"auditor_periodic_check_interval_s": 604_800.0}
+        auto_recovery = AutoRecoveryOptions(**{**auto_recovery.model_dump(), **changed})
     client = with_odd(_CLIENT, ODD_CLIENT, odd)
     if odd.random() < 0.5:
         # So that the writer is before auto-recovery, which takes the ledger from it.

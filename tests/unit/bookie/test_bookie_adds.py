@@ -15,7 +15,7 @@ from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.randomness import SeededRandomness
-from magnetar_wire.transport import Code, Failed, Rejected, Stream, TransportError
+from magnetar_wire.transport import Code, Disconnected, Failed, Peer, Rejected, Stream, TransportError
 from tests.running import run, until, within
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, OneBookie, add_request, record
@@ -437,6 +437,33 @@ def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
             answers = [answer for message in await _all(stream) for answer in AddAnswers.FromString(message).answers]
             assert [answer.ledger_id for answer in answers] == list(range(1, 301))
             assert {answer.status for answer in answers} == {Status.BAD_RECORD}
+
+    run(body())
+
+
+class _Broken:
+    """A stream whose client is gone."""
+
+    async def send(self, message: bytes) -> None:
+        raise Disconnected("the client has gone")
+
+    async def receive(self) -> bytes | None:
+        raise Disconnected("the client has gone")
+
+    async def finish(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_client_that_goes_is_no_error_of_the_bookies() -> None:
+    """It would be logged with all that leads to it, time and again."""
+
+    async def body() -> None:
+        async with OneBookie() as one:
+            await one.bookie.stream(Peer("a client"), "add", _Broken())
+            assert one.bookie.add_streams == 0
 
     run(body())
 

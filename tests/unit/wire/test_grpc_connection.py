@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.transport import NotReached, Peer, Stream, TransportError
 from tests.running import run, until
 
 
@@ -30,6 +31,48 @@ def test_an_attempt_that_fails_when_nobody_waits_for_it_any_more_is_no_fault() -
         # An error in it would be logged as one that was never retrieved.
         assert attempt.exception() is None
         await connection.close()
+        await transport.close()
+
+    run(scenario())
+
+
+class _Echo:
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        return request
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        raise AssertionError("nobody asks for streams")
+
+
+def test_whoever_is_known_to_be_back_is_reached_at_once() -> None:
+    """A bookie that has registered anew would otherwise fail its writers for as long as gRPC pauses, and be avoided."""
+
+    async def scenario() -> None:
+        options = GrpcOptions(grpc_reconnect_backoff_min_ms=600_000, grpc_reconnect_backoff_max_ms=600_000)
+        transport = GrpcTransport(options)
+        listener = await transport.listen("127.0.0.1:0", _Echo())
+        connection = transport.connect(listener.address)
+        assert await connection.call("echo", b"before", timeout_s=30) == b"before"
+        connection.expect_reachable()
+        await listener.close()
+
+        async def nobody_is_there() -> bool:
+            try:
+                await connection.call("echo", b"", timeout_s=5)
+            except NotReached:
+                return True
+            except TransportError:
+                return False
+            raise AssertionError("who answers?")
+
+        await until(nobody_is_there, "it is known that nobody is there")
+        again = await transport.listen(listener.address, _Echo())
+        with pytest.raises(NotReached):
+            await connection.call("echo", b"within the pause", timeout_s=30)
+        connection.expect_reachable()
+        assert await connection.call("echo", b"after", timeout_s=30) == b"after"
+        await connection.close()
+        await again.close()
         await transport.close()
 
     run(scenario())

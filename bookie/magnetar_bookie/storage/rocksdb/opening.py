@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from magnetar_bookie.storage.interface import Changes, StorageFailed
+from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
 from magnetar_bookie.storage.rocksdb.group import BadGroup, encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
@@ -89,7 +89,7 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
     try:
         mark = DurableMark.open(folder)
     except FolderInUse as error:
-        raise StorageFailed(f"the bookie's storage can't be opened: {error}") from None
+        raise StorageInUse(f"the bookie's storage can't be opened: {error}") from None
     try:
         _check_format(folder)
         if mark.number is None and (segments_in(records) or (folder / "index").exists()):

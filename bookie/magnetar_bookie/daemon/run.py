@@ -1,0 +1,257 @@
+"""One bookie as a process: made of its parts, run until it is told to end or can't go on, and what its end says.
+
+**Ending in peace** has a bound for each of its steps, so that the whole has one: leaving (`BookieProcess.leave`), then
+the service's end, then the storage's. Where a step does not end in time the next one is taken all the same: what was
+not answered is unknown to whoever asked, and what was is on the disk since before it was answered. A folder that was
+not closed properly is opened like that of a process that was killed.
+
+**The disk's failure** ends the process without touching the disk again: nobody knows what is on it before it is opened
+anew. Where the disk hangs, threads hang with it, and nothing waits for them; whoever calls `run_bookie` ends the
+process with the status that it returns, by `os._exit`, for the same reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.daemon.disk_use import DiskUse
+from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_bookie.daemon.health import Health, LoopWatch
+from magnetar_bookie.daemon.http_routes import BookieHttp
+from magnetar_bookie.daemon.settings import BookieSettings, options_of
+from magnetar_bookie.daemon.signals import StopSignals
+from magnetar_bookie.errors import BookieRefused
+from magnetar_bookie.server.bookie_process import BookieProcess
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageInUse
+from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
+from magnetar_metadata.errors import InvalidLocation, StoreDamaged, StoreInUse
+from magnetar_metadata.location import open_metadata
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import Clock, SystemClock
+from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.randomness import SystemRandomness
+from magnetar_wire.transport import NotReached, Transport
+
+__all__ = ["BookieDaemon", "Parts", "run_bookie"]
+
+_log = logging.getLogger(__name__)
+# What is added to the bounds of all steps, before the process is ended from outside the event loop.
+_MARGIN_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a bookie stands on."""
+
+    open_storage: Callable[[], Awaitable[LedgerStorage]]
+    transport: Transport
+    open_metadata: Callable[[], Awaitable[MetadataStore]]
+    clock: Clock
+
+
+def run_bookie(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
+    """Runs one bookie until it ends. End the process with the status at once: threads may hang."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    status = loop.run_until_complete(_run(settings, signals))
+    if status is ExitStatus.ENDED:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    return status
+
+
+async def _run(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
+    clock = SystemClock()
+
+    async def metadata() -> MetadataStore:
+        try:
+            return await open_metadata(settings.metadata, clock)
+        except (InvalidLocation, StoreInUse, StoreDamaged) as error:
+            raise BookieRefused(f"the metadata store can't be opened: {error}") from error
+
+    async def storage() -> LedgerStorage:
+        return await open_rocksdb(settings.data_folder, options_of(RocksOptions, settings))
+
+    parts = Parts(storage, GrpcTransport(options_of(GrpcOptions, settings)), metadata, clock)
+    daemon = BookieDaemon(settings, parts)
+    loop = asyncio.get_running_loop()
+    bound_s = settings.drain_timeout_s + 2 * settings.close_timeout_s + settings.http_close_timeout_s + _MARGIN_S
+    signals.start(lambda: loop.call_soon_threadsafe(daemon.end), bound_s)
+    return await daemon.run()
+
+
+class BookieDaemon:
+    """A bookie with its HTTP, from its start to its end."""
+
+    def __init__(self, settings: BookieSettings, parts: Parts) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._clock = parts.clock
+        self._told_to_end = asyncio.Event()
+        # When it is served.
+        self.http_address = ""
+        self.process: BookieProcess | None = None
+
+    def end(self) -> None:
+        """It is to end in peace."""
+        self._told_to_end.set()
+
+    async def run(self) -> ExitStatus:
+        """Until it is told to end, or can't go on. Whatever happens is logged."""
+        bookie_id = self._settings.bookie_id
+        try:
+            status = await self._live()
+            if status is ExitStatus.ENDED:
+                _log.info("bookie %s has ended in peace", bookie_id)
+            else:
+                _log.critical("bookie %s ends with status %d (%s)", bookie_id, status, status.name)
+        except (BookieRefused, NotReached, StorageInUse) as error:
+            status = ExitStatus.REFUSED
+            _log.critical("bookie %s does not start: %s: status %d", bookie_id, error, status)
+        except StorageFailed as error:
+            status = ExitStatus.DISK_FAILED
+            _log.critical("bookie %s ends with status %d: %s", bookie_id, status, error)
+        except Exception:  # noqa: BLE001 (the last line of defence)
+            status = ExitStatus.BROKEN
+            _log.critical("bookie %s ends by a bug with status %d", bookie_id, status, exc_info=True)
+        return status
+
+    async def _live(self) -> ExitStatus:
+        settings = self._settings
+        opening = asyncio.ensure_future(self._parts.open_storage())
+        if not await self._done_before_the_end(opening):
+            return await self._not_opened(opening)
+        storage = opening.result()
+        try:
+            status = await self._live_on(storage)
+        except StorageFailed:
+            raise  # nothing touches the disk again
+        except BaseException:
+            await self._within(storage.close(), "closing the storage")
+            raise
+        if not await self._within(storage.close(), "closing the storage"):
+            _log.critical("the disk has not answered for %s s", settings.close_timeout_s)
+            return ExitStatus.DISK_FAILED
+        return status
+
+    async def _live_on(self, storage: LedgerStorage) -> ExitStatus:
+        settings = self._settings
+        process = self.process = BookieProcess(
+            settings.bookie_id,
+            storage,
+            self._parts.open_metadata,
+            self._parts.transport,
+            settings.listen_address,
+            self._clock,
+            SystemRandomness(),
+            options_of(BookieOptions, settings),
+            options_of(LedgerClientOptions, settings),
+            options_of(AutoRecoveryOptions, settings),
+            advertised_address=settings.advertised_address,
+        )
+        loop_watch = LoopWatch(self._clock)
+        health = Health(process, settings, self._clock, loop_watch)
+        disk = DiskUse(settings.data_folder)
+        http: HttpServer | None = None
+        try:
+            http = await self._serve_http(process, health, disk)
+            process.http_address = self.http_address
+            return await self._serve(process)
+        finally:
+            await self._within(health.close(), "answering for the health")
+            loop_watch.close()
+            disk.close()
+            if http is not None:
+                await self._within(http.close(), "closing HTTP")
+
+    async def _serve(self, process: BookieProcess) -> ExitStatus:
+        serving = asyncio.get_running_loop().create_task(process.run(), name="bookie")
+        telling = asyncio.get_running_loop().create_task(self._tell_when_started(process))
+        try:
+            if await self._done_before_the_end(serving):
+                serving.result()
+                raise AssertionError("a bookie that is not cancelled runs until it fails")
+            leaving = asyncio.get_running_loop().create_task(process.leave(), name="leaving")
+            ends: list[asyncio.Task[Any]] = [leaving, serving]
+            await asyncio.wait(ends, timeout=self._settings.drain_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not leaving.done():
+                leaving.cancel()
+                if not serving.done():
+                    _log.warning("leaving was not done within %s s", self._settings.drain_timeout_s)
+            elif (error := leaving.exception()) is not None:
+                _log.warning("leaving broke off: %s: %s", type(error).__name__, error)
+            if serving.done():
+                serving.result()
+        finally:
+            telling.cancel()
+        serving.cancel()
+        await asyncio.wait([serving], timeout=self._settings.close_timeout_s)
+        if not serving.done():
+            # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
+            _log.warning("the service did not end within %s s", self._settings.close_timeout_s)
+            await self._within(process.bookie.close(), "closing the bookie")
+        elif not serving.cancelled():
+            serving.result()
+        return ExitStatus.ENDED
+
+    async def _serve_http(self, process: BookieProcess, health: Health, disk: DiskUse) -> HttpServer | None:
+        if not self._settings.http_address:
+            return None
+        http = BookieHttp(process, health, disk, self._clock)
+        try:
+            server = await serve_http(http.app, self._settings.http_address, options_of(HttpOptions, self._settings))
+        except OSError as error:
+            raise BookieRefused(
+                f"HTTP can't be served at {self._settings.http_address}: {error.strerror or error}: set http_address "
+                "to another one"
+            ) from error
+        http.address = self.http_address = server.address
+        _log.info("HTTP is served at %s", server.address)
+        return server
+
+    async def _tell_when_started(self, process: BookieProcess) -> None:
+        await process.started.wait()
+        _log.info(
+            "bookie %s serves at %s, and is registered as %s",
+            process.bookie.bookie_id,
+            process.address,
+            process.advertised_address,
+        )
+
+    async def _done_before_the_end(self, work: asyncio.Future[T]) -> bool:
+        """Waits for it, or until the process is to end."""
+        told = asyncio.get_running_loop().create_task(self._told_to_end.wait())
+        try:
+            either: list[asyncio.Future[Any]] = [work, told]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+        return work.done()
+
+    async def _not_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
+        """The process is to end while the storage is being opened."""
+        await asyncio.wait([opening], timeout=self._settings.close_timeout_s)
+        if opening.done() and await self._within(opening.result().close(), "closing the storage"):
+            return ExitStatus.ENDED
+        _log.critical("the storage could not be opened within %s s more", self._settings.close_timeout_s)
+        return ExitStatus.DID_NOT_END
+
+    async def _within(self, work: Coroutine[Any, Any, None], what: str) -> bool:
+        """Whether it was done within the time for closing. Where not, it is left as it is: it may hang."""
+        task = asyncio.get_running_loop().create_task(work)
+        await asyncio.wait([task], timeout=self._settings.close_timeout_s)
+        if not task.done():
+            _log.warning("%s did not end within %s s", what, self._settings.close_timeout_s)
+            return False
+        task.result()
+        return True

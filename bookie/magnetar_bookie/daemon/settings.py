@@ -1,0 +1,72 @@
+"""All that can be set about a bookie's process: its own settings, and the options of all that runs in it.
+
+Where two parts have an option of the same name it is one setting, with one default: a test keeps that.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from pydantic import Field, field_validator
+
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_metadata.location import parse_location
+from magnetar_wire.configuration import Configuration
+from magnetar_wire.grpc_transport import GrpcOptions
+from magnetar_wire.http_server import HttpOptions
+
+__all__ = ["BookieSettings", "options_of"]
+
+_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
+_MAX_PORT: Final = 65_535
+
+C = TypeVar("C", bound=Configuration)
+
+
+class BookieSettings(BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions):
+    # Who it is, for ever: see "Identity and start" in protocol.md.
+    bookie_id: str
+    data_folder: Path
+    # Where the metadata store is: see magnetar_metadata/location.py.
+    metadata: str
+    # Where it listens; port 0 is any free one.
+    listen_address: str = "127.0.0.1:3181"
+    # What others are told, where that differs; empty: where it listens. Port 0 in it is the port that was chosen.
+    advertised_address: str = ""
+    # Health, status and metrics. Whoever reaches it can turn the bookie read-only. Empty: none.
+    http_address: str = "127.0.0.1:8081"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    # How long ending in peace may wait for what is under way, and then for the disk.
+    drain_timeout_s: float = Field(default=15.0, gt=0)
+    close_timeout_s: float = Field(default=10.0, gt=0)
+    # A group that takes longer to get to the disk, a storage that takes longer to answer, or an event loop that is
+    # later than that, is not healthy.
+    health_max_sync_s: float = Field(default=10.0, gt=0)
+    health_max_answer_s: float = Field(default=2.0, gt=0)
+    health_max_lateness_s: float = Field(default=5.0, gt=0)
+
+    @field_validator("metadata")
+    @classmethod
+    def _names_a_store(cls, value: str) -> str:
+        parse_location(value)
+        return value
+
+    @field_validator("listen_address", "advertised_address", "http_address")
+    @classmethod
+    def _is_an_address(cls, value: str, info: object) -> str:
+        if not value and getattr(info, "field_name", "") != "listen_address":
+            return value
+        found = _ADDRESS.fullmatch(value)
+        if found is None or int(found[1]) > _MAX_PORT:
+            raise ValueError("an address is host:port, or [host]:port for IPv6")
+        return value
+
+
+def options_of(kind: type[C], settings: BookieSettings) -> C:
+    """The options of one part."""
+    return kind.model_validate({name: getattr(settings, name) for name in kind.model_fields})

@@ -1,0 +1,87 @@
+"""What a bookie says of itself, for people and tools: the answer of `GET /status`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from dataclasses import asdict
+from typing import Any
+
+from magnetar_bookie.core.counters import Histogram
+from magnetar_bookie.daemon.disk_use import Use
+from magnetar_bookie.server.bookie_process import BookieProcess
+
+__all__ = ["status_of", "version"]
+
+
+def version() -> str:
+    try:
+        return importlib.metadata.version("magnetar")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: Use | None) -> dict[str, Any]:
+    bookie, collector = process.bookie, process.collector
+    counters = bookie.counters
+    return {
+        "bookie_id": bookie.bookie_id,
+        "instance_id": bookie.record.cookie.instance_id.hex(),
+        "version": version(),
+        "pid": os.getpid(),
+        "uptime_s": round(uptime_s, 3),
+        "listen_address": process.address,
+        "advertised_address": process.advertised_address,
+        "http_address": http_address,
+        "ready": process.registered,
+        "session": process.session_state.value,
+        "read_only": bookie.read_only,
+        "read_only_because": bookie.read_only_because,
+        "limbo": {
+            # Ledgers below may have lost entries here; 0: none has.
+            "below": bookie.record.limbo_below,
+            "generation": bookie.record.limbo_generation,
+            "ledgers_left": process.ledgers_in_limbo,
+        },
+        # As of the last round of the garbage collector; null: there was none yet.
+        "ledgers": collector.ledgers,
+        "tombstones": collector.tombstones,
+        "unexplained": None if collector.ledgers is None else len(collector.unexplained),
+        "pending_entries": bookie.pending_entries,
+        "pending_bytes": bookie.pending_bytes,
+        "groups": counters.group_entries.count,
+        "mean_group_entries": _mean(counters.group_entries),
+        "mean_group_bytes": _mean(counters.group_bytes),
+        "mean_sync_s": _mean(counters.sync_seconds),
+        "damaged_records_met": counters.damaged,
+        "scrub": {
+            "passes": counters.scrub_passes,
+            "entries": counters.scrubbed_records,
+            "bytes": counters.scrubbed_bytes,
+            "began_ms": process.scrubber.position.began_ms,
+            "at_ledger": process.scrubber.position.ledger_id,
+            "resting": process.scrubber.position.done,
+        },
+        "add_streams": bookie.add_streams,
+        "long_polls": bookie.long_polls,
+        "disk": None if disk is None else asdict(disk),
+        "auto_recovery": _auto_recovery(process),
+    }
+
+
+def _mean(histogram: Histogram) -> float | None:
+    return round(histogram.total / histogram.count, 6) if histogram.count else None
+
+
+def _auto_recovery(process: BookieProcess) -> dict[str, Any]:
+    running = process.auto_recovery
+    repairing = None if running is None else running.worker.repairing
+    return {
+        "auditor": running is not None and running.auditing,
+        "worker": running is not None,
+        "repairing": None
+        if repairing is None
+        else {"ledger_id": repairing[0], "entries_in_place": repairing[1].copied, "entries": repairing[1].total},
+        "tasks_done": process.repairs.tasks_done,
+        "entries_in_place": process.repairs.entries_in_place,
+    }

@@ -1,0 +1,173 @@
+"""What a cluster's folder remembers from one command to the next.
+
+    cluster.json        this, replaced as a whole
+    lock                held by the command that changes something; it names that command
+    zookeeper/          configuration, data and log of the cluster's own ZooKeeper
+    bookies/NAME/       bookie.toml, bookie.log, data/
+
+Every command reads it anew, and writes down what it is about to do before it does it: `launching` says that a process
+is perhaps there whose number is not known yet. Whoever finds that looks for the process by its command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from magnetar_cli.cluster.errors import ClusterBusy, ClusterError, NoCluster
+from magnetar_cli.cluster.process import ProcessId
+
+__all__ = ["BookieState", "ClusterState", "ZooKeeperState", "forget", "load", "locked", "save"]
+
+_FORMAT: Final = 1
+_POLL_S: Final = 0.05
+
+
+@dataclass
+class Launched:
+    """A process of the cluster, or its place."""
+
+    process: ProcessId | None = None
+    # A process is being started, and is not written down yet.
+    launching: bool = False
+    # It was ready once at its ports: they are kept from then on.
+    settled: bool = False
+    # It was stopped by hand, and did not end by itself.
+    stopped: bool = False
+
+
+@dataclass
+class BookieState(Launched):
+    port: int = 0
+    http_port: int = 0
+    # Options that differ from the cluster's, and variables of its environment.
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ZooKeeperState(Launched):
+    """The cluster's own, or where an outside one is."""
+
+    port: int = 0
+    # "host:port,host:port": an outside one, in which the cluster has a chroot of its own.
+    outside: str = ""
+    chroot: str = ""
+    # After so long without a word a session is over: a bookie that was killed is registered until then.
+    session_timeout_s: float = 10.0
+
+    @property
+    def location(self) -> str:
+        servers = self.outside or f"127.0.0.1:{self.port}"
+        return f"zookeeper://{servers}{self.chroot}?session_timeout_s={self.session_timeout_s:g}"
+
+
+@dataclass
+class ClusterState:
+    zookeeper: ZooKeeperState = field(default_factory=ZooKeeperState)
+    bookies: dict[str, BookieState] = field(default_factory=dict)
+    # Options of all bookies.
+    settings: dict[str, Any] = field(default_factory=dict)
+    # Names of bookies that were taken out.
+    removed: list[str] = field(default_factory=list)
+
+    def ports(self) -> list[int]:
+        return [self.zookeeper.port, *(port for one in self.bookies.values() for port in (one.port, one.http_port))]
+
+    def launched(self) -> dict[str, Launched]:
+        """All processes that belong to it, by name."""
+        own = {} if self.zookeeper.outside else {"zookeeper": self.zookeeper}
+        return {**own, **self.bookies}
+
+
+def load(folder: Path) -> ClusterState:
+    """Raises `NoCluster`, and `ClusterError` for a file that is not ours."""
+    path = _path(folder)
+    try:
+        stored = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise NoCluster(f"there is no cluster in {folder}: `magnetar cluster up` makes one") from None
+    except ValueError as error:
+        raise ClusterError(f"{path} can't be read: {error}") from None
+    try:
+        if stored["format"] != _FORMAT:
+            raise ClusterError(f"{path} has the format {stored['format']!r}, and this version reads {_FORMAT}")
+        return ClusterState(
+            ZooKeeperState(**_with_process(stored["zookeeper"])),
+            {name: BookieState(**_with_process(one)) for name, one in stored["bookies"].items()},
+            stored["settings"],
+            stored["removed"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClusterError(f"{path} is not what this version writes: {error!r}") from None
+
+
+def save(folder: Path, state: ClusterState) -> None:
+    """Atomic: whoever reads finds what was there before, or all of this."""
+    path = _path(folder)
+    new = path.with_suffix(f".{os.getpid()}.new")
+    with new.open("w") as file:
+        json.dump({"format": _FORMAT, **dataclasses.asdict(state)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def forget(folder: Path) -> None:
+    """There is no cluster any more. The folder goes with it if nothing else is in it."""
+    for left in (_path(folder), folder / "lock"):
+        left.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def locked(folder: Path, timeout_s: float) -> Iterator[None]:
+    """One command at a time changes a cluster. Raises `ClusterBusy`, which names the other."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("a+") as file:
+            if _taken(file, folder):
+                file.truncate(0)
+                file.write(f"process {os.getpid()}: {' '.join(sys.argv)[:200]}")
+                file.flush()
+                yield
+                return
+        if time.monotonic() >= deadline:
+            raise ClusterBusy(f"another command is at work on the cluster: {_holder(folder)}")
+        time.sleep(_POLL_S)
+
+
+def _taken(file: IO[str], folder: Path) -> bool:
+    """Whether the lock is ours. One on a file that a `down --wipe` has deleted meanwhile locks nobody out."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return (folder / "lock").read_text(errors="replace").strip() or "it says no more"
+    except OSError:
+        return "it says no more"
+
+
+def _path(folder: Path) -> Path:
+    return folder / "cluster.json"
+
+
+def _with_process(stored: dict[str, Any]) -> dict[str, Any]:
+    process = stored["process"]
+    return {**stored, "process": ProcessId(**process) if process else None}

@@ -1,0 +1,30 @@
+"""A ledger client of a command's own: a metadata session and gRPC, for as long as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_metadata.location import open_metadata
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.randomness import SystemRandomness
+
+__all__ = ["connected"]
+
+
+@contextlib.asynccontextmanager
+async def connected(location: str, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
+    """Raises `MetadataError` where no session is to be had."""
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        store = await open_metadata(location, clock)
+        stack.push_async_callback(store.close)
+        transport = GrpcTransport()
+        stack.push_async_callback(transport.close)
+        client = LedgerClient(store, transport, clock, SystemRandomness(), options)
+        stack.push_async_callback(client.close)
+        await client.start()
+        yield client

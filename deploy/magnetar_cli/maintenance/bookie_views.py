@@ -1,0 +1,129 @@
+"""How bookies are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing
+from magnetar_cli.cluster.parts import ask_http
+from magnetar_cli.cluster.status import ledgers_in_limbo
+
+__all__ = ["BookiesView", "LeavingView", "said_by"]
+
+_COLOURS = {Standing.WRITABLE: "green", Standing.LOST: "red", Standing.STRUCK_OFF: "dim"}
+
+
+def said_by(member: Member) -> dict[str, Any]:
+    """What a bookie says of itself over HTTP; nothing, where it does not answer."""
+    if not member.http_address:
+        return {}
+    _, answer = ask_http(member.http_address, "/status")
+    return answer if isinstance(answer, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class BookiesView:
+    members: list[Member]
+    offices: Offices
+    # What each says of itself.
+    said: dict[str, dict[str, Any]]
+    over: bool = True
+
+    def table(self) -> RenderableType:
+        table = Table("bookie", "state", "address", "http", "repairs", "", box=None)
+        for one in self.members:
+            state = Text(one.standing.value, _COLOURS.get(one.standing, "yellow"))
+            repairs = ", ".join(map(str, self._repairs(one)))
+            table.add_row(
+                one.bookie_id,
+                state,
+                one.address,
+                one.http_address,
+                repairs,
+                self._more(one),
+            )
+        return Group(table, f"auditor: {self.offices.auditor or 'there is none at the moment'}")
+
+    def lines(self) -> list[str]:
+        found = []
+        for one in self.members:
+            repairs = self._repairs(one)
+            extras = [one.address, self._more(one), f"repairs {', '.join(map(str, repairs))}" if repairs else ""]
+            found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.standing.value}", *extras])))
+        return [*found, f"auditor: {self.offices.auditor or 'there is none at the moment'}"]
+
+    def as_json(self) -> object:
+        return {
+            "bookies": [
+                {**dataclasses.asdict(one), "limbo": self._limbo(one), "repairs": self._repairs(one)}
+                for one in self.members
+            ],
+            "auditor": self.offices.auditor,
+        }
+
+    def _repairs(self, one: Member) -> list[int]:
+        return [ledger_id for ledger_id, holder in self.offices.locks.items() if holder == one.bookie_id]
+
+    def _limbo(self, one: Member) -> int | str | None:
+        """How many ledgers it may have lost entries of; None: of none, or it does not say."""
+        return ledgers_in_limbo(self.said.get(one.bookie_id, {}))
+
+    def _more(self, one: Member) -> str:
+        said = self.said.get(one.bookie_id, {})
+        parts = []
+        if one.leaving is not None and not one.leaving.done:
+            left = one.leaving.ledgers_left
+            parts.append("its ledgers are not counted yet" if left is None else f"{left} ledgers left")
+        if one.standing is Standing.READ_ONLY and said.get("read_only_because"):
+            parts.append(", ".join(said["read_only_because"]))
+        if limbo := self._limbo(one):
+            parts.append(f"in limbo: {limbo} ledgers")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingView:
+    bookie_id: str
+    # None: not counted yet.
+    left: int | None
+    # The most there were.
+    first: int | None
+    struck_off: bool
+    # Why ledgers can't be copied, where some can't.
+    stuck: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.struck_off
+
+    def table(self) -> RenderableType:
+        first = self.first or 0
+        done = first if self.struck_off else first - (self.left or 0)
+        table = Table.grid(padding=(0, 1))
+        counted = first > 0 or self.struck_off
+        table.add_row(ProgressBar(first or 1, done if first else int(self.struck_off), width=40, pulse=not counted))
+        table.add_row(self.lines()[0])
+        return table
+
+    def lines(self) -> list[str]:
+        if self.struck_off:
+            return [f"{self.bookie_id} is struck off: no ledger names it any more"]
+        if self.left is None:
+            return [f"{self.bookie_id} is leaving; its ledgers are not counted yet"]
+        stuck = f"; stuck: {self.stuck}" if self.stuck else ""
+        return [f"{self.bookie_id} is leaving: {self.left} ledgers left, of {self.first}{stuck}"]
+
+    def as_json(self) -> object:
+        return {
+            "bookie_id": self.bookie_id,
+            "ledgers_left": self.left,
+            "struck_off": self.struck_off,
+            "stuck": self.stuck,
+        }

@@ -1,0 +1,106 @@
+"""`magnetar bookies …`: who belongs to the cluster, and who is to take no entries or to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from typing import Annotated
+
+import typer
+
+from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.overview import Standing, members, offices
+from magnetar_bookie.auto_recovery.tasks import repair_progress
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_cli.cluster.commands import DEFAULT_FOLDER
+from magnetar_cli.cluster.errors import ClusterError, NoSuchName
+from magnetar_cli.cluster.parts import ask_http
+from magnetar_cli.maintenance.bookie_views import BookiesView, LeavingView, said_by
+from magnetar_cli.maintenance.showing import show, watch
+from magnetar_cli.maintenance.target import AsJson, Folder, Metadata, at_target
+
+app = typer.Typer(help="Who stores the ledgers.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+Name = Annotated[str, typer.Argument(help="A bookie; `list` names them.", show_default=False)]
+
+
+class OnOff(enum.Enum):
+    ON = "on"
+    OFF = "off"
+
+
+@app.command("list")
+def list_bookies(folder: Folder = DEFAULT_FOLDER, metadata: Metadata = None, as_json: AsJson = False) -> None:
+    """Show all: registered or lost, read-only, leaving, in limbo; and who is the auditor."""
+
+    async def look(client: LedgerClient) -> BookiesView:
+        found = await members(client)
+        said = await asyncio.gather(*(asyncio.to_thread(said_by, one) for one in found))
+        return BookiesView(
+            found, await offices(client), {one.bookie_id: says for one, says in zip(found, said, strict=True)}
+        )
+
+    show(at_target(metadata, folder, look), as_json=as_json)
+
+
+@app.command("read-only")
+def read_only(
+    name: Name,
+    wanted: Annotated[OnOff, typer.Argument(help="`off` takes back no more than `on` did: a full disk stays full.")],
+    folder: Folder = DEFAULT_FOLDER,
+    metadata: Metadata = None,
+) -> None:
+    """Have a bookie take no new entries, or take them again; it keeps to that over restarts."""
+
+    async def ask(client: LedgerClient) -> None:
+        found = {one.bookie_id: one for one in await members(client)}
+        if name not in found:
+            raise NoSuchName(name, found)
+        http = found[name].http_address
+        if not http:
+            raise ClusterError(f"{name} is not registered, or serves no HTTP (option http_address)")
+        body = {"read_only": wanted is OnOff.ON}
+        status, answer = await asyncio.to_thread(ask_http, http, "/read-only", "POST", body)
+        if status != 200 or not isinstance(answer, dict):
+            raise ClusterError(f"{name} did not do it: {json.dumps(answer)}" if status else f"{name} does not answer")
+        if answer["read_only"]:
+            because = ", ".join(answer["read_only_because"])
+            print(f"{name} is read-only ({because})")
+        else:
+            print(f"{name} takes entries")
+
+    at_target(metadata, folder, ask)
+
+
+@app.command("decommission")
+def decommission_bookie(
+    name: Name,
+    folder: Folder = DEFAULT_FOLDER,
+    metadata: Metadata = None,
+    watched: Annotated[bool, typer.Option("--watch", help="Show how far it is, until it is struck off.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have all that a bookie stores copied to others, and strike it off then. It can't come back under its name."""
+
+    async def act(client: LedgerClient) -> None:
+        found = [one.bookie_id for one in await members(client)]
+        if name not in found:
+            raise NoSuchName(name, found)
+        await decommission(client, name)
+        first: int | None = None
+
+        async def look() -> LeavingView:
+            nonlocal first
+            one = next(one for one in await members(client) if one.bookie_id == name)
+            left = one.leaving.ledgers_left if one.leaving else None
+            first = max(first or 0, left) if left is not None else first
+            stuck = next((task.stuck for task in await repair_progress(client) if task.stuck), "")
+            return LeavingView(name, left, first, struck_off=one.standing is Standing.STRUCK_OFF, stuck=stuck)
+
+        if watched:
+            await watch(look, as_json=as_json)
+        else:
+            show(await look(), as_json=as_json)
+
+    at_target(metadata, folder, act)

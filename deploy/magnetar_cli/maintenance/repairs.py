@@ -1,0 +1,154 @@
+"""How far repair is: a figure per ledger, and over all (STO-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from magnetar_bookie.auto_recovery.ledger_overview import ledgers
+from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing, members, offices
+from magnetar_bookie.auto_recovery.tasks import RepairProgress, repair_progress
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
+from magnetar_wire.transport import Rejected, TransportError
+
+__all__ = ["Repairs", "RepairsView"]
+
+# Ledgers are gone through while there is no task, so seldom: there may be very many.
+_SCAN_AGAIN_S: Final = 2.0
+_ANSWER_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class RepairsView:
+    repairs: list[RepairProgress]
+    offices: Offices
+    # Ledgers that had a task at an earlier look and have none any more.
+    finished: tuple[int, ...] = ()
+    # Bookies that are lost or leaving or don't answer, and how many ledgers name each: tasks will come.
+    awaited: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        return not self.repairs and not self.awaited
+
+    def table(self) -> RenderableType:
+        table = Table("ledger", "progress", "entries", "lost", "at", "", box=None)
+        for one in self.repairs:
+            done, total = _counted(one)
+            table.add_row(
+                str(one.ledger_id),
+                ProgressBar(total or 1, done, width=30),
+                f"{done}/{total}" if total else "",
+                ", ".join(one.lost_bookies),
+                self.offices.locks.get(one.ledger_id, ""),
+                Text(one.stuck, "red"),
+            )
+        whole, of = self._overall()
+        overall = Table.grid(padding=(0, 1))
+        if of:
+            overall.add_row("all", ProgressBar(of, whole, width=30), f"{whole} of {of} ledgers are whole")
+        return Group(*([table] if self.repairs else []), overall, *self._tail())
+
+    def lines(self) -> list[str]:
+        found = []
+        for one in self.repairs:
+            done, total = _counted(one)
+            lost = f" (lost: {', '.join(one.lost_bookies)})" if one.lost_bookies else ""
+            figure = f"{done} of {total} entries copied" if total else "waits"
+            found.append(f"ledger {one.ledger_id}: {figure}{lost}" + (f"; stuck: {one.stuck}" if one.stuck else ""))
+        found += [f"ledger {ledger_id}: whole" for ledger_id in self.finished]
+        whole, of = self._overall()
+        return [*found, *([f"{whole} of {of} ledgers are whole"] if of else []), *self._tail()]
+
+    def as_json(self) -> object:
+        whole, of = self._overall()
+        return {
+            "repairs": [
+                {**dataclasses.asdict(one), "worker": self.offices.locks.get(one.ledger_id)} for one in self.repairs
+            ],
+            "whole": whole,
+            "ledgers": of,
+            "finished": self.finished,
+            "awaited": self.awaited,
+            "auditor": self.offices.auditor,
+        }
+
+    def _overall(self) -> tuple[int, int]:
+        return len(self.finished), len(self.finished) + len(self.repairs)
+
+    def _tail(self) -> list[str]:
+        found = [
+            f"{bookie_id} is away, and {count} ledgers name it: what it held is made again when it has been lost for "
+            "lost_bookie_recovery_delay_s, that of open ledgers later"
+            for bookie_id, count in self.awaited.items()
+        ]
+        if not self.offices.auditor:
+            found.append("there is no auditor at the moment")
+        return found or ([] if self.repairs else ["nothing lacks a replica, as far as is known"])
+
+
+class Repairs:
+    """Looks, and remembers what was there at earlier looks."""
+
+    def __init__(self, client: LedgerClient) -> None:
+        self._client = client
+        self._finished: dict[int, None] = {}
+        self._open: dict[int, None] = {}
+        self._awaited: dict[str, int] = {}
+        self._scan_due = client.clock.monotonic()
+
+    async def look(self) -> RepairsView:
+        found = sorted(await repair_progress(self._client), key=lambda one: one.ledger_id)
+        now = dict.fromkeys(one.ledger_id for one in found)
+        self._finished |= dict.fromkeys(one for one in self._open if one not in now)
+        self._finished = {one: None for one in self._finished if one not in now}
+        self._open = now
+        if found:
+            self._awaited = {}
+            self._scan_due = self._client.clock.monotonic()
+        elif self._client.clock.monotonic() >= self._scan_due:
+            self._awaited = await self._await()
+            self._scan_due = self._client.clock.monotonic() + _SCAN_AGAIN_S
+        return RepairsView(found, await offices(self._client), tuple(self._finished), self._awaited)
+
+    async def _await(self) -> dict[str, int]:
+        """The bookies that are lost or leaving or don't answer, and how many ledgers name them."""
+        found = await members(self._client)
+        answers = await asyncio.gather(*(self._relied_on(one) for one in found))
+        away = {one.bookie_id: 0 for one, relied_on in zip(found, answers, strict=True) if not relied_on}
+        if not away:
+            return {}
+        async for one in ledgers(self._client):
+            if one.metadata.state is not LedgerState.TOMBSTONE:
+                for bookie_id in one.metadata.bookies():
+                    if bookie_id in away:
+                        away[bookie_id] += 1
+        return {bookie_id: count for bookie_id, count in away.items() if count}
+
+    async def _relied_on(self, one: Member) -> bool:
+        """One that was killed just now is registered still, as long as its session may last."""
+        if one.standing not in (Standing.WRITABLE, Standing.READ_ONLY):
+            return False
+        request = LastAddConfirmedRequest(ledger_id=0, above=-1)
+        try:
+            await self._client.bookies.call(
+                one.bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=_ANSWER_S
+            )
+        except Rejected:
+            return True  # there is no ledger 0; but an answer it is
+        except TransportError:
+            return False
+        return True
+
+
+def _counted(one: RepairProgress) -> tuple[int, int]:
+    return min(one.entries_copied, one.entries_total), one.entries_total

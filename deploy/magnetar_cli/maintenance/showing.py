@@ -1,0 +1,75 @@
+"""One look or many: a table in place on a terminal, lines where something changed elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from magnetar_cli.maintenance.target import json_ready
+
+__all__ = ["View", "show", "watch"]
+
+_LOOK_S: Final = 0.25
+
+
+class View(Protocol):
+    """What was found at one look."""
+
+    @property
+    def over(self) -> bool:
+        """There is nothing to wait for (any more)."""
+
+    def table(self) -> RenderableType:
+        """For a terminal."""
+
+    def lines(self) -> Sequence[str]:
+        """For a log or a pipe, each true by itself."""
+
+    def as_json(self) -> object:
+        """For programs."""
+
+
+V = TypeVar("V", bound=View)
+
+
+def show(view: View, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(view.as_json(), default=json_ready, indent=2))
+    elif sys.stdout.isatty():
+        Console().print(view.table())
+    else:
+        for line in view.lines():
+            print(line)
+
+
+async def watch(look: Callable[[], Awaitable[V]], *, as_json: bool) -> V:
+    """Looks and shows until it is over."""
+    if not as_json and sys.stdout.isatty():
+        return await _watch_on_terminal(look)
+    told: set[str] = set()
+    while True:
+        view = await look()
+        lines = [json.dumps(view.as_json(), default=json_ready)] if as_json else list(view.lines())
+        for line in lines:
+            if line not in told:
+                print(line, flush=True)
+        told = set(lines)
+        if view.over:
+            return view
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _watch_on_terminal(look: Callable[[], Awaitable[V]]) -> V:
+    view = await look()
+    with Live(view.table(), refresh_per_second=8) as live:
+        while not view.over:
+            await asyncio.sleep(_LOOK_S)
+            view = await look()
+            live.update(view.table())
+    return view

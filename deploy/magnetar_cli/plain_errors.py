@@ -1,0 +1,39 @@
+"""What a user may cause is told in one line, and as exit status 1; anything else is a bug, and keeps its traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import typer
+
+__all__ = ["plain_errors"]
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if not _is_plain(error):
+            raise
+        print(f"magnetar: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def _is_plain(error: Exception) -> bool:
+    """Errors that say what is wrong and what to do. What was not imported yet can't have raised one."""
+    return any(
+        isinstance(error, getattr(sys.modules[module], name))
+        for module, name in (
+            ("magnetar_cli.cluster.errors", "ClusterError"),
+            ("magnetar_cli.local_zookeeper", "LocalZooKeeperError"),
+            ("magnetar_cli.local_java", "NoJava"),
+            ("magnetar_metadata.errors", "MetadataError"),
+            ("magnetar_bookie.errors", "LedgerError"),
+        )
+        if module in sys.modules
+    )

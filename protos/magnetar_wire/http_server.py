@@ -1,0 +1,173 @@
+"""A small HTTP server on the running loop, for what operators and probes ask: health, metrics, administration.
+
+The application is an ASGI one (starlette's); uvicorn speaks HTTP. The process' owner keeps its own signal handlers, and
+closes the server. Nothing that comes from the network takes more than a stated amount of memory or time: connections,
+the head and the body of a request are bounded, and whoever has not had an answer within the time for one exchange,
+because it sends slowly, reads slowly or asks for something slow, is cut off. A connection too many is closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Generator
+from typing import Final
+
+import uvicorn
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from magnetar_wire.configuration import Configuration
+
+__all__ = ["HttpOptions", "HttpServer", "serve_http"]
+
+_BACKLOG: Final = 128
+_TOO_LARGE: Final = 413
+
+
+class HttpOptions(Configuration):
+    """Each bounds what the network may take."""
+
+    http_max_connections: int = Field(default=100, gt=0)
+    # The request line and the headers together.
+    http_max_head_bytes: int = Field(default=16_384, ge=1024)
+    http_max_body_bytes: int = Field(default=65_536, ge=0)
+    # From the end of one answer, or the connection's beginning, to the end of the next.
+    http_exchange_timeout_s: float = Field(default=15.0, gt=0)
+    # How long closing waits for what is being answered.
+    http_close_timeout_s: float = Field(default=2.0, ge=0)
+
+
+class HttpServer:
+    """One that serves; `serve_http` makes it."""
+
+    def __init__(self, server: _Server, serving: asyncio.Task[None], address: str, close_timeout_s: float) -> None:
+        self._server = server
+        self._serving = serving
+        self._close_timeout_s = close_timeout_s
+        # Where: what was asked for, with the port that was chosen.
+        self.address = address
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.server_state.connections)
+
+    async def close(self) -> None:
+        """Takes nothing new, lets what is being answered end for a while, and cuts off the rest."""
+        self._server.should_exit = True
+        await asyncio.wait([self._serving], timeout=self._close_timeout_s)
+        self._server.force_exit = True
+        for task in list(self._server.server_state.tasks):
+            task.cancel()
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        await self._serving
+
+
+async def serve_http(app: ASGIApp, address: str, options: HttpOptions | None = None) -> HttpServer:
+    """Serves at "host:port"; port 0 is any free one. Raises `OSError` where it can't listen there."""
+    bounds = options or HttpOptions()
+
+    class Protocol(_BoundedProtocol):
+        max_connections = bounds.http_max_connections
+        exchange_timeout_s = bounds.http_exchange_timeout_s
+
+    # What is wrong with requests is for those to know who sent them; a log would only grow of it.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        _Bounded(app, bounds),
+        loop="none",
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=bounds.http_max_head_bytes,
+    )
+    host, _, port = address.rpartition(":")
+    listening = await _listening(host.strip("[]"), int(port))
+    server = _Server(config)
+    bound = listening.getsockname()[1]
+    serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="http server")
+    return HttpServer(server, serving, f"{host}:{bound}", bounds.http_close_timeout_s)
+
+
+async def _listening(host: str, port: int) -> socket.socket:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, place = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are the process owner's."""
+        yield
+
+
+class _BoundedProtocol(H11Protocol):
+    max_connections: int
+    exchange_timeout_s: float
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+        else:
+            self._begin_exchange()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._begin_exchange()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _begin_exchange(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if not self.transport.is_closing():
+            self._deadline = self.loop.call_later(self.exchange_timeout_s, self.transport.abort)
+
+
+class _Bounded:
+    """The application, with a bound on the bodies it is given and on the time that it takes."""
+
+    def __init__(self, app: ASGIApp, options: HttpOptions) -> None:
+        self._app = app
+        self._max_body_bytes = options.http_max_body_bytes
+        self._timeout_s = options.http_exchange_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_body_bytes:
+                raise HTTPException(_TOO_LARGE, f"a request's body has at most {self._max_body_bytes} bytes")
+            return message
+
+        # Whoever asked is cut off by then: there is nobody to tell.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_s):
+                await self._app(scope, bounded, send)

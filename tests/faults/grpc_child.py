@@ -1,0 +1,23 @@
+"""A gRPC server in a process of its own: `python -m tests.faults.grpc_child OPTION=VALUE …`. It says where."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from magnetar_wire.configuration import load
+from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from tests.contract.transport_contract import Echo
+
+
+async def main() -> None:
+    transport = GrpcTransport(load(GrpcOptions, flags=sys.argv[1:]))
+    listener = await transport.listen("127.0.0.1:0", Echo())
+    sys.stdout.write(f"{listener.address}\n")
+    sys.stdout.flush()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until whoever started it closes this
+    await listener.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

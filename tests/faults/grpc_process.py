@@ -1,0 +1,37 @@
+"""Starts `grpc_child`, and ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+
+
+@dataclass(frozen=True)
+class GrpcChild:
+    address: str
+    process: subprocess.Popen[str]
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+
+@contextlib.contextmanager
+def grpc_child(**options: int) -> Iterator[GrpcChild]:
+    """Fails where the child said anything on standard error: gRPC keeps quiet, whatever it meets."""
+    flags = [f"{name}={value}" for name, value in options.items()]
+    command = [sys.executable, "-m", "tests.faults.grpc_child", *flags]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield GrpcChild(process.stdout.readline().strip(), process)
+            _, said = process.communicate("", timeout=60)
+        finally:
+            process.kill()
+    assert (said, process.returncode) == ("", 0), said

@@ -1,0 +1,238 @@
+"""What must be true of chains of ledgers, whatever happened while they were written. No I/O, and none of the rules of
+the code under test.
+
+A chain is written by one life after another; a life's ledgers follow each other in the chain, and its payloads are
+numbered from 0. In the end, when every ledger is closed:
+
+- **acknowledged**: every entry of which a writer was told that it completed is in its ledger, and the ledger in its
+  chain, unless the chain's owner had deleted it;
+- **own close**: a ledger that its writer closed ends at its last acknowledged entry: what failed is not in it;
+- **unacknowledged**: a ledger that somebody else closed may hold what its writer appended beyond that. Nothing else;
+- **bytes**: entry n is the payload that its writer appended as entry n, whole, wherever it is read;
+- **once, in order**: a life's payloads stand in the chain as 0, 1, 2 … without gap or repetition. (What failed is sent
+  again only when the writer's own close has returned, and a life whose close was lost ends.);
+- **what was seen stays**: a tail saw, ledger by ledger, entries 0, 1, 2 … that are still there, and those bytes;
+- **replicas**: each bookie that the metadata name for an entry has it, read from that bookie alone;
+- **length**: the metadata's length is that of its entries.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.faults.ledger_history import Life, Tail, Written, payload
+
+__all__ = ["READER", "Closed", "LedgerChecker"]
+
+# Who reads like anybody does; other sources are bookies, read alone.
+READER: Final = "the reader"
+_MOST_VIOLATIONS: Final = 50
+
+
+@dataclass(slots=True)
+class Closed:
+    """A ledger's metadata in the end."""
+
+    last_entry_id: int
+    length_bytes: int
+    ensemble_size: int
+    write_quorum: int
+    # First entry and bookies.
+    fragments: Sequence[tuple[int, Sequence[str]]]
+    # Who has read how far: the id that each source is to give next.
+    next_of: dict[str, int] = field(default_factory=dict)
+
+    def where(self, entry_id: int) -> list[str]:
+        """The bookies that are to hold the entry."""
+        bookies: Sequence[str] = ()
+        for first, named in self.fragments:
+            if first > entry_id:
+                break
+            bookies = named
+        return [bookies[(entry_id + place) % self.ensemble_size] for place in range(self.write_quorum)]
+
+    def next_on(self, source: str, entry_id: int) -> int:
+        """The first entry from this one on that the source is to hold; above the last one: none."""
+        while entry_id <= self.last_entry_id and source != READER and source not in self.where(entry_id):
+            entry_id += 1
+        return entry_id
+
+    def sources(self) -> list[str]:
+        return [READER, *dict.fromkeys(bookie for _, bookies in self.fragments for bookie in bookies)]
+
+
+class LedgerChecker:
+    """Is told the logs first, then the chains, then every closed ledger's metadata and entries; `finish` ends it."""
+
+    def __init__(self, lives: Sequence[Life], tails: Sequence[Tail]) -> None:
+        self.violations: list[str] = []
+        self.entries_read = 0
+        self._tails = tails
+        self._lives = list(lives)
+        self._chains: dict[str, list[int]] = {}
+        self._closed: dict[int, Closed] = {}
+        # By ledger: who wrote it.
+        self._made: dict[int, tuple[Life, Written]] = {}
+        self._deleting = {ledger_id for life in lives for ledger_id in life.deleting}
+        for life in lives:
+            for written in life.ledgers:
+                if written.ledger_id in self._made:
+                    self._wrong("logs", f"ledger {written.ledger_id} was made twice")
+                self._made[written.ledger_id] = life, written
+                self._check_log(life, written)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(written.acked) for _, written in self._made.values())
+
+    def chain(self, name: str, ledgers: Sequence[int]) -> None:
+        """The ledgers that the chain lists in the end, in order."""
+        self._chains[name] = list(ledgers)
+        if len(set(ledgers)) < len(ledgers) or list(ledgers) != sorted(ledgers):
+            self._wrong("chain", f"{name} lists {list(ledgers)}: ids are to grow")
+        order: list[str] = []
+        for ledger_id in ledgers:
+            if ledger_id not in self._made:
+                self._wrong("chain", f"{name} lists ledger {ledger_id}, which nobody made")
+                continue
+            life, _ = self._made[ledger_id]
+            if life.chain != name:
+                self._wrong("chain", f"{name} lists ledger {ledger_id}, which {life.name} made for {life.chain}")
+            if order[-1:] != [life.name]:
+                if life.name in order:
+                    self._wrong("order", f"{name} lists ledger {ledger_id} of {life.name} behind those of {order[-1]}")
+                order.append(life.name)
+
+    def closed(self, ledger_id: int, closed: Closed) -> None:
+        """The metadata of a ledger of a chain. Its entries follow."""
+        self._closed[ledger_id] = closed
+        if ledger_id not in self._made:
+            return
+        life, written = self._made[ledger_id]
+        last = closed.last_entry_id
+        if last >= len(written.appended):
+            self._wrong("foreign", f"ledger {ledger_id} ends at {last}, and {len(written.appended)} were appended")
+        if written.acked and last < written.acked[-1]:
+            what = f"ledger {ledger_id} of {life.name} ends at {last}, and {written.acked[-1]} was acknowledged"
+            self._wrong("acknowledged", what)
+        if written.closed_at is not None and last != written.closed_at:
+            self._wrong("own close", f"ledger {ledger_id} ends at {last}, and was closed at {written.closed_at}")
+        length = sum(size for _, size in written.appended[: last + 1])
+        if length != closed.length_bytes:
+            self._wrong("length", f"ledger {ledger_id} has {length} bytes, and {closed.length_bytes} by its metadata")
+
+    def entry(self, ledger_id: int, entry_id: int, entry: bytes, source: str = READER) -> None:
+        """An entry as the source gives it. Each source gives a ledger's entries in order."""
+        self.entries_read += 1
+        closed = self._closed[ledger_id]
+        due = closed.next_on(source, closed.next_of.get(source, 0))
+        if entry_id != due or due > closed.last_entry_id:
+            what = f"where {due} is due and {closed.last_entry_id} the last"
+            self._wrong("order", f"{source} gives entry {entry_id} of ledger {ledger_id}, {what}")
+        closed.next_of[source] = entry_id + 1
+        if ledger_id not in self._made:
+            return
+        life, written = self._made[ledger_id]
+        if entry_id < len(written.appended):
+            expected = payload(life.name, *written.appended[entry_id])
+            if entry != expected:
+                self._wrong(
+                    "bytes",
+                    f"{source} gives {len(entry)} bytes {entry[:60]!r} as entry {entry_id} of ledger {ledger_id}, "
+                    f"which is {len(expected)} bytes {expected[:60]!r}",
+                )
+
+    def finish(self) -> list[str]:
+        """All that is wrong."""
+        for ledger_id, (life, written) in self._made.items():
+            listed = ledger_id in self._chains.get(life.chain, ())
+            if written.acked and not listed and ledger_id not in self._deleting:
+                self._wrong(
+                    "acknowledged",
+                    f"{len(written.acked)} entries of ledger {ledger_id} were acknowledged, and {life.chain} lists "
+                    f"{self._chains.get(life.chain)}",
+                )
+        for name, ledgers in self._chains.items():
+            for ledger_id in ledgers:
+                self._check_complete(name, ledger_id)
+        for life in self._lives:
+            self._check_numbers(life)
+        for tail in self._tails:
+            self._check_tail(tail)
+        return self.violations
+
+    def _check_complete(self, chain: str, ledger_id: int) -> None:
+        closed = self._closed.get(ledger_id)
+        if closed is None:
+            self._wrong("chain", f"ledger {ledger_id} of {chain} is not closed in the end, or its metadata are missing")
+            return
+        for source in closed.sources():
+            due = closed.next_on(source, closed.next_of.get(source, 0))
+            if due <= closed.last_entry_id:
+                kind = "acknowledged" if source == READER else "replica"
+                self._wrong(kind, f"{source} does not give entry {due} of ledger {ledger_id} of {chain}")
+
+    def _check_numbers(self, life: Life) -> None:
+        """Once and in order: what the ledgers hold of this life's payloads are 0, 1, 2 …"""
+        due = 0
+        for written in life.ledgers:
+            closed = self._closed.get(written.ledger_id)
+            last = written.closed_at if closed is None else closed.last_entry_id
+            if last is None:  # never recorded, or deleted after somebody else had closed it
+                last = written.acked[-1] if written.acked else -1
+            for entry_id, (number, _) in enumerate(written.appended[: last + 1]):
+                if number != due:
+                    self._wrong(
+                        "once, in order",
+                        f"entry {entry_id} of ledger {written.ledger_id} is number {number} of {life.name}, where "
+                        f"{due} is due",
+                    )
+                    due = number
+                due += 1
+
+    def _check_tail(self, tail: Tail) -> None:
+        next_of: dict[int, int] = {}
+        latest = 0
+        for ledger_id, entry_id, size, crc in tail.saw:
+            where = f"{tail.name} saw entry {entry_id} of ledger {ledger_id}"
+            if ledger_id < latest:
+                self._wrong("seen", f"{where} behind what it saw of ledger {latest}")
+            latest = ledger_id
+            if entry_id != next_of.get(ledger_id, 0):
+                self._wrong("seen", f"{where}, where {next_of.get(ledger_id, 0)} is due")
+            next_of[ledger_id] = entry_id + 1
+            if ledger_id not in self._made:
+                self._wrong("seen", f"{where}, which nobody made")
+                continue
+            life, written = self._made[ledger_id]
+            if entry_id >= len(written.appended):
+                self._wrong("seen", f"{where}, which was never appended")
+                continue
+            expected = payload(life.name, *written.appended[entry_id])
+            if (size, crc) != (len(expected), zlib.crc32(expected)):
+                self._wrong("seen", f"{where} with other bytes than were appended")
+            closed = self._closed.get(ledger_id)
+            if closed is not None and entry_id > closed.last_entry_id:
+                self._wrong("seen", f"{where}, and the ledger ends at {closed.last_entry_id}")
+            if closed is None and ledger_id not in self._deleting:
+                self._wrong("seen", f"{where}, and no chain lists it")
+
+    def _check_log(self, life: Life, written: Written) -> None:
+        where = f"ledger {written.ledger_id} of {life.name}"
+        if written.out_of_line:
+            self._wrong("logs", f"{where}: entries {written.out_of_line} do not follow those before them")
+        if written.acked != list(range(len(written.acked))):
+            self._wrong("logs", f"{where}: adds completed out of order")
+        if len(written.acked) > len(written.appended):
+            self._wrong("logs", f"{where}: more adds completed than there were")
+        if written.acked_after_failure:
+            self._wrong("logs", f"{where}: adds {written.acked_after_failure} completed after one had failed")
+        if written.closed_at is not None and written.closed_at != len(written.acked) - 1:
+            self._wrong("own close", f"{where} was closed at {written.closed_at}, {len(written.acked)} had completed")
+
+    def _wrong(self, rule: str, what: str) -> None:
+        if len(self.violations) < _MOST_VIOLATIONS:
+            self.violations.append(f"{rule}: {what}")

@@ -1,0 +1,170 @@
+"""What writers and tailing readers say they did, in logs that outlive them; and the bytes of their entries.
+
+Each life of a writer and each tail has a file of its own, to which lines are only ever added, one system call each:
+what was said before a kill -9 is there after it. A line is written before anything that follows from it: an append's
+before its record has left the process, an acknowledgement's before anybody else hears of it. A last line without its
+end was never said.
+
+    life CHAIN NAME             the first line of a writer's
+    made LEDGER                 it made a ledger, and is about to record it in its chain
+    append LEDGER ENTRY NUMBER BYTES    an entry, and which of its payloads that is
+    acked LEDGER ENTRY
+    failed LEDGER ENTRY WHY
+    closed LEDGER LAST          by its own close, which returned
+    lost LEDGER                 its close was lost: the fate of what failed is unknown, and the chain is given up
+    deleting LEDGER             the chain says so from now on
+    waits WHY                   no ledger can be made
+    tail CHAIN NAME             the first line of a tail's
+    saw LEDGER ENTRY BYTES CRC
+    note WORDS                  for people
+
+A payload is made from its life's name, its number and its size, so whoever reads an entry can say which it must be.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Life", "Log", "Tail", "Written", "payload", "read_logs"]
+
+_LARGEST_BYTES: Final = 1_048_576
+_STARTS: Final = 1_048_583
+_NOISE: Final = random.Random("payloads").randbytes(_STARTS + _LARGEST_BYTES)
+
+
+def payload(life: str, number: int, size: int) -> bytes:
+    """Who wrote it, which one it is, a checksum, and noise of its own; the first `size` bytes of that."""
+    assert size <= _LARGEST_BYTES
+    head = f"{life} {number} {size} ".encode()
+    at = zlib.crc32(head) % _STARTS
+    noise = _NOISE[at : at + max(0, size - len(head) - 4)]
+    return b"".join((head, zlib.crc32(noise, zlib.crc32(head)).to_bytes(4, "big"), noise))[:size]
+
+
+class Log:
+    """A file that one process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def say(self, *words: object) -> None:
+        line = " ".join(str(word).replace("\n", " ") for word in words)
+        os.write(self._file, line.encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+@dataclass(slots=True)
+class Written:
+    """One ledger, as its writer tells of it."""
+
+    ledger_id: int
+    # By entry id: the payload's number and size.
+    appended: list[tuple[int, int]] = field(default_factory=list)
+    # In the order in which it was told.
+    acked: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    # What became an acknowledgement after a failure.
+    acked_after_failure: list[int] = field(default_factory=list)
+    # Appended under an id that does not follow the one before.
+    out_of_line: list[int] = field(default_factory=list)
+    # Where its own close closed it.
+    closed_at: int | None = None
+    close_lost: bool = False
+
+
+@dataclass(slots=True)
+class Life:
+    """One take-over of a chain."""
+
+    chain: str
+    name: str
+    # In the order in which they were made.
+    ledgers: list[Written] = field(default_factory=list)
+    deleting: list[int] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+
+    def of(self, ledger_id: int) -> Written:
+        found = next((one for one in reversed(self.ledgers) if one.ledger_id == ledger_id), None)
+        assert found is not None, f"{self.name} speaks of ledger {ledger_id}, which it never made"
+        return found
+
+
+@dataclass(slots=True)
+class Tail:
+    """What one tailing reader saw."""
+
+    chain: str
+    name: str
+    # Ledger, entry, size and CRC-32, in order.
+    saw: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+def read_logs(folder: Path) -> tuple[list[Life], list[Tail]]:
+    """All of the folder's logs."""
+    lives: list[Life] = []
+    tails: list[Tail] = []
+    for path in sorted(folder.glob("*.log")):
+        lines = path.read_bytes().decode(errors="replace").split("\n")[:-1]
+        if lines:
+            read_lines(lines, lives, tails)
+    return lives, tails
+
+
+def read_lines(lines: Iterable[str], lives: list[Life], tails: list[Tail]) -> None:
+    """One log's lines, behind its first."""
+    life: Life | None = None
+    tail: Tail | None = None
+    for line in lines:
+        what, *words = line.split(" ")
+        if what == "life":
+            life = Life(words[0], words[1])
+            lives.append(life)
+        elif what == "tail":
+            tail = Tail(words[0], words[1])
+            tails.append(tail)
+        elif what == "saw":
+            assert tail is not None
+            ledger_id, entry_id, size, crc = map(int, words)
+            tail.saw.append((ledger_id, entry_id, size, crc))
+        elif what != "note":
+            assert life is not None, line
+            _read_writers_line(life, what, words)
+
+
+def _read_writers_line(life: Life, what: str, words: list[str]) -> None:
+    if what == "waits":
+        life.waits.append(" ".join(words))
+        return
+    ledger_id = int(words[0])
+    if what == "made":
+        life.ledgers.append(Written(ledger_id))
+        return
+    if what == "deleting":
+        life.deleting.append(ledger_id)
+        return
+    written = life.of(ledger_id)
+    if what == "append":
+        entry_id, number, size = map(int, words[1:])
+        if entry_id != len(written.appended):
+            written.out_of_line.append(entry_id)
+        written.appended.append((number, size))
+    elif what == "acked":
+        written.acked.append(int(words[1]))
+        if written.failed:
+            written.acked_after_failure.append(int(words[1]))
+    elif what == "failed":
+        written.failed.append(int(words[1]))
+    elif what == "closed":
+        written.closed_at = int(words[1])
+    elif what == "lost":
+        written.close_lost = True
+    else:
+        raise ValueError(f"a log says {what!r}, which means nothing")

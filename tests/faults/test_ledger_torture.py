@@ -1,0 +1,207 @@
+"""Real bookies, real gRPC, a real ZooKeeper: what is killed, paused, cut off or broken loses nothing acknowledged.
+
+`python -m tests.faults.ledger_torture` does the like by seed, for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.errors import AddFailed, NotEnoughBookies
+from magnetar_bookie.read.striping import Striping
+from magnetar_cli.local_java import NoJava, find_java
+from magnetar_metadata.location import open_metadata
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.randomness import SystemRandomness
+from tests.faults.ledger_history import payload
+from tests.faults.ledger_torture import Torture
+from tests.faults.ledger_workload import QUICK
+from tests.faults.nemesis import ZOOKEEPER, Kind, Round, Strike
+from tests.faults.torture_cluster import TortureCluster
+from tests.running import run, until, within
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+STRIPING = Striping(3, 3, 2)
+
+
+@pytest.fixture(autouse=True)
+def _able() -> None:
+    try:
+        find_java()
+    except NoJava as error:
+        pytest.skip(str(error))
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is needed for failing disks")
+
+
+def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
+    """STO-4; CHK-1, CHK-10, CHK-21: writers and bookies are killed, paused, cut off and given bad disks. In the end
+    every entry of which a writer was told is there, once, in order and whole, on every bookie that is to have it."""
+    rounds = [
+        # What any cluster must bear: every chain goes on.
+        Round(
+            True,
+            (
+                Strike(Kind.KILL, "b1", 0.0, 2.0),
+                Strike(Kind.KILL_WRITER, "c1", 1.0, 0.0),
+                Strike(Kind.PAUSE_WRITER, "c2", 0.5, 2.0),
+            ),
+            0.5,
+        ),
+        # What none can go on in.
+        Round(
+            False,
+            (
+                Strike(Kind.LOSE_ANSWERS, "b1", 0.0, 4.0),
+                Strike(Kind.FAIL_SYNC, "b2", 0.5, 1.0),
+                Strike(Kind.BREAK, "b3", 0.2, 2.0),
+                Strike(Kind.CUT_METADATA, "b4", 0.0, 1.0),
+                Strike(Kind.KILL_WRITER, "c2", 2.0, 0.0),
+                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 1.0, 0.2),
+            ),
+            0.5,
+        ),
+    ]
+
+    async def body() -> None:
+        async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan={"roll_entries": 150}) as torture:
+            await torture.wait_running()
+            for one in rounds:
+                await torture.round(one)
+            await torture.end()
+        report = torture.report
+        assert report.violations == []
+        assert report.said == {} or not any("Traceback" in line and "StorageFailed" not in line for line in report.said)
+        assert report.acknowledged > 500
+        # Of each chain one that was ended in the middle, and one that went on.
+        assert report.lives >= 4
+
+    run(body(), timeout_s=240)
+
+
+def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path) -> None:
+    """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
+
+    async def body() -> None:
+        async with TortureCluster(tmp_path, 3) as cluster, _client(cluster) as client:
+            whole = await _writer(client)
+            await _add(whole, 20)
+            victim, other, last = whole.metadata.last_fragment.bookies
+            await cluster.kill(victim)
+
+            # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
+            await _add(whole, 20)
+            assert whole.absent == [victim]
+            assert victim in whole.metadata.last_fragment.bookies
+            assert len(whole.metadata.fragments) == 1
+            degraded = await _writer(client)
+            assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
+            assert degraded.metadata.degraded
+            await _add(degraded, 20)
+            assert not degraded.wants_roll
+
+            # It is back: the ensemble is mended, and the degraded ledger is to be followed by a whole one.
+            assert await cluster.start(victim, 30.0) == ""
+            await until(lambda: whole.absent == [] and len(whole.metadata.fragments) == 2, "the ensemble is mended")
+            assert whole.metadata.last_fragment.first_entry_id == 40
+            await _add(whole, 20)
+            await until(lambda: degraded.wants_roll, "the degraded ledger wants to roll")
+            await _closed(client, degraded, 20)
+
+            # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
+            await cluster.kill(victim)
+            await cluster.kill(other)
+            with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
+                await within(_add(whole, 20), "the end of adds that can't complete")
+            assert set(whole.absent) == {victim, other}
+            await _closed(client, whole, 60)
+            with pytest.raises(NotEnoughBookies) as raised:
+                await client.create(STRIPING, "a test")
+            assert set(raised.value.reasons) == {victim, other}
+            assert f"{victim} is " in str(raised.value)
+            waiting = asyncio.create_task(client.wait_for_bookies(STRIPING))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+
+            # One of them returns, and it goes on with two.
+            assert await cluster.start(other, 30.0) == ""
+            await within(waiting, "the end of waiting")
+            two = await _writer(client)
+            assert sorted(two.metadata.last_fragment.bookies) == sorted([other, last])
+            await _add(two, 20)
+
+            # All are there, and one more: who dies is replaced while writes go on.
+            assert await cluster.start(victim, 30.0) == ""
+            spare = await cluster.add()
+            await until(lambda: two.wants_roll and len(client.bookies.writable()) == 4, "all are there")
+            await _closed(client, two, 20)
+            mended = await _writer(client)
+            dying = mended.metadata.last_fragment.bookies[0]
+            (takes_over,) = {*cluster.names} - {*mended.metadata.last_fragment.bookies}
+            adding = asyncio.create_task(_add(mended, 300))
+            await until(lambda: mended.last_add_confirmed > 20, "it is being written to")
+            await cluster.kill(dying)
+            await within(adding, "all adds, none of which failed")
+            await until(lambda: dying not in mended.metadata.last_fragment.bookies, "the dead one is replaced")
+            assert takes_over in mended.metadata.last_fragment.bookies
+            assert mended.absent == []
+            assert spare in cluster.names
+            await _closed(client, mended, 300)
+
+    run(body(), timeout_s=240)
+
+
+@contextlib.asynccontextmanager
+async def _client(cluster: TortureCluster) -> AsyncIterator[LedgerClient]:
+    clock = SystemClock()
+    store = await open_metadata(cluster.metadata(), clock)
+    transport = GrpcTransport()
+    client = LedgerClient(store, transport, clock, SystemRandomness(), QUICK)
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
+        await store.close()
+        await transport.close()
+
+
+async def _writer(client: LedgerClient) -> LedgerWriter:
+    made, writer = await client.create(STRIPING, "a test")
+    await client.ledgers.record(made, f"/owners/{made.ledger_id}", lambda _: b"")
+    return writer
+
+
+def _entry(ledger_id: int, entry_id: int) -> bytes:
+    return payload(f"ledger-{ledger_id}", entry_id, 500)
+
+
+async def _add(writer: LedgerWriter, count: int) -> None:
+    """One after the other, so that each knows what became of those before it. Raises `AddFailed`."""
+    for _ in range(count):
+        ids = writer.last_add_confirmed + 1
+        try:
+            assert await writer.add(_entry(writer.ledger_id, ids)) == ids
+        except AddFailed:
+            assert writer.last_add_confirmed == ids - 1
+            raise
+
+
+async def _closed(client: LedgerClient, writer: LedgerWriter, entries: int) -> None:
+    """Closes it; it has so many entries, which are read back."""
+    metadata: LedgerMetadata = await writer.close()
+    assert metadata.last_entry_id == entries - 1
+    reader = await client.open(writer.ledger_id)
+    read = [entry async for _, entry in reader.entries()]
+    assert read == [_entry(writer.ledger_id, entry_id) for entry_id in range(entries)]

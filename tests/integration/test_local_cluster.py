@@ -1,0 +1,300 @@
+"""What the launcher does to processes: every act, by itself and after something went wrong half way.
+
+The processes are stand-ins (stand_in_bookie.py): they start within milliseconds, and misbehave on demand. Real bookies
+are started in test_cluster_command.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from magnetar_cli.cluster import ClusterBusy, ClusterError, LocalCluster, NoCluster, NoSuchName, NotStarted, NotThere
+from magnetar_cli.cluster.process import ProcessId, is_running, send
+from magnetar_cli.cluster.state import load, locked, save
+from tests.running import run, until
+
+pytestmark = pytest.mark.slow
+
+_STAND_IN = (sys.executable, "-S", str(Path(__file__).with_name("stand_in_bookie.py")))
+# Nobody is there: stand-ins do not look.
+_NO_ZOOKEEPER = "127.0.0.1:1"
+
+
+def cluster_in(folder: Path, **options: float) -> LocalCluster:
+    return LocalCluster(folder, die_with_parent=True, bookie_command=_STAND_IN, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    made = cluster_in(tmp_path / "cluster")
+    with made:
+        yield made
+
+
+@pytest.fixture
+def three(cluster: LocalCluster) -> LocalCluster:
+    cluster.up(3, zookeeper=_NO_ZOOKEEPER)
+    return cluster
+
+
+def pid(cluster: LocalCluster, name: str) -> int:
+    found = cluster.bookie(name).pid
+    assert found is not None, f"{name} does not run"
+    return found
+
+
+def states(cluster: LocalCluster) -> dict[str, str]:
+    return {part.name: part.state for part in cluster.status().parts}
+
+
+def gone(process: int) -> bool:
+    """Whether it has ended; a zombie has, whoever is to take it away."""
+    try:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_up_starts_so_many_and_again_only_those_that_are_down(three: LocalCluster) -> None:
+    assert three.names() == ["bookie-1", "bookie-2", "bookie-3"]
+    assert states(three) == dict.fromkeys(three.names(), "running")
+    assert three.status().well
+    before = {name: (pid(three, name), three.bookie(name).address) for name in three.names()}
+    three.kill("bookie-1")
+    three.pause("bookie-2")
+    three.stop("bookie-3")
+    assert states(three) == {"bookie-1": "dead", "bookie-2": "paused", "bookie-3": "stopped"}
+    assert not three.status().well
+    three.up(4)
+    assert states(three) == dict.fromkeys(three.names(), "running")
+    assert len(three.names()) == 4
+    assert pid(three, "bookie-1") != before["bookie-1"][0]
+    assert pid(three, "bookie-2") == before["bookie-2"][0]
+    assert {name: three.bookie(name).address for name in before} == {name: kept for name, (_, kept) in before.items()}
+
+
+def test_a_bookie_is_told_its_own_settings_and_none_of_ours(
+    three: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGNETAR_BOOKIE_ID", "everybody")
+    bookie = three.add("extra", environment={"STAND_IN_WORD": "x"}, garbage_interval_s=7)
+    _, told = bookie.ask("/status")
+    assert told["environment"]["STAND_IN_WORD"] == "x"
+    assert "MAGNETAR_BOOKIE_ID" not in told["environment"]
+    settings = told["settings"]
+    assert settings["bookie_id"] == "extra"
+    assert settings["garbage_interval_s"] == 7
+    assert settings["listen_address"] == bookie.address
+    assert settings["metadata"] == three.metadata
+    bookie.set(environment={}, garbage_interval_s=8.5)
+    bookie.restart()
+    _, told = bookie.ask("/status")
+    assert "STAND_IN_WORD" not in told["environment"]
+    assert told["settings"]["garbage_interval_s"] == 8.5
+
+
+def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match="garbage_interval"):
+        three.add("extra", garbage_intervall_s=7)
+    with pytest.raises(ClusterError, match="chooses it"):
+        three.add("extra", bookie_id="x")
+    assert "extra" not in three.names()
+
+
+def test_names(three: LocalCluster) -> None:
+    with pytest.raises(NoSuchName, match="did you mean 'bookie-2'"):
+        three.kill("boookie-2")
+    for name in ("bookie-1", "zookeeper", "a/b", "", "x" * 61):
+        with pytest.raises(ClusterError):
+            three.add(name)
+    assert len(three.names()) == 3
+
+
+def test_acts_on_one_that_does_not_run_say_so(three: LocalCluster) -> None:
+    three.kill("bookie-1")
+    for act in (three.kill, three.pause, three.resume, three.stop):
+        with pytest.raises(NotThere, match="bookie-1"):
+            act("bookie-1")
+    three.restart("bookie-1")
+    assert states(three)["bookie-1"] == "running"
+
+
+def test_there_is_no_cluster_until_up_and_none_after_wipe(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    cluster = cluster_in(folder)
+    for act in (cluster.down, cluster.status, cluster.names, lambda: cluster.kill("bookie-1")):
+        with pytest.raises(NoCluster, match="up"):
+            act()
+    assert not folder.exists()
+    cluster.up(1, zookeeper=_NO_ZOOKEEPER)
+    (folder / "somebody else's").touch()
+    cluster.down()
+    assert states(cluster) == {"bookie-1": "stopped"}
+    assert (folder / "bookies" / "bookie-1" / "data").exists()
+
+
+def test_down_ends_all_the_paused_and_the_deaf_too(cluster: LocalCluster) -> None:
+    cluster.up(2, zookeeper=_NO_ZOOKEEPER)
+    cluster.add("deaf", environment={"STAND_IN_DEAF": "1"})
+    pids = [pid(cluster, name) for name in cluster.names()]
+    cluster.pause("bookie-1")
+    cluster.down(timeout_s=0.5)
+    assert all(gone(one) for one in pids)
+    assert set(states(cluster).values()) == {"stopped"}
+
+
+def test_a_pid_that_is_another_process_now_is_left_alone(three: LocalCluster) -> None:
+    """The number of a dead bookie is given to somebody else: neither kill nor down hits that one."""
+    three.kill("bookie-1")
+    with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"]) as bystander:
+        state = load(three.folder)
+        written = state.bookies["bookie-1"].process
+        assert written is not None
+        for process in (
+            ProcessId(bystander.pid, written.started, written.boot),
+            ProcessId(bystander.pid, _started(bystander.pid), "another boot"),
+        ):
+            assert not is_running(process)
+            assert not send(process, signal.SIGKILL)
+        state.bookies["bookie-1"].process = ProcessId(bystander.pid, written.started, written.boot)
+        save(three.folder, state)
+        assert states(three)["bookie-1"] == "dead"
+        with pytest.raises(NotThere):
+            three.kill("bookie-1")
+        three.down()
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_process_whose_start_was_not_written_down_is_found(three: LocalCluster) -> None:
+    """As after a command that was killed between the start and its note of it."""
+    forgotten = pid(three, "bookie-2")
+    state = load(three.folder)
+    state.bookies["bookie-2"].process = None
+    state.bookies["bookie-2"].launching = True
+    save(three.folder, state)
+    three.up()
+    assert pid(three, "bookie-2") == forgotten
+    three.down()
+    assert gone(forgotten)
+
+
+def test_two_commands_at_once_take_turns(three: LocalCluster) -> None:
+    with ThreadPoolExecutor(4) as commands:
+        added = list(commands.map(lambda _: cluster_in(three.folder).add().name, range(4)))
+    assert sorted(added) == [f"bookie-{number}" for number in range(4, 8)]
+    assert three.names() == [f"bookie-{number}" for number in range(1, 8)]
+    assert states(three) == dict.fromkeys(three.names(), "running")
+    ports = load(three.folder).ports()
+    assert len(set(ports)) == len(ports)
+
+
+def test_a_command_that_waits_too_long_names_the_other(three: LocalCluster) -> None:
+    with locked(three.folder, 0), pytest.raises(ClusterBusy, match=f"process {os.getpid()}"):
+        cluster_in(three.folder, lock_timeout_s=0.1).kill("bookie-1")
+    assert three.status().well  # that one only looks
+    three.kill("bookie-1")
+
+
+def test_a_half_failed_up_says_what_failed_and_can_be_gone_on_from(three: LocalCluster) -> None:
+    three.bookie("bookie-2").set(environment={"STAND_IN_ENDS": "1"})
+    three.down()
+    with pytest.raises(NotStarted, match=r"bookie-2 has ended[^$]*it ends before it is ready"):
+        three.up()
+    assert states(three)["bookie-2"] == "dead"
+    three.bookie("bookie-2").set(environment={})
+    three.up()
+    assert three.status().well
+    three.bookie("bookie-3").set(environment={"STAND_IN_NEVER_READY": "1"})
+    with pytest.raises(NotStarted, match=r"bookie-3 is not ready in time"):
+        three.bookie("bookie-3").stop()
+        three.up(timeout_s=0.5)
+    assert states(three)["bookie-3"] == "starting"
+    pids = [pid(three, name) for name in three.names()]
+    three.down()
+    assert all(gone(one) for one in pids)
+
+
+def test_what_waits_is_told_meanwhile(tmp_path: Path) -> None:
+    told: list[str] = []
+    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, say=told.append) as cluster:
+        cluster.up(1, zookeeper=_NO_ZOOKEEPER)
+    assert told[0].startswith("bookie-1: ")
+
+
+def test_a_port_that_somebody_took_before_the_first_start_is_chosen_anew(three: LocalCluster) -> None:
+    """A port that was in use once is kept, and that somebody has it is an error."""
+    state = load(three.folder)
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = somebody.getsockname()[1]
+        three.kill("bookie-1")
+        three.kill("bookie-2")
+        state = load(three.folder)
+        state.bookies["bookie-1"].port = state.bookies["bookie-2"].port = taken
+        state.bookies["bookie-1"].settled = False
+        save(three.folder, state)
+        three.start("bookie-1")
+        assert three.bookie("bookie-1").address != f"127.0.0.1:{taken}"
+        with pytest.raises(NotStarted, match="in use"):
+            three.start("bookie-2")
+    three.start("bookie-2")
+    assert three.bookie("bookie-2").address == f"127.0.0.1:{taken}"
+
+
+_STARTER = """
+import sys, time
+from pathlib import Path
+from magnetar_cli.cluster import LocalCluster
+bound = sys.argv[2] == "bound"
+cluster = LocalCluster(Path(sys.argv[1]), die_with_parent=bound, bookie_command=sys.argv[3:])
+cluster.up(1, zookeeper="127.0.0.1:1")
+print(cluster.bookie("bookie-1").pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_processes_die_with_a_test_and_outlive_a_command(tmp_path: Path, bound: bool) -> None:
+    path = os.pathsep.join(entry or "." for entry in sys.path)
+    command = [sys.executable, "-c", _STARTER, str(tmp_path), "bound" if bound else "free", *_STAND_IN]
+    with (
+        cluster_in(tmp_path) as cluster,
+        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as parent,
+    ):
+        assert parent.stdout is not None
+        started = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        if bound:
+            run(until(lambda: gone(started), "the bookie has died with the one who started it"))
+            assert states(cluster) == {"bookie-1": "dead"}
+        else:
+            assert pid(cluster, "bookie-1") == started
+            assert os.getsid(started) == started  # a terminal's Ctrl-C does not reach it
+            cluster.down()
+            assert gone(started)
+
+
+def test_a_state_that_is_not_ours_is_not_guessed_at(three: LocalCluster) -> None:
+    three.down()
+    file = three.folder / "cluster.json"
+    for content in ("{", json.dumps({"format": 99}), json.dumps({"format": 1, "bookies": 5})):
+        file.write_text(content)
+        with pytest.raises(ClusterError, match=r"cluster\.json"):
+            three.status()
+    file.unlink()
+
+
+def _started(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]

@@ -1,0 +1,433 @@
+"""A bookie's process without the operating system: what it answers over HTTP, how it ends, and what it says then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from magnetar_bookie import paths
+from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_bookie.daemon.logs import log_to_stderr
+from magnetar_bookie.daemon.run import BookieDaemon, Parts
+from magnetar_bookie.daemon.settings import BookieSettings, options_of
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import Stream
+from tests.http_client import ask, ask_json
+from tests.running import run, until, within
+from tests.sim.disk import DiskFaults, SimulatedDisk
+from tests.unit.bookie.bookie_client import KEY, NO_LATENCY, add_request, record
+
+
+class Machine:
+    """A disk, a metadata server, and a bookie's process on them, again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SystemClock()
+        self.server = MemoryServer(self.clock)
+        self.transport = InProcessTransport(self.clock)
+        self.disk = SimulatedDisk(self.clock, SeededRandomness(1), NO_LATENCY)
+        self.folder = folder
+        self.store = self.server.connect()
+        self.sessions: list[MemoryStore] = []
+        self.ended: ExitStatus | None = None
+
+    def settings(self, **changed: Any) -> BookieSettings:
+        given = {
+            "bookie_id": "b1",
+            "data_folder": self.folder,
+            "metadata": "embedded:///nowhere",
+            "listen_address": "b1:0",
+            "http_address": "127.0.0.1:0",
+            "garbage_interval_s": 0.01,
+            "metadata_retry_s": 0.01,
+            "drain_timeout_s": 30,
+            "close_timeout_s": 30,
+        }
+        return BookieSettings.model_validate({**given, **changed})
+
+    async def open_metadata(self) -> MetadataStore:
+        self.sessions.append(self.server.connect())
+        return self.sessions[-1]
+
+    async def open_storage(self) -> LedgerStorage:
+        return self.disk.open()
+
+    def daemon(self, **changed: Any) -> BookieDaemon:
+        parts = Parts(self.open_storage, self.transport, self.open_metadata, self.clock)
+        return BookieDaemon(self.settings(**changed), parts)
+
+    @asynccontextmanager
+    async def running(self, **changed: Any) -> AsyncIterator[BookieDaemon]:
+        """Until the block ends, or before: then it is told to end, and its exit status is in `ended`."""
+        daemon = self.daemon(**changed)
+        self.ended = None
+        task = asyncio.create_task(daemon.run())
+        try:
+            await until(lambda: task.done() or _started(daemon), "it has started")
+            yield daemon
+        finally:
+            daemon.end()
+            self.ended = await within(task, "its end")
+
+    async def registration(self) -> BookieRegistration | None:
+        node = await self.store.get(paths.available("b1"))
+        return None if node is None else BookieRegistration.FromString(node.value)
+
+
+def _started(daemon: BookieDaemon) -> bool:
+    return daemon.process is not None and daemon.process.started.is_set()
+
+
+def on_machine(folder: Path, test: Callable[[Machine], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        await test(Machine(folder))
+
+    run(inside())
+
+
+async def answers_of(stream: Stream) -> list[tuple[int, Status]]:
+    """Of one message: entry id and status, of each entry."""
+    message = await within(stream.receive(), "an answer")
+    assert message is not None
+    return [
+        (entry_id, answer.status)
+        for answer in AddAnswers.FromString(message).answers
+        for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count)
+    ]
+
+
+def test_it_serves_says_so_and_ends_in_peace(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert await machine.registration() is not None
+            status, health = await ask_json(daemon.http_address, "/health")
+            assert (status, health["healthy"], health["reasons"]) == (200, True, [])
+            assert (await ask(daemon.http_address, "/ready"))[0] == 200
+            assert daemon.process is not None
+            told = (await ask_json(daemon.http_address, "/status"))[1]
+            assert told["bookie_id"] == "b1"
+            assert told["advertised_address"] == told["listen_address"] == daemon.process.address
+            assert told["instance_id"] == daemon.process.bookie.record.cookie.instance_id.hex()
+        assert machine.ended is ExitStatus.ENDED
+        assert await machine.registration() is None
+        # Not a crash: nothing was lost, so the next one is not in limbo.
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            assert daemon.process.bookie.record.limbo_below == 0
+
+    on_machine(tmp_path, body)
+
+
+def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running(advertised_address="proxy.example:4000"):
+            registered = await machine.registration()
+            assert registered is not None
+            assert registered.address == "proxy.example:4000"
+        async with machine.running(advertised_address="proxy.example:0") as daemon:
+            registered = await machine.registration()
+            assert daemon.process is not None
+            assert registered is not None
+            port = daemon.process.address.rpartition(":")[2]
+            assert registered.address == f"proxy.example:{port}"
+
+    on_machine(tmp_path, body)
+
+
+def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_path: Path) -> None:
+    """CHK-21: what is under way when the end is asked for is synced and answered; later adds are READ_ONLY."""
+
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            machine.disk.faults = DiskFaults(shortest_sync_s=0.3, longest_sync_s=0.4)
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+            process = daemon.process
+            await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+            daemon.end()
+            await until(lambda: process.bookie.read_only, "it refuses what is new")
+            await stream.send(add_request(1, [(1, record(1, 1))], KEY, recovery=False))
+            first = await answers_of(stream)
+            second = await answers_of(stream)
+            assert sorted(first + second) == [(0, Status.OK), (1, Status.READ_ONLY)]
+        assert machine.ended is ExitStatus.ENDED
+        assert machine.disk.open().has(1, 0)
+
+    on_machine(tmp_path, body)
+
+
+def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CHK-21: a failed fsync ends the process, and is never tried again."""
+
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            machine.disk.faults = DiskFaults(failed_sync_probability=1.0)
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+            await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+        assert machine.ended is ExitStatus.DISK_FAILED
+
+    on_machine(tmp_path, body)
+    last = [one for one in caplog.records if one.levelno == logging.CRITICAL][-1].getMessage()
+    assert "the disk of bookie b1 failed" in last
+
+
+def test_a_wiped_disk_is_refused_with_a_way_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-23: a wiped bookie does not come back under its old identity."""
+
+    async def body(machine: Machine) -> None:
+        async with machine.running():
+            pass
+        machine.disk = SimulatedDisk(machine.clock, SeededRandomness(1), NO_LATENCY)
+        async with machine.running():
+            pass
+        assert machine.ended is ExitStatus.REFUSED
+
+    on_machine(tmp_path, body)
+    assert "Decommission it, and start the empty disk under another name" in caplog.text
+
+
+def test_a_disk_that_does_not_answer_when_it_is_closed_is_not_waited_for(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running(drain_timeout_s=0.1, close_timeout_s=0.2) as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+            process = daemon.process
+            await until(lambda: process.bookie.pending_entries == 1, "the add is on its way")
+        assert machine.ended is ExitStatus.DISK_FAILED
+
+    on_machine(tmp_path, body)
+
+
+def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        bounds = {"drain_timeout_s": 0.1, "close_timeout_s": 0.2, "health_max_sync_s": 0.2, "health_max_answer_s": 0.2}
+        async with machine.running(**bounds) as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            machine.disk.faults = DiskFaults(stall_probability=1.0, stall_s=3600)
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+
+            async def sick() -> bool:
+                status, health = await ask_json(daemon.http_address, "/health")
+                return status == 503 and "on its way to the disk" in " ".join(health["reasons"])
+
+            await until(sick, "the health says that a sync hangs")
+
+    on_machine(tmp_path, body)
+
+
+def test_storage_that_gives_no_answer_is_not_healthy(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running(health_max_answer_s=0.1, close_timeout_s=0.2) as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+            assert await answers_of(stream) == [(0, Status.OK)]
+            machine.disk.faults = DiskFaults(longest_read_s=0, stall_probability=1.0, stall_s=3600)
+            status, health = await ask_json(daemon.http_address, "/health")
+            assert (status, health["storage_answers"]) == (503, False)
+            assert "has not answered" in health["reasons"][0]
+
+    on_machine(tmp_path, body)
+
+
+def test_storage_that_fails_when_ledgers_are_looked_up_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            storage = daemon.process.bookie.storage
+
+            def fails(*_: object) -> list[int]:
+                raise StorageFailed("a block of keys can't be read")
+
+            monkeypatch.setattr(storage, "ledger_ids", fails)
+            await within(daemon.process.bookie.wait_failed(), "the disk's failure")
+        assert machine.ended is ExitStatus.DISK_FAILED
+
+    on_machine(tmp_path, body)
+
+
+def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            session = machine.sessions[-1]
+            machine.server.suspend(session)
+            ready, told = await ask_json(daemon.http_address, "/ready")
+            assert (ready, told["reasons"]) == (503, ["it has no metadata session"])
+            assert (await ask(daemon.http_address, "/health"))[0] == 200
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+            assert await answers_of(stream) == [(0, Status.OK)]
+            machine.server.expire(session)
+            machine.server.resume(session)
+
+            async def ready_again() -> bool:
+                return (await ask(daemon.http_address, "/ready"))[0] == 200
+
+            await until(ready_again, "it is registered with another session")
+
+    on_machine(tmp_path, body)
+
+
+def test_read_only_by_hand_is_kept(tmp_path: Path) -> None:
+    """STO-2: a bookie can be set read-only; it stays so after a restart, until it is taken back."""
+
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": True})
+            assert answer == (200, {"read_only": True, "read_only_because": ["its operator wants it"]})
+
+            async def told() -> bool:
+                registered = await machine.registration()
+                return registered is not None and registered.read_only
+
+            await until(told, "its registration says so")
+            assert (await ask_json(daemon.http_address, "/health"))[1]["read_only"] is True
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            assert daemon.process.bookie.read_only
+            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
+            assert answer == (200, {"read_only": False, "read_only_because": []})
+        async with machine.running(read_only=True) as daemon:
+            answer = await ask_json(daemon.http_address, "/read-only", "POST", {"read_only": False})
+            assert answer == (200, {"read_only": True, "read_only_because": ["its configuration says so"]})
+
+    on_machine(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [
+        (b'{"read_only": true}', "text/plain", 415),
+        (b'{"read_only": 1}', "application/json", 400),
+        (b'{"read_only": true, "more": 1}', "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"[" * 60_000, "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b" " * 100_000, "application/json", 413),
+    ],
+)
+def test_what_is_no_request_changes_nothing(tmp_path: Path, body: bytes, content_type: str, status: int) -> None:
+    async def inside(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert (await ask(daemon.http_address, "/read-only", "POST", body, content_type))[0] == status
+            assert (await ask(daemon.http_address, "/read-only"))[0] == 405
+            assert daemon.process is not None
+            assert not daemon.process.bookie.read_only
+
+    on_machine(tmp_path, inside)
+
+
+def test_metrics_count_what_was_done(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running() as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+            await stream.send(add_request(1, [(n, record(1, n)) for n in range(10)], KEY, recovery=False))
+            assert len(await answers_of(stream)) == 10
+            await stream.send(add_request(1, [(0, record(1, 0, b"other"))], KEY, recovery=False))
+            assert await answers_of(stream) == [(0, Status.CONFLICT)]
+            metrics = await _metrics(daemon)
+            assert metrics["magnetar_bookie_adds_total"] == 11
+            assert metrics["magnetar_bookie_add_answers_total{status=OK}"] == 10
+            assert metrics["magnetar_bookie_add_answers_total{status=CONFLICT}"] == 1
+            groups = metrics["magnetar_bookie_group_entries_count"]
+            assert metrics["magnetar_bookie_group_entries_sum"] == 10
+            assert metrics["magnetar_bookie_sync_seconds_count"] == groups >= 1
+            assert metrics["magnetar_bookie_group_entries_bucket{le=+Inf}"] == groups
+            assert metrics["magnetar_bookie_group_bytes_sum"] == sum(len(record(1, n)) for n in range(10))
+            assert metrics["magnetar_bookie_add_streams"] == 1
+            assert metrics["magnetar_bookie_disk_free_bytes"] > 0
+            assert metrics["process_resident_memory_bytes"] > 0
+
+    on_machine(tmp_path, body)
+
+
+async def _metrics(daemon: BookieDaemon) -> dict[str, float]:
+    status, text = await ask(daemon.http_address, "/metrics")
+    assert status == 200
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sample.labels.items())
+            found[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
+
+
+def test_what_is_wrong_with_a_configuration_is_told_at_once() -> None:
+    flags = [
+        "metadata=zookeper://h:1",
+        "listen_address=nowhere",
+        "http_address=h:70000",
+        "data_folder=/x",
+        "drain_timeout=1",
+    ]
+    with pytest.raises(InvalidConfiguration) as wrong:
+        load(BookieSettings, flags=flags)
+    told = str(wrong.value)
+    for part in (
+        "there is no option 'drain_timeout': did you mean 'drain_timeout_s'?",
+        "bookie_id: Field required",
+        "there is no kind 'zookeper'",
+        "listen_address = 'nowhere'",
+        "http_address = 'h:70000'",
+    ):
+        assert part in told
+
+
+def test_options_of_the_same_name_have_one_default() -> None:
+    """Combined by inheritance, one of them would hide the other."""
+    seen: dict[str, tuple[type[Configuration], Any]] = {}
+    for kind in BookieSettings.__bases__:
+        assert issubclass(kind, Configuration)
+        for name, option in kind.model_fields.items():
+            if name in seen:
+                assert option.default == seen[name][1], f"{name} of {kind.__name__} and {seen[name][0].__name__}"
+            seen[name] = kind, option.default
+
+
+def test_parts_get_what_was_set(tmp_path: Path) -> None:
+    settings = BookieSettings(
+        bookie_id="b1", data_folder=tmp_path, metadata="embedded:///m", max_pending_bytes=4711, read_only=True
+    )
+    assert options_of(BookieOptions, settings) == BookieOptions(max_pending_bytes=4711, read_only=True)
+
+
+def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:]
+    level = logging.getLogger().level
+    try:
+        log_to_stderr("INFO")
+        logging.getLogger("a.b").warning("from outside: %s", "x\n2026-01-01T00:00:00.000Z INFO forged\x1b[2J")
+        logging.getLogger("a.b").debug("not told")
+    finally:
+        logging.getLogger().handlers[:] = before
+        logging.getLogger().setLevel(level)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert " WARNING a.b from outside: x\\n2026" in line
+    assert "\x1b" not in line

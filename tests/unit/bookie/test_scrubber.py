@@ -1,0 +1,229 @@
+"""The scrubber: what it finds is mended, once, and slowly; and it goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from magnetar_bookie.auto_recovery.cluster import Cluster
+from magnetar_bookie.auto_recovery.tasks import Tasks
+from magnetar_bookie.auto_recovery.worker import Worker
+from magnetar_bookie.core import scrub
+from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.server.scrubber import Scrubber
+from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import SessionState
+from magnetar_protos.ledger_pb2 import ScrubPosition
+from tests.unit.bookie.repair_scene import PATIENT, Scene, scene
+
+# Nobody else looks for damage of itself.
+ALONE = PATIENT.model_copy(update={"auditor_periodic_check_interval_s": 1e9})
+HOURLY: dict[str, Any] = {"scrub_interval_s": 3600.0}
+
+
+def bookie_of(of: Scene, bookie_id: str, **changed: Any) -> Bookie:
+    bookie = of.bookies[bookie_id].bookie
+    assert bookie is not None
+    bookie.options = BookieOptions.model_validate({**HOURLY, **changed})
+    return bookie
+
+
+async def scrubber(of: Scene, bookie_id: str, **changed: Any) -> Scrubber:
+    """One that runs."""
+    found = Scrubber(bookie_of(of, bookie_id, **changed), of.clock)
+    of.spawn(found.run(await of.new_client()))
+    return found
+
+
+async def worker(of: Scene) -> None:
+    client = await of.new_client()
+    of.spawn(Worker(client, Cluster(client, of.options), of.options).run())
+
+
+@pytest.mark.parametrize(
+    ("position", "now_ms", "due_s"),
+    [
+        (ScrubPosition(), 5000, 0.0),
+        (ScrubPosition(began_ms=1000, done=True), 5000, 6.0),
+        (ScrubPosition(began_ms=1000, done=True), 12_000, 0.0),
+        # It was broken off, and goes on.
+        (ScrubPosition(began_ms=1000, ledger_id=7), 5000, 0.0),
+        # The clock was set back by a year.
+        (ScrubPosition(began_ms=40_000_000_000, done=True), 5000, 10.0),
+    ],
+)
+def test_when_a_pass_is_due(position: ScrubPosition, now_ms: int, due_s: float) -> None:
+    assert scrub.due_in_s(position, now_ms, 10.0) == due_s
+
+
+def test_a_pass_that_was_broken_off_goes_on_and_one_that_was_not_begins_anew() -> None:
+    broken_off = ScrubPosition(began_ms=1, ledger_id=7, entry_id=3)
+    assert scrub.began(broken_off, 9) is broken_off
+    assert scrub.began(ScrubPosition(began_ms=1, ledger_id=7, done=True), 9) == ScrubPosition(began_ms=9)
+
+
+def test_small_records_cost_time_too() -> None:
+    assert scrub.pause_s(5000, 0, 0, 1.0, 1000) == 4.0
+    assert scrub.pause_s(0, 3, 0, 0.0, 1000) == 3 * scrub.RECORD_COST_BYTES / 1000
+    assert scrub.pause_s(0, 0, 1, 0.0, 1000) == scrub.LEDGER_COST_BYTES / 1000
+    assert scrub.pause_s(5000, 0, 0, 60.0, 1000) == 0.0
+
+
+@pytest.mark.parametrize("unreadable", [False, True], ids=["other bytes", "unreadable"])
+def test_what_has_rotted_is_found_and_mended(unreadable: bool) -> None:
+    """CHK-28: under-replication beyond the ack quorum is found, though nobody reads the entry."""
+
+    @scene(options=ALONE)
+    async def mended(of: Scene) -> None:
+        ledger_id = await of.ledger(8)
+        name = (await of.metadata(ledger_id)).bookies()[0]
+        assert of.bookies[name].disk.damage(ledger_id, 5, unreadable=unreadable)
+        assert not of.bookies[name].holds(ledger_id, 5)
+        await worker(of)
+        found = await scrubber(of, name)
+        await of.until(lambda: of.whole(ledger_id), "the record is whole again")
+        await of.until(of.no_tasks, "the task is done")
+        bookie = of.bookies[name].bookie
+        assert bookie is not None
+        assert bookie.counters.damaged >= 1
+        await of.until(lambda: found.position.done, "the pass is done")
+        assert bookie.counters.scrubbed_records == 8
+
+    mended()
+
+
+@scene(options=ALONE)
+async def test_damage_is_reported_once_in_a_pass(of: Scene) -> None:
+    ledger_id = await of.ledger(1200)
+    name = (await of.metadata(ledger_id)).bookies()[0]
+    for entry_id in (0, 700, 1100):
+        assert of.bookies[name].disk.damage(ledger_id, entry_id)
+    reports = []
+    report = Tasks.report
+
+    async def counted(tasks: Tasks, ledger: int, lost: Any = ()) -> None:
+        reports.append(ledger)
+        await report(tasks, ledger, lost)
+
+    with patch.object(Tasks, "report", counted):
+        found = await scrubber(of, name, scrub_interval_s=100)
+        await of.until(lambda: found.position.done, "the pass is done")
+        assert reports == [ledger_id]
+        # Nobody mended it: the next pass says so again.
+        bookie = of.bookies[name].bookie
+        assert bookie is not None
+        await of.passes(100)
+        await of.until(lambda: bookie.counters.scrub_passes == 2, "the next pass is done")
+        assert reports == [ledger_id, ledger_id]
+
+
+@scene(options=ALONE)
+async def test_an_open_ledger_is_mended_after_its_close(of: Scene) -> None:
+    """CHK-28, and CHK-62: the last fragment of an open ledger is left alone, however often it is reported."""
+    writer = await of.writer()
+    for number in range(4):
+        await of.over(writer.add(b"entry %d" % number))
+    ledger_id = writer.ledger_id
+    name = (await of.metadata(ledger_id)).bookies()[0]
+    assert of.bookies[name].disk.damage(ledger_id, 2)
+    before = await of.metadata(ledger_id)
+    await of.auto_recovery()
+    await scrubber(of, name, scrub_interval_s=5)
+    bookie = of.bookies[name].bookie
+    assert bookie is not None
+    await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
+    await of.until(of.no_tasks, "the task does not stay")
+    assert await of.metadata(ledger_id) == before
+    assert not of.bookies[name].holds(ledger_id, 2)
+    await of.over(writer.add(b"entry 4"))
+    await of.over(writer.close())
+    await of.until(lambda: of.whole(ledger_id), "the record is whole again")
+
+
+@scene(options=ALONE)
+async def test_a_deleted_ledger_is_not_reported(of: Scene) -> None:
+    ledger_id = await of.ledger(3)
+    name = (await of.metadata(ledger_id)).bookies()[0]
+    bookie = bookie_of(of, name)
+    assert of.bookies[name].disk.damage(ledger_id, 1)
+    read = bookie.reader.read
+
+    async def deleted_meanwhile(ledger: int, entry_ids: Any, max_bytes: int) -> Any:
+        records = await read(ledger, entry_ids, max_bytes)
+        await bookie.tombstone(ledger)
+        return records
+
+    with patch.object(bookie.reader, "read", deleted_meanwhile):
+        found = await scrubber(of, name)
+        await of.until(lambda: found.position.done, "the pass is done")
+    assert await of.no_tasks()
+
+
+@scene(options=ALONE)
+async def test_it_goes_on_where_it_was(of: Scene) -> None:
+    """What comes last is looked at too, however often the process ends before."""
+    ledgers = [await of.ledger(50, ensemble=1, write=1, ack=1) for _ in range(8)]
+    name = (await of.metadata(ledgers[0])).bookies()[0]
+    held = [one for one in ledgers if (await of.metadata(one)).bookies()[0] == name]
+    assert len(held) >= 2
+    # Minutes for a ledger: its place is kept once in a minute.
+    slow = {"scrub_max_bytes_per_s": 300}
+    first = Scrubber(bookie_of(of, name, **slow), of.clock)
+    running = of.spawn(first.run(await of.new_client()))
+    await of.until(lambda: first.position.ledger_id > held[0], "the first ledger is behind it")
+    await of.passes(70)
+    running.cancel()
+    await asyncio.wait([running])
+    await of.bookies[name].go()
+    await of.bookies[name].come()
+    second = await scrubber(of, name)
+    bookie = of.bookies[name].bookie
+    assert bookie is not None
+    assert second.position.ledger_id >= held[0]
+    await of.until(lambda: second.position.done, "the pass is done")
+    assert 0 < bookie.counters.scrubbed_records < 50 * len(held)
+    assert second.position.began_ms == first.position.began_ms
+
+
+@scene(options=ALONE)
+async def test_it_reads_no_faster_than_it_may(of: Scene) -> None:
+    await of.ledger(100)
+    found = Scrubber(bookie_of(of, "b1", scrub_max_bytes_per_s=2000), of.clock)
+    began = of.clock.monotonic()
+    of.spawn(found.run(await of.new_client()))
+    await of.until(lambda: found.position.done, "the pass is done")
+    bookie = of.bookies["b1"].bookie
+    assert bookie is not None
+    cost = bookie.counters.scrubbed_bytes + bookie.counters.scrubbed_records * scrub.RECORD_COST_BYTES
+    assert bookie.counters.scrubbed_records > 0
+    assert of.clock.monotonic() - began >= cost / 2000
+
+
+@scene(options=ALONE)
+async def test_it_can_be_turned_off(of: Scene) -> None:
+    await of.ledger(3)
+    found = Scrubber(bookie_of(of, "b1", scrub_interval_s=0), of.clock)
+    await of.over(found.run(await of.new_client()))
+    assert found.position == ScrubPosition()
+
+
+@scene(options=ALONE)
+async def test_what_can_not_be_reported_yet_is_reported_later(of: Scene) -> None:
+    ledger_id = await of.ledger(3)
+    name = (await of.metadata(ledger_id)).bookies()[0]
+    assert of.bookies[name].disk.damage(ledger_id, 1)
+    client = await of.new_client()
+    store = client.ledgers.store
+    of.server.next_request(store, Fault.LOSE_REQUEST)  # type: ignore[arg-type]
+    found = Scrubber(bookie_of(of, name), of.clock)
+    of.spawn(found.run(client))
+    await of.until(lambda: store.session.state is SessionState.SUSPENDED, "the store is away")
+    await of.passes(3)
+    assert not found.position.done
+    of.server.resume(store)  # type: ignore[arg-type]
+    await of.until(lambda: found.position.done, "the pass is done")
+    assert await Tasks(of.client).ledger_ids() == [ledger_id]

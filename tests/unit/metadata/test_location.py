@@ -1,0 +1,75 @@
+"""Where a metadata store is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from magnetar_metadata.errors import InvalidLocation
+from magnetar_metadata.location import EmbeddedLocation, ZooKeeperLocation, open_metadata, parse_location
+from magnetar_metadata.store import ABSENT
+from magnetar_wire.clock import SystemClock
+from tests.running import run
+
+
+@pytest.mark.parametrize(
+    ("location", "means"),
+    [
+        ("zookeeper://h:1", ZooKeeperLocation("h:1")),
+        ("zookeeper://a:1,b.example:2,c", ZooKeeperLocation("a:1,b.example:2,c")),
+        ("zookeeper://[::1]:2181/a/b/", ZooKeeperLocation("[::1]:2181", "/a/b")),
+        ("zookeeper://h:1/c?session_timeout_s=4", ZooKeeperLocation("h:1", "/c", session_timeout_s=4.0)),
+        ("zookeeper://h:1?connect_timeout_s=2.5", ZooKeeperLocation("h:1", "/", connect_timeout_s=2.5)),
+        ("embedded:///a/b", EmbeddedLocation(Path("/a/b"))),
+        ("embedded:///with%20space", EmbeddedLocation(Path("/with space"))),
+    ],
+)
+def test_what_a_location_means(location: str, means: object) -> None:
+    assert parse_location(location) == means
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("", "it names no kind"),
+        ("localhost:2181", "there is no kind 'localhost'"),
+        ("etcd://h:1", "there is no kind 'etcd'"),
+        ("zookeeper:///chroot", "it names no server"),
+        ("zookeeper://h:1,,h:2", "'' is no host:port"),
+        ("zookeeper://h:0", "'h:0' is no host:port"),
+        ("zookeeper://h:65536", "'h:65536' is no host:port"),
+        ("zookeeper://user@h:1", "'user@h:1' is no host:port"),
+        ("zookeeper://h:1/a//b", "component ''"),
+        ("zookeeper://h:1/zookeeper", "reserved"),
+        ("zookeeper://h:1?timeout=1", "there is no option 'timeout'"),
+        ("zookeeper://h:1?session_timeout_s=soon", "is no number"),
+        ("zookeeper://h:1?session_timeout_s=0", "is not above 0"),
+        ("zookeeper://h:1?session_timeout_s=nan", "is not above 0"),
+        ("zookeeper://h:1#x", "nothing may follow a '#'"),
+        ("embedded://a/b", "a folder begins with a third '/'"),
+        ("embedded:///", "it names no folder"),
+        ("embedded:a", "it names no folder"),
+        ("embedded:///a?b=1", "the embedded store has no options"),
+        ("embedded:///a%00b", "it names no folder"),
+        ("zookeeper://[::1", "is no metadata store"),
+    ],
+)
+def test_what_is_no_location_says_why_and_what_is_one(location: str, problem: str) -> None:
+    with pytest.raises(InvalidLocation) as invalid:
+        parse_location(location)
+    assert problem in str(invalid.value)
+    assert "zookeeper://host:port,host:port/chroot or embedded:///folder" in str(invalid.value)
+
+
+def test_the_embedded_store_is_opened_where_it_says(tmp_path: Path) -> None:
+    async def body() -> None:
+        for round_ in range(2):
+            async with await open_metadata(f"embedded://{tmp_path}/meta", SystemClock()) as store:
+                if not round_:
+                    await store.put("/a", b"kept", ABSENT)
+                node = await store.get("/a")
+                assert node is not None
+                assert node.value == b"kept"
+
+    run(body())
