@@ -39,7 +39,7 @@ def run_round(folder: Path, chance: random.Random) -> None:
     with subprocess.Popen([sys.executable, "-c", _UP, str(folder), *_BOOKIE], stdout=subprocess.PIPE) as command:
         assert command.stdout is not None
         command.stdout.readline()
-        time.sleep(chance.random() * _LONGEST_S)
+        time.sleep(chance.random() ** 2 * _LONGEST_S)  # most of it happens early
         command.kill()
     left = _processes_of(folder)
     try:
