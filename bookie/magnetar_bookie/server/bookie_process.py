@@ -153,8 +153,8 @@ class BookieProcess:
     async def leave(self) -> None:
         """Takes no new entries, is registered no more, and returns when all that it took is durable and answered.
 
-        Raises `StorageFailed`. May take as long as the disk, the metadata store and slow clients do: bound it. `run` goes
-        on until it is cancelled.
+        Raises `StorageFailed`. May take as long as the disk, the metadata store and slow clients do: bound it. `run`
+        goes on until it is cancelled.
         """
         self._leaving = True
         self.bookie.set_read_only(STOPPING, True)
