@@ -146,6 +146,10 @@ def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
             assert registered is not None
             port = daemon.process.address.rpartition(":")[2]
             assert registered.address == f"proxy.example:{port}"
+            assert registered.http_address == daemon.http_address
+            # All addresses of a machine are none that another could ask.
+            daemon.process.http_address = "0.0.0.0:8081"
+            assert daemon.process.advertised_http_address == "proxy.example:8081"
 
     on_machine(tmp_path, body)
 
