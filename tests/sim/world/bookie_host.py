@@ -64,6 +64,20 @@ class BookieHost(Host):
             self.refused = str(error)
         process.kill()
 
+    def stop(self) -> None:
+        """As SIGTERM does. It may take long, where the disk or the metadata store does: then somebody kills it."""
+        if self.serves and self.process is not None and self.bookie is not None:
+            self.world.trace.line(self.name, "is to end in peace")
+            self.process.spawn(self._leave(self.bookie), name=f"{self.name} leaves")
+
+    async def _leave(self, bookie: BookieProcess) -> None:
+        try:
+            await bookie.leave()
+        except StorageFailed:
+            return  # its process ends by that
+        self.world.count("a bookie left in peace")
+        self.kill()
+
     def kill(self) -> None:
         super().kill()
         self.disk.crash()
