@@ -143,6 +143,9 @@ def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane], max_bytes: int) 
     result = RangeRead(last_add_confirmed=max(lane.last_add_confirmed for lane in lanes))
     for lane in lanes:
         result.faults |= lane.faults
+    if len(lanes) == 1 and lanes[0].records:  # it kept to the bound itself
+        result.records = lanes[0].records
+        return result
     for place in range(max(len(lane.records) for lane in lanes) + 1):
         for lane in lanes:
             if place >= len(lane.records):

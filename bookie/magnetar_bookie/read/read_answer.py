@@ -65,9 +65,19 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
             lacking[entry_id] = lack
     if len(lacking) + len(answer.records) != len(asked):
         raise BadAnswer(f"its answer has {len(answer.records)} records where {len(asked) - len(lacking)} belong")
-    records = iter(answer.records)
+    ledger_id = request.ledger_id
+    if lacking:
+        records = iter(answer.records)
+        entries = {
+            entry_id: lacking.get(entry_id) or _checked(next(records), ledger_id, entry_id) for entry_id in asked
+        }
+    else:  # nearly always, and so for each record that is read
+        entries = {
+            entry_id: _checked(record, ledger_id, entry_id)
+            for entry_id, record in zip(asked, answer.records, strict=True)
+        }
     return ReadEntries(
-        {entry_id: lacking.get(entry_id) or _checked(next(records), request.ledger_id, entry_id) for entry_id in asked},
+        entries,
         min(answer.next_entry_id, request.last_entry_id + 1),
         answer.last_add_confirmed,
     )

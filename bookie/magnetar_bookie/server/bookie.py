@@ -323,7 +323,8 @@ class Bookie:
             return ReadAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
         end = held[len(records)] if len(records) < len(held) else ids.stop
         found = dict(zip(held, records, strict=False))
-        missing = [entry_id for entry_id in range(first, end, step) if entry_id not in found]
+        spoken_of = range(first, end, step)
+        missing = [] if len(found) == len(spoken_of) else [id_ for id_ in spoken_of if id_ not in found]
         answer = ReadAnswer(
             status=Status.OK,
             absent=[] if in_limbo else missing,
