@@ -39,6 +39,8 @@ class Kind(enum.Enum):
     FILL_DISK = "has a disk that fills up"
     FULL_DISK = "has a disk that takes nothing more"
     WIPE = "has an empty disk"
+    # Not where an entry lies on one bookie only.
+    ROT = "has a byte of its disk flipped"
     # Of a chain's writer.
     KILL_WRITER = "has its writer killed"
     PAUSE_WRITER = "has its writer hang, and another take its place"
@@ -68,6 +70,7 @@ _OF_BOOKIES: Final = {
     Kind.FILL_DISK: (2, 2.0, 8.0),
     Kind.FULL_DISK: (1, 1.0, 6.0),
     Kind.WIPE: (1, 0.5, 2.0),
+    Kind.ROT: (2, 0.5, 2.0),
 }
 _OF_CHAINS: Final = {
     Kind.KILL_WRITER: (4, 0.0, 1.0),

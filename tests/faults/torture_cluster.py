@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from magnetar_cli.cluster import ClusterError, LocalCluster
+from magnetar_wire.randomness import Randomness
 from tests.faults.proxy import Proxy
 
 __all__ = ["QUICK_BOOKIES", "SESSION_TIMEOUT_S", "TortureCluster"]
@@ -168,6 +169,24 @@ class TortureCluster:
             return ""
 
         return await self.do(start)
+
+    async def rot(self, name: str, chance: Randomness) -> None:
+        """Kills it, and flips a bit of what it has recorded."""
+        await self.kill(name)
+        folder = self._local.bookie(name).data_folder / "records"
+
+        def flip() -> None:
+            files = [path for path in sorted(folder.glob("*.log")) if path.stat().st_size]
+            if not files:
+                return
+            with chance.choice(files).open("r+b") as file:
+                at = chance.below(file.seek(0, os.SEEK_END))
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ (1 << chance.below(8))]))
+
+        await self.do(flip)
 
     async def wipe(self, name: str) -> str:
         """Starts it without its data, and gives them back; returns what it said of that."""

@@ -60,6 +60,8 @@ class Strikes:
             cluster.flag(target).write_text(_DISK[kind])
         elif kind is Kind.WIPE:
             await self._wipe(target)
+        elif kind is Kind.ROT:
+            await cluster.rot(target, self._chance)
         elif kind in (Kind.BREAK_METADATA, Kind.CUT_METADATA):
             _cut(cluster.metadata_proxies[target], for_good=kind is Kind.CUT_METADATA)
         elif proxy is not None:
