@@ -14,6 +14,7 @@ from tests.faults.workload_processes import ChainRun, WorkloadProcess
 
 __all__ = ["Strikes"]
 
+_TAKE_OVER_S: Final = 20.0
 # What stands in a bookie's flag file.
 _DISK: Final = {
     Kind.SLOW_SYNC: "slow",
@@ -117,15 +118,19 @@ class Strikes:
         elif target in cluster.proxies:
             cluster.proxies[target].heal()
         elif target in self._chains:
-            self._end_on_chain(kind, self._chains[target])
+            await self._end_on_chain(kind, self._chains[target])
         if target in cluster.proxies or target == ZOOKEEPER:
             # Most of these may have ended it.
             await cluster.start(target)
 
-    def _end_on_chain(self, kind: Kind, run: ChainRun) -> None:
+    async def _end_on_chain(self, kind: Kind, run: ChainRun) -> None:
         if kind is Kind.CUT_WRITER:
             self._writers_metadata[run.name].heal()
         elif kind is Kind.PAUSE_WRITER:
+            # One that wakes before its chain was taken over is none.
+            deadline = asyncio.get_running_loop().time() + _TAKE_OVER_S
+            while not run.taken_over() and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.1)
             for zombie in run.zombies:
                 zombie.resume()
                 # It is to find out by itself that the chain is not its own, and may fight for it for a moment.
