@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 _OPTIONS = {
     # So few copies at a time that figures change often enough to be seen.
-    "rereplication_entry_batch_size": 100,
+    "rereplication_entry_batch_size": 500,
     # A busy machine is to leave a writer time to find another bookie by itself.
     "open_ledger_rereplication_grace_period_s": 20.0,
 }

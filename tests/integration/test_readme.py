@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from magnetar_cli.cluster import LocalCluster, NoCluster
+from magnetar_cli.local_java import NoJava, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
@@ -37,6 +41,31 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
     assert found is not None
     assert int(found[2]) >= int(found[1]) >= 500
     assert "broker-b owns bundle-1 now" in ended.stdout or "left out: no Java" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_cluster_on_this_machine_does_what_is_shown(tmp_path: Path) -> None:
+    """Every command of that section, as it stands there; and nothing of it is left."""
+    section = (PROJECT / "README.md").read_text().partition("## A cluster on this machine")[2].partition("\n## ")[0]
+    commands = re.findall(r"^magnetar ([^#\n]*)", section, re.MULTILINE)
+    assert len(commands) >= 10
+    said = {}
+    try:
+        find_java()
+        for command in commands:
+            ended = ran(tmp_path, "-m", "magnetar_cli", *command.split())
+            assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
+            said[command.strip()] = ended.stdout
+    except NoJava as error:
+        pytest.skip(str(error))
+    finally:
+        with contextlib.suppress(NoCluster):
+            LocalCluster(tmp_path / ".magnetar").down(wipe=True)
+    assert "nothing lacks a replica" in said["ledgers repairs --watch"]
+    assert said["ledgers show 1 --check"].count("holds 5000 of 5000") >= 2  # the third may still be on its way
+    assert "5000 entries read" in said["ledgers read 1"]
+    assert "bookie-2: struck off" in said["bookies list"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_without_an_act_says_what_there_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ class ExitStatus(IntEnum):
     BROKEN = 70
     # The disk failed, or does not answer. Starting anew goes on with what is really there.
     DISK_FAILED = 74
-    # It was asked to end, and something other than the disk did not let it. Nothing acknowledged is lost.
+    # It was asked to end, and the event loop stood still. Nothing acknowledged is lost.
     DID_NOT_END = 75
     # It will not start like this: a bad configuration, another's or a wiped disk, a folder or an address in use.
     REFUSED = 78

@@ -197,9 +197,10 @@ class BookieDaemon:
         serving.cancel()
         await asyncio.wait([serving], timeout=self._settings.close_timeout_s)
         if not serving.done():
+            # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
             _log.warning("the service did not end within %s s", self._settings.close_timeout_s)
-            return ExitStatus.DID_NOT_END
-        if not serving.cancelled():
+            await self._within(process.bookie.close(), "closing the bookie")
+        elif not serving.cancelled():
             serving.result()
         return ExitStatus.ENDED
 

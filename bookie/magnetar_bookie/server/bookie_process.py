@@ -178,14 +178,14 @@ class BookieProcess:
             raise
         self.address = listener.address
         try:
-            while not self._leaving:
+            while True:
                 began = self._clock.monotonic()
                 await self._live_with(store)
+                if self._leaving:
+                    await asyncio.get_running_loop().create_future()
                 if self._clock.monotonic() < began + self._retry_s:
                     await self._clock.sleep(self._retry_s)
                 store = await self._new_store()
-            await store.close()
-            await asyncio.get_running_loop().create_future()
         finally:
             await listener.close()
 
@@ -216,6 +216,8 @@ class BookieProcess:
     async def _live_with(self, store: MetadataStore) -> None:
         """Returns when the session is lost."""
         bookie, clock = self.bookie, self._clock
+        if self._leaving:
+            return await store.close()
         client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
         http_address = self.advertised_http_address
         registration = Registration(

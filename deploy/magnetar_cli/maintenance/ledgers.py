@@ -121,6 +121,7 @@ def recover(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Meta
     """Close a ledger. Its writer, if there is one still, can add nothing more."""
 
     async def act(client: LedgerClient) -> None:
+        await client.ledgers.read(ledger_id, fresh=True)  # says which there is not
         found = await client.recover(ledger_id)
         print(f"ledger {ledger_id} is closed: {found.last_entry_id + 1} entries of {found.length_bytes} bytes")
 

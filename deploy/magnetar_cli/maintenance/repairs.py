@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -11,15 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from magnetar_bookie.auto_recovery.ledger_overview import ledgers
-from magnetar_bookie.auto_recovery.overview import Offices, Standing, members, offices
+from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing, members, offices
 from magnetar_bookie.auto_recovery.tasks import RepairProgress, repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_protos.ledger_pb2 import LastAddConfirmedAnswer, LastAddConfirmedRequest
+from magnetar_wire.transport import Rejected, TransportError
 
 __all__ = ["Repairs", "RepairsView"]
 
 # Ledgers are gone through while there is no task, so seldom: there may be very many.
-_SCAN_AGAIN_S = 2.0
+_SCAN_AGAIN_S: Final = 2.0
+_ANSWER_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class RepairsView:
     offices: Offices
     # Ledgers that had a task at an earlier look and have none any more.
     finished: tuple[int, ...] = ()
-    # Bookies that are lost or leaving, and that ledgers name: tasks will come.
+    # Bookies that are lost or leaving or don't answer, and how many ledgers name each: tasks will come.
     awaited: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -82,8 +87,8 @@ class RepairsView:
 
     def _tail(self) -> list[str]:
         found = [
-            f"{bookie_id} is named by {count} ledgers and not to be relied on: what it held is made again when it has "
-            "been away for lost_bookie_recovery_delay_s, that of open ledgers later"
+            f"{bookie_id} is away, and {count} ledgers name it: what it held is made again when it has been lost for "
+            "lost_bookie_recovery_delay_s, that of open ledgers later"
             for bookie_id, count in self.awaited.items()
         ]
         if not self.offices.auditor:
@@ -116,12 +121,10 @@ class Repairs:
         return RepairsView(found, await offices(self._client), tuple(self._finished), self._awaited)
 
     async def _await(self) -> dict[str, int]:
-        """The bookies that are lost or leaving, and how many ledgers name them."""
-        away = {
-            one.bookie_id: 0
-            for one in await members(self._client)
-            if one.standing in (Standing.LOST, Standing.LEAVING, Standing.STRUCK_OFF)
-        }
+        """The bookies that are lost or leaving or don't answer, and how many ledgers name them."""
+        found = await members(self._client)
+        answers = await asyncio.gather(*(self._relied_on(one) for one in found))
+        away = {one.bookie_id: 0 for one, relied_on in zip(found, answers, strict=True) if not relied_on}
         if not away:
             return {}
         async for one in ledgers(self._client):
@@ -130,6 +133,21 @@ class Repairs:
                     if bookie_id in away:
                         away[bookie_id] += 1
         return {bookie_id: count for bookie_id, count in away.items() if count}
+
+    async def _relied_on(self, one: Member) -> bool:
+        """One that was killed just now is registered still, as long as its session may last."""
+        if one.standing not in (Standing.WRITABLE, Standing.READ_ONLY):
+            return False
+        request = LastAddConfirmedRequest(ledger_id=0, above=-1)
+        try:
+            await self._client.bookies.call(
+                one.bookie_id, "last_add_confirmed", request, LastAddConfirmedAnswer, timeout_s=_ANSWER_S
+            )
+        except Rejected:
+            return True  # there is no ledger 0; but an answer it is
+        except TransportError:
+            return False
+        return True
 
 
 def _counted(one: RepairProgress) -> tuple[int, int]:

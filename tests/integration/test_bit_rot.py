@@ -1,0 +1,99 @@
+"""Bit rot on the disk of one of three bookies, as processes of the operating system, is found and mended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.striping import Striping
+from magnetar_cli.local_java import NoJava, find_java
+from magnetar_cli.local_zookeeper import LocalZooKeeper
+from magnetar_metadata.location import open_metadata
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.randomness import SystemRandomness
+from tests.bookie_server import BookieServer
+from tests.running import run, until
+
+pytestmark = pytest.mark.slow
+
+_ENTRIES = 200
+
+
+def payload(entry_id: int) -> bytes:
+    return b"entry %06d " % entry_id + b"." * 1000
+
+
+def rot(folder: Path, entry_ids: list[int]) -> int:
+    """Flips a bit in the payload of each of the entries, wherever it lies in the folder; how many were there."""
+    flipped = 0
+    # In place, while the bookie has the file open.
+    for path in sorted(folder.rglob("*.log")):
+        content = path.read_bytes()
+        for entry_id in entry_ids:
+            at = content.find(payload(entry_id))
+            if at >= 0:
+                with path.open("r+b") as file:
+                    file.seek(at + 100)
+                    file.write(bytes([content[at + 100] ^ 1]))
+                flipped += 1
+    return flipped
+
+
+def test_rotten_records_are_found_and_copied_from_another_replica(tmp_path: Path) -> None:
+    """CHK-28: a scrubber finds damage that no reader met, and it is mended; STO-2: auto-recovery makes it again."""
+    try:
+        find_java()
+    except NoJava as error:
+        pytest.skip(str(error))
+    settings: dict[str, Any] = {
+        "scrub_interval_s": 1,
+        "rw_rereplicate_backoff_s": 0.2,
+        # Only the scrubber finds it.
+        "auditor_scan_interval_s": 1e9,
+    }
+    with LocalZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        location = f"zookeeper://{zookeeper.hosts}/magnetar"
+        servers = [BookieServer(tmp_path / name, location, name) for name in ("b1", "b2", "b3")]
+
+        async def body() -> None:
+            for server in servers:
+                server.spawn(**settings)
+            store = await open_metadata(location, SystemClock())
+            client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness())
+            await client.start()
+            try:
+                await until(lambda: len(client.bookies.alive()) == 3, "all bookies are registered")
+                made, writer = await client.create(Striping(3, 3, 2), "a test")
+                await client.ledgers.record(made, "/owner", lambda _: b"mine")
+                await asyncio.gather(*(writer.add(payload(entry_id)) for entry_id in range(_ENTRIES)))
+                await writer.close()
+                rotten = servers[1]
+                rotted = list(range(3, _ENTRIES, 17))
+                assert rot(rotten.data, rotted) == len(rotted)
+
+                await until(lambda: rotten.serves_at() != "", "it says where it serves")
+
+                async def mended() -> bool:
+                    found = await rotten.read(made.ledger_id, _ENTRIES - 1)
+                    return all(one in found and entry_of(found[one]) == payload(one) for one in rotted)
+
+                await until(mended, "the rotten records are whole again")
+                assert "is damaged here" in rotten.said
+                assert all("is damaged here" not in server.said for server in servers if server is not rotten)
+                await rotten.http_up()
+                status = await rotten.status()
+                assert status["damaged_records_met"] >= 1
+                assert status["limbo"]["below"] == 0
+            finally:
+                await client.close()
+                await store.close()
+                for server in servers:
+                    server.close()
+
+        run(body(), 110)
