@@ -53,6 +53,8 @@ _CHAINS: Final = {
     4: ("3/3/2", "4/3/2", "3/2/2", "1/1/1"),
     5: ("3/3/2", "4/3/2", "5/3/2", "3/2/2", "1/1/1"),
 }
+# Longer than it takes another to take a chain over: a writer that hung goes on then, as if nothing had happened.
+_WRITERS_SESSION_S: Final = 12.0
 # While a round is borne, a chain may be silent for so long; and so long everything may take in the end.
 _SILENCE_S: Final = 60.0
 _HEALED_S: Final = 120.0
@@ -139,7 +141,7 @@ class Torture:
         await self._exits.aclose()
 
     async def _start_chain(self, name: str, striping: str) -> None:
-        location, self._writers_metadata[name] = await self._cluster.metadata_by_proxy()
+        location, self._writers_metadata[name] = await self._cluster.metadata_by_proxy(_WRITERS_SESSION_S)
         logs = ("--logs", str(self.logs))
         run = self._chains[name] = ChainRun(
             name,

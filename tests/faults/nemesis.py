@@ -78,8 +78,8 @@ _OF_BOOKIES: Final = {
 }
 _OF_CHAINS: Final = {
     Kind.KILL_WRITER: (4, 0.0, 1.0),
-    Kind.PAUSE_WRITER: (2, 1.0, 10.0),
-    Kind.CUT_WRITER: (2, 0.5, 8.0),
+    Kind.PAUSE_WRITER: (2, 0.5, 5.0),
+    Kind.CUT_WRITER: (2, 0.5, 16.0),
     Kind.KILL_TAIL: (1, 0.0, 1.0),
 }
 _OF_ZOOKEEPER: Final = {Kind.RESTART_ZOOKEEPER: (1, 0.0, 8.0), Kind.PAUSE_ZOOKEEPER: (1, 0.5, 4.0)}

@@ -123,12 +123,12 @@ class TortureCluster:
         """Straight to the store."""
         return _with_session_timeout(urlsplit(self._local.metadata).netloc, self._local.metadata)
 
-    async def metadata_by_proxy(self) -> tuple[str, Proxy]:
+    async def metadata_by_proxy(self, session_timeout_s: float = SESSION_TIMEOUT_S) -> tuple[str, Proxy]:
         """A way to the metadata store that can be cut."""
         straight = await self.do(lambda: self._local.metadata)
         host, _, port = urlsplit(straight).netloc.rpartition(":")
         proxy = await self._exits.enter_async_context(Proxy(host, int(port)))
-        return _with_session_timeout(proxy.address, straight), proxy
+        return _with_session_timeout(proxy.address, straight, session_timeout_s), proxy
 
     def flag(self, name: str) -> Path:
         """What stands in this file is what the bookie's disk does."""
@@ -210,9 +210,9 @@ class TortureCluster:
         return await self.do(lambda: self._local.bookie(name).ask(path))
 
 
-def _with_session_timeout(netloc: str, location: str) -> str:
+def _with_session_timeout(netloc: str, location: str, session_timeout_s: float = SESSION_TIMEOUT_S) -> str:
     parts = urlsplit(location)
-    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_s={SESSION_TIMEOUT_S}"))
+    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_s={session_timeout_s}"))
 
 
 def _shim(folder: Path) -> Path:
