@@ -14,12 +14,14 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_protos.frame_pb2 import Frame, Run
+from magnetar_wire.blobs import blob_parts
 from magnetar_wire.errors import InvalidMessage, MalformedFrame, TooLarge
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 
 __all__ = ["DecodedRun", "FrameBuilder", "decode_frame"]
 
 _MAX_NUMBER: Final = 2**64 - 1
+_ENTRIES: Final = Frame.ENTRIES_FIELD_NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,17 @@ class FrameBuilder:
     def take(self) -> Frame:
         """The frame, and an empty builder."""
         frame = Frame(runs=self._runs, entries=self._entries)
-        self._runs, self._entries, self._bytes = [], [], 0
+        self._empty()
         return frame
+
+    def take_parts(self) -> list[bytes]:
+        """The frame as it is on the wire, to be joined with what stands around it; and an empty builder."""
+        parts = [Frame(runs=self._runs).SerializeToString(), *blob_parts(_ENTRIES, self._entries)]
+        self._empty()
+        return parts
+
+    def _empty(self) -> None:
+        self._runs, self._entries, self._bytes = [], [], 0
 
 
 def decode_frame(

@@ -30,6 +30,7 @@ from magnetar_metadata.errors import (
 from magnetar_metadata.locked_folder import forked
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
 from magnetar_wire.clock import SystemClock
+from tests.faults.failing_disk import preloaded
 from tests.running import run, until, within
 
 _CHILD = [sys.executable, str(Path(__file__).with_name("embedded_child.py"))]
@@ -362,15 +363,11 @@ def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["sync", "full"])
 def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: str) -> None:
     """A failed fsync is not tried again, though it would succeed; the folder has to be opened anew."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the shim that makes the disk fail")
-    shim, source = tmp_path / "failing_disk.so", Path(__file__).with_name("failing_disk.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     folder, flag = tmp_path / "folder", tmp_path / "flag"
+    shim = preloaded(tmp_path, flag)
     said = subprocess.run(
         [*_CHILD, str(folder), str(flag), kind],
-        env=_environment(LD_PRELOAD=str(shim), FAILING_DISK=str(flag)),
+        env=_environment(**shim),
         capture_output=True,
         check=True,
         text=True,

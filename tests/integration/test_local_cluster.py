@@ -1,7 +1,7 @@
 """What the launcher does to processes: every act, by itself and after something went wrong half way.
 
 The processes are stand-ins (stand_in_bookie.py): they start within milliseconds, and misbehave on demand. Real bookies
-are started in test_cluster_command.py.
+are in test_real_cluster.py.
 """
 
 from __future__ import annotations

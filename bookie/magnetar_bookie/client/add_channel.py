@@ -33,6 +33,7 @@ from google.protobuf.message import DecodeError
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
+from magnetar_wire.blobs import field_head
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.transport import Stream, TransportError
@@ -199,7 +200,9 @@ class AddChannel:
             last = key
             if builder.runs > len(runs):
                 runs.append(AddRun(master_key=master_key, recovery=self._recovery))
-        return AddRequest(frame=builder.take(), runs=runs).SerializeToString()
+        parts = builder.take_parts()
+        head = field_head(AddRequest.FRAME_FIELD_NUMBER, sum(map(len, parts)))
+        return b"".join((head, *parts, AddRequest(runs=runs).SerializeToString()))
 
     async def _receive_answers(self, link: _Link) -> str:
         while (message := await link.stream.receive()) is not None:

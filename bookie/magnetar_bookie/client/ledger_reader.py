@@ -10,8 +10,9 @@ A range that no replica gives is tried once more with fresh metadata: repair or 
 the place of those that are gone. Where a bookie lacks an entry that it should have, and that is settled (the ledger is
 closed, or the fragment is not its last), a repair task is written down, unless one is there already.
 
-`entries` reads ahead: while its caller works on one chunk the next is fetched, so memory holds two. `tail` goes on
-where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
+`entries` reads ahead: while its caller works on one chunk the next ones are fetched. A chunk asks for as many entries
+as should fit one answer, by the size of those before; one that came short is read on before those behind it. `tail`
+goes on where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
 whichever knows of more first wakes it. It ends when the ledger is found closed and all of it was read.
 
 Whatever reads raises `Unreadable` where no replica gives an entry. When it looks at the metadata once more it may meet
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final
@@ -41,8 +43,15 @@ from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest, RepairTask
 __all__ = ["LedgerReader"]
 
 _log = logging.getLogger(__name__)
-# What a chunk of a sequential read holds at most, and what is read at a time where the caller set no limit.
-_CHUNK_BYTES: Final = 4_194_304
+# What is read at a time where the caller set no limit.
+_READ_BYTES: Final = 4_194_304
+# What a chunk of a sequential read holds at most: one answer. And how many are on their way: while the caller works on
+# one, the next arrives, another is read by the bookie, and one waits there, so that none of the three is ever idle.
+_CHUNK_BYTES: Final = 1_048_576
+_CHUNKS_AHEAD: Final = 4
+
+# Up to which entry, and what will come of it; in order.
+Asked = deque[tuple[int, asyncio.Task[list[bytes]]]]
 # A reader that meets many faults writes one task for them all; and waits only so long for the metadata store.
 _REPORT_AGAIN_S: Final = 60.0
 _REPORT_TIMEOUT_S: Final = 1.0
@@ -58,6 +67,8 @@ class LedgerReader:
         # A fragment begins above a LAC of the writer's.
         self._last_add_confirmed = _confirmed_by(metadata)
         self._reported_at: float | None = None
+        # What a record has, of those that were read last; None: nobody knows yet.
+        self._record_bytes: float | None = None
         options = client.options
         self._entries = EntryReader(
             ledger_id,
@@ -105,7 +116,7 @@ class LedgerReader:
         entries: list[bytes] = []
         left = max_bytes
         while first + len(entries) <= last:
-            records = await self._read_records(first + len(entries), last, _CHUNK_BYTES if left is None else left)
+            records = await self._read_records(first + len(entries), last, _READ_BYTES if left is None else left)
             if left is not None and entries and len(records[0]) > left:
                 break
             entries += map(entry_of, records)
@@ -126,19 +137,47 @@ class LedgerReader:
                 f"entries {first} to {last} of ledger {self.ledger_id} were asked for, and 0 to "
                 f"{self._last_add_confirmed} may be read"
             )
-        ahead: asyncio.Task[list[bytes]] | None = None
+        asked: Asked = deque()
         try:
             while first <= last:
-                records = await (self._chunk(first, last) if ahead is None else ahead)
+                self._ask_ahead(asked, first, first, last)
+                end, task = asked[0]
+                records = await task
+                asked.popleft()
                 begin, first = first, first + len(records)
-                more = first <= last and self._client.options.read_ahead_entries > 0
-                ahead = asyncio.create_task(self._chunk(first, last)) if more else None
+                if first <= end:  # it came short: the rest goes before what was asked for behind it
+                    asked.appendleft((end, self._ask_for(first, end)))
+                self._note_size(records)
+                self._ask_ahead(asked, begin, first, last)
                 for place, record in enumerate(records):
                     yield begin + place, entry_of(record)
         finally:
-            if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
+            for _, task in asked:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in asked), return_exceptions=True)
+
+    def _ask_ahead(self, asked: Asked, begin: int, first: int, last: int) -> None:
+        """Asks for chunks behind what was asked for. What is passed on begins at `begin`, and is read up to `first`."""
+        furthest = begin + self._client.options.read_ahead_entries
+        while len(asked) < _CHUNKS_AHEAD:
+            first = asked[-1][0] + 1 if asked else first
+            now = begin == first  # and not ahead
+            if first > last or not (now or (self._record_bytes is not None and first <= furthest)):
+                return
+            end = min(last, first + self._chunk_entries() - 1)
+            end = end if now else min(end, furthest)
+            asked.append((end, self._ask_for(first, end)))
+
+    def _ask_for(self, first: int, last: int) -> asyncio.Task[list[bytes]]:
+        return asyncio.create_task(self._read_records(first, last, _CHUNK_BYTES))
+
+    def _chunk_entries(self) -> int:
+        """As many as one answer holds where they are like those before; and so few that several are on their way."""
+        share = max(1, (self._client.options.read_ahead_entries + 2) // 3)
+        return share if self._record_bytes is None else max(1, min(share, int(_CHUNK_BYTES / self._record_bytes)))
+
+    def _note_size(self, records: list[bytes]) -> None:
+        self._record_bytes = sum(map(len, records)) / len(records)
 
     async def tail(self, first: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         """Entry ids and entries in order as they are confirmed; ends at the end of the ledger, once it is closed.
@@ -199,11 +238,6 @@ class LedgerReader:
 
     def _raise_to(self, last_add_confirmed: int) -> None:
         self._last_add_confirmed = max(self._last_add_confirmed, last_add_confirmed)
-
-    async def _chunk(self, first: int, last: int) -> list[bytes]:
-        """Half of what may be fetched ahead: the rest of one chunk and the next come to no more than that."""
-        entries = max(1, (self._client.options.read_ahead_entries + 1) // 2)
-        return await self._read_records(first, min(last, first + entries - 1), _CHUNK_BYTES)
 
     async def _read_records(self, first: int, last: int, max_bytes: int) -> list[bytes]:
         """At least the first of them."""

@@ -11,8 +11,7 @@ ids with it, so that a record can't be taken for another ledger's or another ent
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -33,7 +32,8 @@ __all__ = [
 NO_ENTRY: Final = -1
 _FIELDS: Final = struct.Struct(">QQqQ")
 _CRC: Final = struct.Struct(">I")
-RECORD_HEADER_BYTES: Final = _FIELDS.size + _CRC.size
+_WHOLE_HEADER: Final = struct.Struct(">QQqQI")
+RECORD_HEADER_BYTES: Final = _WHOLE_HEADER.size
 MAX_RECORD_BYTES: Final = MAX_ENTRY_BYTES + RECORD_HEADER_BYTES
 
 
@@ -41,9 +41,8 @@ class BadRecord(ValueError):
     """Bytes that are no whole record, or another entry's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a record says besides its entry."""
+class Header(NamedTuple):
+    """What a record says besides its entry. A tuple: one is made for each record that comes or goes."""
 
     ledger_id: int
     entry_id: int
@@ -63,21 +62,17 @@ def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
             f"a record has {RECORD_HEADER_BYTES} … {MAX_RECORD_BYTES} bytes, and that of entry {entry_id} of ledger "
             f"{ledger_id} has {len(record)}"
         )
-    view = memoryview(record)
-    (stated,) = _CRC.unpack_from(record, _FIELDS.size)
-    if crc32c(view[RECORD_HEADER_BYTES:], crc32c(view[: _FIELDS.size])) != stated:
+    says_ledger_id, says_entry_id, confirmed, ledger_bytes, stated = _WHOLE_HEADER.unpack_from(record)
+    if crc32c(memoryview(record)[RECORD_HEADER_BYTES:], crc32c(record[: _FIELDS.size])) != stated:
         raise BadRecord(f"the record of entry {entry_id} of ledger {ledger_id} does not match its checksum")
-    header = Header(*_FIELDS.unpack_from(record))
-    if (header.ledger_id, header.entry_id) != (ledger_id, entry_id):
+    if says_ledger_id != ledger_id or says_entry_id != entry_id:
         raise BadRecord(
-            f"the record of entry {entry_id} of ledger {ledger_id} is that of entry {header.entry_id} of ledger "
-            f"{header.ledger_id}"
+            f"the record of entry {entry_id} of ledger {ledger_id} is that of entry {says_entry_id} of ledger "
+            f"{says_ledger_id}"
         )
-    if not NO_ENTRY <= header.last_add_confirmed < entry_id:
-        raise BadRecord(
-            f"entry {entry_id} of ledger {ledger_id} claims {header.last_add_confirmed} as confirmed before it"
-        )
-    return header
+    if not NO_ENTRY <= confirmed < entry_id:
+        raise BadRecord(f"entry {entry_id} of ledger {ledger_id} claims {confirmed} as confirmed before it")
+    return Header(ledger_id, entry_id, confirmed, ledger_bytes)
 
 
 def entry_of(record: bytes) -> bytes:

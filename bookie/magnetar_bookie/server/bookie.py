@@ -37,6 +37,7 @@ from magnetar_protos.ledger_pb2 import (
     ReadRequest,
     Status,
 )
+from magnetar_wire.blobs import blob_parts
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
@@ -76,7 +77,7 @@ class Bookie:
         self._room_timer: Timer | None = None
         # Called when the bookie becomes read-only or ceases to be.
         self._listeners: dict[Callable[[], object], None] = {}
-        self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message]]]] = {
+        self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message | bytes]]]] = {
             "read": (ReadRequest, partial(self._bounded, self._read)),
             "fence": (FenceRequest, self._fence),
             "last_add_confirmed": (LastAddConfirmedRequest, self._last_add_confirmed),
@@ -105,6 +106,8 @@ class Bookie:
             self.fail(error)
             raise
         self._commit.check()
+        if isinstance(answered, bytes):
+            return answered
         return answered.SerializeToString()
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
@@ -292,7 +295,7 @@ class Bookie:
             return LastAddConfirmedAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
         return LastAddConfirmedAnswer(status=Status.OK, last_add_confirmed=known)
 
-    async def _read(self, request: ReadRequest) -> ReadAnswer:
+    async def _read(self, request: ReadRequest) -> ReadAnswer | bytes:
         ledger_id, first, step = request.ledger_id, request.first_entry_id, request.step or 1
         ids = self._ids(first, request.last_entry_id, step)
         if request.fence:
@@ -314,15 +317,15 @@ class Bookie:
         end = held[len(records)] if len(records) < len(held) else ids.stop
         found = dict(zip(held, records, strict=False))
         missing = [entry_id for entry_id in range(first, end, step) if entry_id not in found]
-        return ReadAnswer(
+        answer = ReadAnswer(
             status=Status.OK,
-            records=whole,
             absent=[] if in_limbo else missing,
             unknown=missing if in_limbo else [],
             damaged=[entry_id for entry_id, record in found.items() if isinstance(record, Damaged)],
             next_entry_id=end,
             last_add_confirmed=last_add_confirmed,
         )
+        return b"".join((answer.SerializeToString(), *blob_parts(ReadAnswer.RECORDS_FIELD_NUMBER, whole)))
 
     async def _inventory(self, request: InventoryRequest) -> InventoryAnswer:
         ledger_id, first, last = request.ledger_id, request.first_entry_id, request.last_entry_id
@@ -363,7 +366,9 @@ class Bookie:
         in_line = [entry_id for entry_id in self._replicas.entries_in_line(ledger_id) if entry_id in ids]
         return sorted(dict.fromkeys((*held, *in_line))) if in_line else held
 
-    async def _bounded(self, reading: Callable[[Any], Awaitable[Message]], request: Message) -> Message:
+    async def _bounded(
+        self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message
+    ) -> Message | bytes:
         """Reads, unless too many do already."""
         if self._reads >= self.options.max_concurrent_reads:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"the bookie is at {self._reads} reads, and does no more at a time")

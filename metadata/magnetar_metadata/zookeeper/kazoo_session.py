@@ -82,6 +82,7 @@ class KazooSession:
     """One session: `start`, `request` again and again, `close`."""
 
     def __init__(self, hosts: str, clock: Clock, timeout_s: float) -> None:
+        self._hosts = hosts
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._handler = _Handler()
@@ -119,7 +120,7 @@ class KazooSession:
                 await self._started
         except TimeoutError:
             await self._stop()
-            raise NotSent(f"none of {self.client.hosts} gave a ZooKeeper session within {timeout_s} s") from None
+            raise NotSent(f"no server of {self._hosts} gave a ZooKeeper session within {timeout_s} s") from None
         except BaseException:
             await self._stop()
             raise

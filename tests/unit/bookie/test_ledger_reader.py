@@ -267,7 +267,7 @@ def test_a_sequential_read_fetches_only_so_many_entries_ahead(read_ahead: int) -
                     assert ahead >= read_ahead - 1
                 if entry_id == 40:
                     break
-        assert [task for task in asyncio.all_tasks() if "_chunk" in repr(task)] == []
+        assert [task for task in asyncio.all_tasks() if "_read_records" in repr(task)] == []
 
     in_cluster(test, options=LedgerClientOptions(read_ahead_entries=read_ahead, explicit_lac_interval_ms=0))
 

@@ -223,3 +223,15 @@ def test_a_run_begins_where_the_sender_says_though_the_numbers_go_on() -> None:
     assert builder.runs == 2
     assert [(run.first, run.entries) for run in decode_frame(builder.take())] == [(0, [b"a", b"b"]), (2, [b"c"])]
     assert builder.runs == 0
+
+
+def test_a_frame_joined_by_hand_is_the_same() -> None:
+    by_hand, by_protobuf = FrameBuilder(), FrameBuilder()
+    entries = ((1, 0, b"abc"), (1, 1, b""), (2, 5, bytes(300)), (2, 6, bytes(100_000)), (1, 2, b"x"))
+    for channel, number, entry in entries:
+        assert by_hand.add(channel, number, entry)
+        assert by_protobuf.add(channel, number, entry)
+    parts = by_hand.take_parts()
+    assert Frame.FromString(b"".join(parts)) == by_protobuf.take()
+    assert not len(by_hand)
+    assert by_hand.runs == 0

@@ -27,10 +27,12 @@ def put_note(folder: Path, name: str, why: str) -> None:
     """Durable when this returns. What stands there already stays: it was the first."""
     if has_note(folder, name):
         return
-    with (folder / name).open("w", encoding="utf-8") as file:
+    half = folder / f"{name}.new"
+    with half.open("w", encoding="utf-8") as file:
         file.write(why + "\n")
         file.flush()
         os.fsync(file.fileno())
+    half.rename(folder / name)
     sync_folder(folder)
 
 

@@ -43,7 +43,7 @@ from typing import Final
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
 from magnetar_bookie.storage.rocksdb.group import BadGroup, encode_group
-from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known
+from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, has_note, put_note, remove_note
 from magnetar_bookie.storage.rocksdb.options import RocksOptions
 from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_in
@@ -102,7 +102,8 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
             return _open_index(folder, options, mark)
         except IndexDamaged as error:
             put_note(folder, INDEX_DAMAGED, str(error))
-            return _open_index(folder, options, mark)
+        # Not before the error is forgotten, and with it what still holds the index open.
+        return _open_index(folder, options, mark)
     except BaseException:
         mark.close()
         raise
@@ -158,7 +159,7 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     todo = 0
     for group in walk:
         todo = _apply(index, usage, group, todo)
-    missing = _missing_segments(records, usage)
+    missing = _missing_segments(records, index, usage)
     if walk.number < acknowledged:
         missing.append(f"the log ends with group {walk.number}, and {acknowledged} was acknowledged")
     path = segment_path(records, known.segment)
@@ -172,7 +173,13 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
         _log.warning("The last write to the log was cut off; nobody was told that it was made. (%s)", walk.broken)
     _cut(records, walk)
     if missing:
-        return _Reached(walk.number, max([*usage.segments, *segments_in(records), walk.segment]) + 1, 0, usage)
+        # The next one comes in a new segment, as the last may end before the index thinks.
+        segment = max([*usage.segments, *segments_in(records), walk.segment, known.segment]) + 1
+        batch = IndexBatch()
+        batch.put_known(Known(walk.number, segment, 0))
+        index.write(batch.batch)
+        index.flush()
+        return _Reached(walk.number, segment, 0, usage)
     return _Reached(walk.number, walk.segment, walk.end, usage)
 
 
@@ -232,14 +239,20 @@ def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int) -> int:
     return 0
 
 
-def _missing_segments(records: Path, usage: Usage) -> list[str]:
+def _missing_segments(records: Path, index: Index, usage: Usage) -> list[str]:
+    """What is missing of segments in use. It is told once: the index takes them as they are then."""
     missing = []
+    batch = IndexBatch()
     for segment, use in usage.segments.items():
         if use.used:
             path = segment_path(records, segment)
             size = path.stat().st_size if path.exists() else -1
-            if size < use.end:
+            if max(size, 0) < use.end:
                 missing.append(f"{path} is gone" if size < 0 else f"{path} has {size} bytes, not {use.end}")
+                use.end = max(size, 0)
+                batch.put(*pack_use(segment, use.used, use.end))
+    if missing:
+        index.write(batch.batch)
     return missing
 
 

@@ -88,7 +88,7 @@ class Reclaimer:
         found = [
             (use.used, segment)
             for segment, use in storage.usage.segments.items()
-            if use.used < self._rewrite_below * use.end
+            if use.used <= self._rewrite_below * use.end
             and segment < storage.segments.current
             and segment not in self._unreadable
         ]

@@ -94,6 +94,8 @@ class RocksStorage:
         self._loss_stands = not opened.intact
         self._mark_synced_at = 0.0
         self._mark_timer: asyncio.TimerHandle | None = None
+        # Of the thread that syncs: why nobody knows what is on the disk.
+        self._unsure: str | None = None
         self._writer = ThreadPoolExecutor(1, "ledger-sync")
         self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
         self._reclaimer = Reclaimer(self, options.rewrite_below)
@@ -246,8 +248,17 @@ class RocksStorage:
 
     def _make_durable(self, line: InLine, number: int, loss_noted: bool) -> None:
         """In the thread."""
-        if self.dead is not None:
-            raise StorageFailed(self.dead)
+        # The next one may be waiting here already, with nothing in its line, since this one has taken it all. It must
+        # not succeed: what it would vouch for is what this one failed to write.
+        if self._unsure is not None:
+            raise StorageFailed(f"an earlier sync failed: {self._unsure}")
+        try:
+            self._write_and_sync(line, number, loss_noted)
+        except BaseException as error:
+            self._unsure = str(error) or repr(error)
+            raise
+
+    def _write_and_sync(self, line: InLine, number: int, loss_noted: bool) -> None:
         self.segments.sync(line)
         self._mark.write(number)
         now = time.monotonic()

@@ -1,0 +1,362 @@
+"""A ledger storage killed, torn, damaged and failed, round by round.
+
+    python -m tests.faults.ledger_storage_rounds --rounds 3000 [--kind tear …] [--seed 1]
+
+A round: a process writes groups (`ledger_storage_workload.py`) and tells each that is acknowledged; it is killed -9 at
+some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder; then another
+process opens it and looks. Either all that was acknowledged is there, or the storage says that it lost something; and
+whatever it says, what is there is what the groups up to some point left, and no record is wrong without being seen to
+be. Rounds go on with the same folder, until something is lost. Processes are forked before any storage is open, as
+starting a new one takes longer than a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from magnetar_bookie.storage.interface import Changes, StorageFailed
+from magnetar_bookie.storage.rocksdb import RocksStorage, open_rocksdb
+from magnetar_bookie.storage.rocksdb.notes import LOST
+from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
+from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong
+
+_LONGEST_LIFE_S = 0.25
+_DEADLINE_S = 60.0
+
+
+def _newest(folder: Path) -> Path | None:
+    segments = segments_in(folder / "records")
+    return segment_path(folder / "records", segments[-1]) if segments else None
+
+
+def _nothing(folder: Path, random: Random) -> None:
+    """The process was killed; that is all."""
+
+
+def _garbage(folder: Path, random: Random) -> None:
+    """The machine died while more was written: part of it is there."""
+    newest = _newest(folder)
+    if newest is not None:
+        with newest.open("ab") as file:
+            file.write(random.choice((bytes(random.randint(1, 9000)), random.randbytes(random.randint(1, 9000)))))
+
+
+def _tear(folder: Path, random: Random) -> None:
+    newest = _newest(folder)
+    if newest is not None:
+        os.truncate(newest, random.randint(0, newest.stat().st_size))
+
+
+def _remove_log(folder: Path, random: Random) -> None:
+    segments = segments_in(folder / "records")
+    if segments:
+        segment_path(folder / "records", random.choice(segments)).unlink()
+
+
+def _flip(path: Path, random: Random) -> None:
+    size = path.stat().st_size
+    if not size:
+        return
+    with path.open("r+b") as file:
+        at = random.randrange(size)
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ (1 << random.randrange(8))]))
+
+
+def _flip_log(folder: Path, random: Random) -> None:
+    segments = segments_in(folder / "records")
+    if segments:
+        _flip(segment_path(folder / "records", random.choice(segments)), random)
+
+
+def _flip_index(folder: Path, random: Random) -> None:
+    files = sorted((folder / "index").glob("*.sst")) + sorted((folder / "index").glob("MANIFEST-*"))
+    if files:
+        _flip(random.choice(files), random)
+
+
+def _remove_from_index(folder: Path, random: Random) -> None:
+    files = sorted((folder / "index").glob("*")) if (folder / "index").exists() else []
+    if files:
+        random.choice(files).unlink()
+
+
+def _remove_index(folder: Path, random: Random) -> None:
+    shutil.rmtree(folder / "index", ignore_errors=True)
+
+
+def _remove_mark(folder: Path, random: Random) -> None:
+    (folder / "durable-mark").unlink(missing_ok=True)
+
+
+def _flip_mark(folder: Path, random: Random) -> None:
+    if (folder / "durable-mark").exists():
+        _flip(folder / "durable-mark", random)
+
+
+def _old_mark(folder: Path, random: Random) -> None:
+    """The power went before the mark was synced, and the end of the log is torn."""
+    old = (folder.parent / "old-mark").read_bytes()
+    if old:  # it is synced once before anything else is written
+        (folder / "durable-mark").write_bytes(old)
+    _garbage(folder, random)
+
+
+# What happens to the folder, and whether it may lose something that was acknowledged or damage records.
+KINDS: dict[str, tuple[Callable[[Path, Random], object], bool]] = {
+    "kill": (_nothing, False),
+    "garbage": (_garbage, False),
+    "old_mark": (_old_mark, False),
+    "tear": (_tear, True),
+    "remove_log": (_remove_log, True),
+    "flip_log": (_flip_log, True),
+    "flip_index": (_flip_index, True),
+    "remove_from_index": (_remove_from_index, True),
+    "remove_index": (_remove_index, True),
+    "remove_mark": (_remove_mark, True),
+    "flip_mark": (_flip_mark, True),
+    # While it is written: see failing_disk.py. None of these loses anything.
+    **dict.fromkeys(FAILURES, (_nothing, False)),
+}
+
+
+class RoundFailed(Exception):
+    """What must not be, and where it can be looked at."""
+
+
+class Rounds:
+    def __init__(self, folder: Path, seed: int, kinds: list[str]) -> None:
+        self._root = folder
+        self._kinds = kinds
+        self._random = Random(seed)
+        self.seed = seed
+        self.counts: Counter[str] = Counter()
+        self._flag = Path(os.environ.get("FAILING_DISK", folder / "flag"))
+        self._folders = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._folders += 1
+        self._base = self._root / str(self._folders)
+        self._base.mkdir()
+        self.folder = self._base / "storage"
+        self.kept = self._base / "kept"
+        self._workload_seed = self._random.getrandbits(32)
+        self._acknowledged = 0
+
+    def round(self) -> None:
+        random = self._random
+        kind = random.choice(self._kinds)
+        do, may_lose = KINDS[kind]
+        self._keep_mark()
+        self._write_until_killed(kind)
+        if self.folder.exists():
+            do(self.folder, random)
+        self._keep_folder()
+        found = self._look(may_lose)
+        self.counts[kind] += 1
+        where = f"{self.folder}, seed {self.seed}, {kind}"
+        if found.get("wrong") or "failed" in found:
+            raise RoundFailed(f"{where}, {self._acknowledged} acknowledged: {found}")
+        if not found["intact"]:
+            self.counts[f"{kind}: said so"] += 1
+            if not may_lose:
+                raise RoundFailed(f"{where}: this loses nothing, and it says it did: {found}")
+        elif found["reached"] < self._acknowledged:
+            raise RoundFailed(f"{where}: {self._acknowledged} was acknowledged, and is not there: {found}")
+        self._acknowledged = found["reached"]
+        if may_lose or random.random() < 0.25:
+            shutil.rmtree(self._base)
+            self._begin()
+
+    def _keep_folder(self) -> None:
+        """As it is before it is opened and looked at, for who wants to know why it was found wrong."""
+        shutil.rmtree(self.kept, ignore_errors=True)
+        if self.folder.exists():
+            shutil.copytree(self.folder, self.kept)
+
+    def _keep_mark(self) -> None:
+        mark = self.folder / "durable-mark"
+        if mark.exists():
+            shutil.copy(mark, self._base / "old-mark")
+        else:
+            (self._base / "old-mark").write_bytes(b"")
+
+    def _write_until_killed(self, kind: str) -> None:
+        readable, writable = os.pipe()
+        child = _forked(lambda: _write(self.folder, self._workload_seed, writable), readable)
+        os.close(writable)
+        ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_LIFE_S
+        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if kind in FAILURES else None
+        said = b""
+        try:
+            if fails_at is not None:
+                ends = fails_at + 0.5
+            while (left := ends - time.monotonic()) > 0:
+                if fails_at is not None and time.monotonic() >= fails_at:
+                    fail_disk(self._flag, kind)
+                    fails_at = None
+                if select.select([readable], [], [], min(left, 0.005))[0]:
+                    part = os.read(readable, 1 << 16)
+                    if not part:  # it ended by itself: its disk failed
+                        break
+                    said += part
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        # What it said before it died counts as well.
+        while part := os.read(readable, 1 << 16):
+            said += part
+        os.close(readable)
+        self._flag.unlink(missing_ok=True)
+        told = said.split(b"\n")[:-1]
+        if any(b"!" in one for one in told):
+            raise RoundFailed(f"{self.folder}, seed {self.seed}, {kind}: the writer said {told[-1]!r}")
+        if told:
+            self._acknowledged = max(self._acknowledged, int(told[-1]))
+
+    def _look(self, may_be_damaged: bool) -> dict[str, Any]:
+        readable, writable = os.pipe()
+        child = _forked(lambda: _check(self.folder, self._workload_seed, may_be_damaged, writable), readable)
+        os.close(writable)
+        said = b""
+        ends = time.monotonic() + _DEADLINE_S
+        while select.select([readable], [], [], max(0.0, ends - time.monotonic()))[0]:
+            part = os.read(readable, 1 << 16)
+            if not part:
+                break
+            said += part
+        else:
+            os.kill(child, signal.SIGKILL)
+            said = b'{"failed": "it hangs"}'
+        os.waitpid(child, 0)
+        os.close(readable)
+        return dict(json.loads(said or b'{"failed": "it died"}'))
+
+
+def _forked(body: Callable[[], Coroutine[Any, Any, None]], other_end: int) -> int:
+    """Runs it in a process of its own, which ends with it."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.close(other_end)
+        logging.disable(logging.CRITICAL)
+        asyncio.run(body())
+    except BaseException:  # noqa: BLE001 (nothing of the parent's may run here)
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+async def _write(folder: Path, seed: int, said: int) -> None:
+    """Writes on from where the storage is, until it is killed or its disk fails."""
+    workload = Workload(seed)
+    try:
+        storage = await open_rocksdb(folder, OPTIONS)
+        workload.go_to(reached(storage))
+        if not storage.intact:
+            os.write(said, b"! it says that it lost something\n")
+            return
+        while True:
+            for _ in range(1 + workload.number % 3):
+                storage.write(workload.next_group())
+            await storage.sync()
+            os.write(said, b"%d\n" % workload.number)
+    except StorageFailed:
+        # Nothing is on the disk after a failure that succeeds when it is tried again.
+        os._exit(0)
+
+
+async def _check(folder: Path, seed: int, may_be_damaged: bool, said: int) -> None:
+    """Opens, and looks; more often where that ends the storage, as what is damaged may be met later."""
+    found: dict[str, Any] = {}
+    for _ in range(4):
+        try:
+            storage = await open_rocksdb(folder, OPTIONS)
+        except StorageFailed as error:
+            found = {"failed": f"it never opens: {error}"}
+            continue
+        try:
+            lost = (folder / LOST).read_text() if not storage.intact else ""
+            found = await _look_into(storage, seed, may_be_damaged)
+            found |= {"intact": storage.intact, "lost": lost}
+            if not storage.intact:
+                await _write_down(storage)
+            break
+        except StorageFailed as error:
+            found = {"failed": f"it never works: {error}"}
+        finally:
+            with contextlib.suppress(StorageFailed):
+                await storage.close()
+    if found.get("lost"):
+        again = await open_rocksdb(folder, OPTIONS)
+        if not again.intact:
+            found["failed"] = f"it tells of the loss after that was written down: {(folder / LOST).read_text()}"
+        await again.close()
+    os.write(said, json.dumps(found).encode())
+
+
+async def _look_into(storage: RocksStorage, seed: int, may_be_damaged: bool) -> dict[str, Any]:
+    workload = Workload(seed)
+    workload.go_to(reached(storage))
+    return {
+        "reached": workload.number,
+        "wrong": await wrong(storage, workload.held, may_be_damaged=may_be_damaged),
+    }
+
+
+async def _write_down(storage: RocksStorage) -> None:
+    storage.write(Changes(bookie=storage.bookie() or b""))
+    await storage.sync()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=list(KINDS), action="append")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = chosen.kind or list(KINDS)
+        if "LD_PRELOAD" not in os.environ and any(kind in FAILURES for kind in kinds):
+            environment = preloaded(Path(folder), Path(folder) / "flag")
+            return subprocess.run([sys.executable, *sys.orig_argv[1:]], env={**os.environ, **environment}).returncode
+        rounds = Rounds(Path(folder), chosen.seed, kinds)
+        began = time.monotonic()
+        try:
+            for _ in range(chosen.rounds):
+                rounds.round()
+        except RoundFailed as error:
+            kept = Path(tempfile.mkdtemp(prefix="ledger-storage-round-"))
+            shutil.copytree(rounds.kept, kept / "storage")
+            sys.stderr.write(f"{error}\nThe folder is kept in {kept}\n")
+            return 1
+        finally:
+            sys.stderr.write(f"{dict(sorted(rounds.counts.items()))} in {time.monotonic() - began:.0f} s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

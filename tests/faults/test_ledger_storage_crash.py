@@ -1,0 +1,253 @@
+"""A share of `ledger_storage_rounds.py`, and what a storage makes of folders that were changed behind its back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
+from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from tests.running import run, until
+
+_REPOSITORY = Path(__file__).parents[2]
+_RECORD = b"r" * 1000
+_SMALL = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kinds", "rounds"),
+    [
+        ("kill garbage old_mark", 16),
+        ("tear remove_log flip_log", 16),
+        ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
+        ("failed_sync full_disk slow_sync", 6),
+    ],
+)
+def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
+    """CHK-21, CHK-24, CHK-25, CHK-15 (the storage's part). More: python -m tests.faults.ledger_storage_rounds."""
+    if "sync" in kinds and not (shutil.which("gcc") or shutil.which("cc")):
+        pytest.skip("no C compiler for the shim that makes the disk fail")
+    command = [sys.executable, "-m", "tests.faults.ledger_storage_rounds", "--rounds", str(rounds)]
+    for kind in kinds.split():
+        command += ["--kind", kind]
+    path = os.pathsep.join(str(_REPOSITORY / root) for root in ("protos", "metadata", "bookie", "deploy", "."))
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=_REPOSITORY, env={**os.environ, "PYTHONPATH": path}, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _on(folder: Path, body: Callable[[RocksStorage], Awaitable[None]], options: RocksOptions | None = None) -> None:
+    async def scenario() -> None:
+        storage = await open_rocksdb(folder, options)
+        try:
+            await body(storage)
+        finally:
+            await storage.close()
+
+    run(scenario())
+
+
+async def _fill(storage: RocksStorage, ledger_id: int = 1, groups: int = 40) -> None:
+    for entry_id in range(groups):
+        storage.write(Changes({(ledger_id, entry_id): _RECORD}, {ledger_id: LedgerRecord(last_add_confirmed=entry_id)}))
+        await storage.sync()
+
+
+async def _copied(folder: Path, copy: Path, options: RocksOptions | None = None) -> None:
+    """A folder as kill -9 leaves it."""
+    storage = await open_rocksdb(folder, options)
+    await _fill(storage)
+    shutil.copytree(folder, copy)
+    await storage.close()
+
+
+def test_second_storage_on_the_folder_is_refused(tmp_path: Path) -> None:
+    async def body(storage: RocksStorage) -> None:
+        with pytest.raises(StorageFailed, match=f"{tmp_path} is open in another process"):
+            await open_rocksdb(tmp_path)
+
+    _on(tmp_path, body)
+    _on(tmp_path, _fill)
+
+
+def test_newer_format_is_refused(tmp_path: Path) -> None:
+    _on(tmp_path, _fill)
+    (tmp_path / "format").write_text("2\n")
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match="is in format 2, and this version of Magnetar knows 1"):
+            run(open_rocksdb(tmp_path))
+
+
+def test_loss_of_power_with_an_old_mark_and_a_torn_end_is_no_loss(tmp_path: Path) -> None:
+    """CHK-25: all of a cluster's bookies may lose power at once, and none must be in limbo for it."""
+    copy = tmp_path / "copy"
+    run(_copied(tmp_path / "original", copy))
+    _on(tmp_path / "fresh", lambda _: asyncio.sleep(0))
+    shutil.copy(tmp_path / "fresh" / "durable-mark", copy / "durable-mark")
+    (log,) = (copy / "records").glob("*.log")
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:700])
+
+    async def body(storage: RocksStorage) -> None:
+        assert storage.intact
+        assert storage.last_entry(1) == 39
+
+    _on(copy, body)
+
+
+@pytest.mark.parametrize("segment", [0, 1, -1])
+def test_missing_log_file_is_a_loss_that_is_told_once(tmp_path: Path, segment: int) -> None:
+    """CHK-25, CHK-15: what was in it and is known of is damaged, not absent."""
+    copy = tmp_path / "copy"
+    run(_copied(tmp_path / "original", copy, _SMALL))
+    segments = segments_in(copy / "records")
+    assert len(segments) > 2
+    segment_path(copy / "records", segments[segment]).unlink()
+
+    async def told(storage: RocksStorage) -> None:
+        assert not storage.intact
+        last = storage.last_entry(1)
+        assert storage.entry_ids(1, 0, 100, 100) == list(range(last + 1))
+        records = await storage.read(1, range(last + 1), 1 << 30)
+        assert set(records) <= {_RECORD, DAMAGED}
+        assert last < 39 or DAMAGED in records
+        storage.write(Changes(bookie=b"I have lost something"))
+        await storage.sync()
+
+    async def once(storage: RocksStorage) -> None:
+        assert storage.intact
+
+    _on(copy, told, _SMALL)
+    _on(copy, once, _SMALL)
+
+
+def test_damaged_index_ends_the_storage_and_is_made_anew(tmp_path: Path) -> None:
+    """CHK-15: what can't be enumerated is never absent. And it does not end each process: nothing is missing after."""
+
+    entries = 5000  # several blocks of keys
+
+    async def flushed(storage: RocksStorage) -> None:
+        records = {(1, entry_id): _RECORD for entry_id in range(entries)}
+        storage.write(Changes(records, {1: LedgerRecord()}, bookie=b"me"))
+
+    _on(tmp_path, flushed)
+    (table,) = (tmp_path / "index").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[100] ^= 0xFF  # in the first block of keys
+    table.write_bytes(data)
+
+    async def ends(storage: RocksStorage) -> None:
+        with pytest.raises(StorageFailed, match="Corruption"):
+            storage.entry_ids(1, 0, entries, entries)
+        for asked in (lambda: storage.last_entry(1), lambda: storage.write(Changes(bookie=b"x")), storage.bookie):
+            with pytest.raises(StorageFailed):
+                asked()
+
+    async def whole(storage: RocksStorage) -> None:
+        assert not storage.intact
+        assert storage.bookie() == b"me"
+        assert await storage.read(1, range(entries + 1), 1 << 30) == [_RECORD] * entries + [None]
+
+    _on(tmp_path, ends)
+    assert (tmp_path / "index-damaged").exists()
+    _on(tmp_path, whole)
+    _on(tmp_path, whole)
+
+
+def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CHK-21: two syncs wait at once, and the first has taken all that the second would vouch for."""
+
+    async def body(storage: RocksStorage) -> None:
+        fdatasync = os.fdatasync
+
+        def fail(_: int) -> None:
+            monkeypatch.setattr(os, "fdatasync", fdatasync)
+            raise OSError(5, "Input/output error")
+
+        storage.write(Changes({(1, 0): _RECORD}))
+        monkeypatch.setattr(os, "fdatasync", fail)
+        ended = await asyncio.gather(storage.sync(), storage.sync(), return_exceptions=True)
+        assert [type(one) for one in ended] == [StorageFailed, StorageFailed]
+
+    _on(tmp_path, body)
+
+
+def test_full_disk_has_room_again_only_when_more_than_a_little_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = RocksOptions(reserve_disk_bytes=1 << 20, room_disk_bytes=1 << 20)
+
+    async def body(storage: RocksStorage) -> None:
+        def free(size: int) -> None:
+            monkeypatch.setattr(space, "free_bytes", lambda _: size)
+
+        free((1 << 20) + 500)
+        with pytest.raises(StorageFull, match="reserve_disk_bytes"):
+            storage.write(Changes({(1, 0): _RECORD}))
+        free((1 << 20) + 2000)
+        assert not storage.has_room()
+        free(2 << 20)
+        assert storage.has_room()
+        storage.write(Changes({(1, 0): _RECORD}))
+
+    _on(tmp_path, body, options)
+
+
+def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None:
+    options = RocksOptions(segment_bytes=16 << 10, max_disk_bytes=200 << 10)
+
+    async def body(storage: RocksStorage) -> None:
+        with pytest.raises(StorageFull, match="max_disk_bytes"):
+            await _fill(storage, groups=400)
+        assert not storage.has_room()
+        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        await storage.sync()
+        await until(storage.has_room, "room was made")
+
+    _on(tmp_path, body, options)
+
+
+@pytest.mark.slow
+def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_path: Path) -> None:
+    """Ten ledgers side by side, 200 MB; nine go. What lives reads as before, also out of the log alone."""
+    ledgers, rounds, record = range(1, 11), 160, b"x" * (128 << 10)
+    options = RocksOptions(segment_bytes=16 << 20)
+
+    def held() -> int:
+        return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+    async def body(storage: RocksStorage) -> None:
+        for entry_id in range(rounds):
+            remembered = {one: LedgerRecord(last_add_confirmed=entry_id, fenced=True) for one in ledgers}
+            storage.write(Changes({(one, entry_id): record for one in ledgers}, remembered))
+            await storage.sync()
+        assert held() > 200_000_000
+        gone = [one for one in ledgers if one != 5]
+        storage.write(Changes(ledgers={one: LedgerRecord(deleted=True) for one in gone}, dropped=gone))
+        await storage.sync()
+        live = rounds * len(record)
+        await until(lambda: held() < 2.5 * live, "the disk is freed")
+        await whole(storage)
+
+    async def whole(storage: RocksStorage) -> None:
+        assert await storage.read(5, range(rounds), 1 << 40) == [record] * rounds
+        assert [storage.last_entry(one) for one in ledgers] == [rounds - 1 if one == 5 else -1 for one in ledgers]
+        assert storage.ledger(5) == LedgerRecord(last_add_confirmed=rounds - 1, fenced=True)
+        assert storage.ledger(4) == LedgerRecord(deleted=True)
+
+    _on(tmp_path, body, options)
+    _on(tmp_path, whole, options)
+    shutil.rmtree(tmp_path / "index")
+    _on(tmp_path, whole, options)

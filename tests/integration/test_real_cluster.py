@@ -1,0 +1,95 @@
+"""The launcher with what it is for: real bookies, and a ZooKeeper of the cluster's own or from outside."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.read.striping import Striping
+from magnetar_cli.cluster import LocalCluster, NoCluster, NotStarted
+from magnetar_cli.maintenance import by_hand
+from magnetar_metadata.zookeeper import open_zookeeper
+from magnetar_wire.clock import SystemClock
+from tests.running import run
+from tests.running_cluster import QUICK, SESSION_TIMEOUT_S, running_cluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), bookies=3) as cluster:
+        yield cluster
+
+
+async def _written(cluster: LocalCluster, entries: int) -> int:
+    async with cluster.client() as client:
+        ledger_id, _ = await by_hand.write(client, Striping(3, 3, 2), entries, 100, lambda _: None, claim=True)
+        return ledger_id
+
+
+async def _read(cluster: LocalCluster, ledger_id: int) -> int:
+    async with cluster.client() as client:
+        return (await by_hand.read_back(client, ledger_id, lambda _: None)).entries
+
+
+def test_what_was_written_is_there_after_everything_was_killed(cluster: LocalCluster) -> None:
+    """CHK-21: kill -9 of all bookies and of ZooKeeper at once loses nothing that was acknowledged."""
+    ledger_id = run(_written(cluster, 500))
+    addresses = [cluster.bookie(name).address for name in cluster.names()]
+    for name in (*cluster.names(), "zookeeper"):
+        cluster.kill(name)
+    assert {part.state for part in cluster.status().parts} == {"dead"}
+    cluster.up()
+    assert cluster.status().well, cluster.status()
+    assert [cluster.bookie(name).address for name in cluster.names()] == addresses
+    assert run(_read(cluster, ledger_id)) == 500
+
+
+def test_a_bookie_that_was_stopped_starts_where_it_was(cluster: LocalCluster) -> None:
+    ledger_id = run(_written(cluster, 500))
+    bookie = cluster.bookie("bookie-1")
+    bookie.restart()
+    _, said = bookie.ask("/status")
+    assert said["limbo"]["below"] == 0, "ending in peace is no loss"
+    assert run(_read(cluster, ledger_id)) == 500
+
+
+def test_a_wiped_bookie_does_not_come_back_and_says_why(cluster: LocalCluster) -> None:
+    """CHK-23: the disk is gone, so the name is another's; the launcher shows what the bookie said."""
+    added = cluster.add("wiped")
+    added.stop()
+    shutil.rmtree(added.data_folder)
+    with pytest.raises(NotStarted, match=r"wiped has ended[^$]*wiped"):
+        added.start()
+    cluster.remove("wiped", force=True)
+    assert "wiped" not in cluster.names()
+
+
+def test_a_zookeeper_from_outside_is_used_within_a_chroot_of_the_cluster(tmp_path: Path, cluster: LocalCluster) -> None:
+    """And given back as it was. (The other cluster's ZooKeeper is from outside to this one.)"""
+    hosts = f"127.0.0.1:{cluster.status().parts[0].address.rpartition(':')[2]}"
+
+    async def names(path: str) -> list[str]:
+        async with await open_zookeeper(hosts, SystemClock()) as store:
+            return sorted(await store.children(path))
+
+    before = run(names("/"))
+    with LocalCluster(tmp_path / "other", die_with_parent=True) as other:
+        other.up(1, hosts, QUICK, session_timeout_s=SESSION_TIMEOUT_S)
+        assert [part.name for part in other.status().parts] == ["bookie-1"]
+        assert other.status().well
+        (chroot,) = set(run(names("/"))) - set(before)
+        assert chroot in other.metadata
+        assert run(names(f"/{chroot}/bookies/available")) == ["bookie-1"]
+        other.down()
+        other.up()
+        other.down(wipe=True)
+    assert run(names("/")) == before
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(NoCluster):
+        other.status()
+    assert cluster.status().well
