@@ -326,7 +326,7 @@ class Torture:
             for number, line in enumerate(lines):
                 if _MISTAKES.search(line):
                     # A traceback's last line says more than its first.
-                    behind = lines[number + 1 : number + 200]
+                    behind = map(str.strip, lines[number + 1 : number + 200])
                     error = next((more for more in behind if re.match(r"\w[\w.]*: ", more)), "")
                     counts[f"{path.parent.name}/{path.name}: {line[:160]} {error[:160]}"] += 1
         return dict(counts.most_common(20))

@@ -82,7 +82,9 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
             await torture.end()
         report = torture.report
         assert report.violations == []
-        assert report.said == {} or not any("Traceback" in line and "StorageFailed" not in line for line in report.said)
+        # One disk failed, and whoever asked that bookie met it. Hung writers say that they stood still.
+        said = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
+        assert said == []
         assert report.acknowledged > 500
         # Of each chain one that was ended in the middle, and one that went on.
         assert report.lives >= 4
