@@ -26,6 +26,8 @@ def plain_errors() -> Iterator[None]:
 
 def _is_plain(error: Exception) -> bool:
     """Errors that say what is wrong and what to do. What was not imported yet can't have raised one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return True  # a folder that is not there, or not ours to write
     return any(
         isinstance(error, getattr(sys.modules[module], name))
         for module, name in (

@@ -112,6 +112,13 @@ def test_a_wrong_setting_is_told_before_anything_is_started(three: LocalCluster)
     assert "extra" not in three.names()
 
 
+def test_a_wrong_zookeeper_is_told_before_anything_is_made(cluster: LocalCluster) -> None:
+    for hosts in ("", "a b:1", "127.0.0.1:99999", "127.0.0.1:2181/chroot", "127.0.0.1:1?session_timeout_s=1", "a,,b"):
+        with pytest.raises(ClusterError, match="host:port"):
+            cluster.up(1, zookeeper=hosts)
+    assert not cluster.folder.exists()
+
+
 def test_names(three: LocalCluster) -> None:
     with pytest.raises(NoSuchName, match="did you mean 'bookie-2'"):
         three.kill("boookie-2")

@@ -130,6 +130,8 @@ class LocalCluster:
         of their metadata sessions, from now on, at their next start. Raises `NotStarted`: call it again, or `down`.
         """
         chosen = checked(settings or {})
+        if zookeeper is not None:
+            check_hosts(zookeeper)
         with self._change(make=lambda: _new_state(zookeeper)) as state:
             if zookeeper is not None and zookeeper != state.zookeeper.outside:
                 raise ClusterError(
@@ -339,10 +341,9 @@ class LocalCluster:
 
 
 def _new_state(zookeeper: str | None) -> ClusterState:
-    """Of a cluster that does not exist yet. Raises `ClusterError`."""
+    """Of a cluster that does not exist yet."""
     if zookeeper is None:
         state = ClusterState()
         state.zookeeper.port = free_port()
         return state
-    check_hosts(zookeeper)
     return ClusterState(ZooKeeperState(outside=zookeeper, chroot=f"/magnetar-{secrets.token_hex(4)}"))

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from magnetar_cli.cluster.errors import ClusterError
+from magnetar_metadata.errors import InvalidLocation
+from magnetar_metadata.location import ZooKeeperLocation, parse_location
 
 __all__ = ["check_hosts", "wipe_chroot"]
 
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _CONNECT_S: Final = 15.0
 
 
 def check_hosts(hosts: str) -> None:
     """Raises `ClusterError` for what is no "host:port,host:port"."""
-    for host in hosts.split(","):
-        found = _HOST.fullmatch(host.strip())
-        if found is None or not 0 < int(found[2]) < 65_536:
-            raise ClusterError(f"--zookeeper takes host:port,host:port…, and {host.strip()!r:.80} is not that")
+    try:
+        parsed = parse_location(f"zookeeper://{hosts}")
+    except InvalidLocation:
+        parsed = None
+    if not isinstance(parsed, ZooKeeperLocation) or parsed.hosts != hosts:
+        raise ClusterError(f"--zookeeper takes host:port,host:port…, and {hosts!r:.200} is not that")
 
 
 def wipe_chroot(hosts: str, chroot: str) -> None:

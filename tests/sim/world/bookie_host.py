@@ -9,6 +9,7 @@ from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.interface import StorageFailed
 from tests.sim.clock import SimulatedClock
 from tests.sim.disk import DiskFaults, SimulatedDisk
+from tests.sim.invariants.history import Violation
 from tests.sim.world.host import Host
 
 if TYPE_CHECKING:
@@ -63,6 +64,19 @@ class BookieHost(Host):
             world.count(f"refused: {type(error).__name__}")
             self.refused = str(error)
         process.kill()
+
+    def stop(self) -> None:
+        """As SIGTERM does. It may take long, where the disk or the metadata store does: then somebody kills it."""
+        if self.serves and self.process is not None and self.bookie is not None:
+            self.world.trace.line(self.name, "is to end in peace")
+            self.process.spawn(self._leave(self.bookie), name=f"{self.name} leaves")
+
+    async def _leave(self, bookie: BookieProcess) -> None:
+        await bookie.leave()
+        if bookie.bookie.failed is None and self.disk._unsynced:
+            raise Violation("21", f"{self.name} has left in peace, and its disk lacks groups that it took")
+        self.world.count("a bookie left in peace")
+        self.kill()
 
     def kill(self) -> None:
         super().kill()

@@ -39,6 +39,7 @@ _STRIPINGS = (
 FAULTS = {
     "kill bookie": 10,
     "kill client": 10,
+    "stop bookie": 5,
     "kill all": 1,
     "pause bookie": 5,
     "pause client": 6,

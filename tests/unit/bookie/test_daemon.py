@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar_bookie import paths
 from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_bookie.daemon.health import LoopWatch
 from magnetar_bookie.daemon.logs import log_to_stderr
 from magnetar_bookie.daemon.run import BookieDaemon, Parts
 from magnetar_bookie.daemon.settings import BookieSettings, options_of
@@ -22,7 +23,7 @@ from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
-from magnetar_wire.clock import SystemClock
+from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
@@ -431,3 +432,77 @@ def test_a_log_line_can_not_be_forged(capsys: pytest.CaptureFixture[str]) -> Non
     (line,) = capsys.readouterr().err.splitlines()
     assert " WARNING a.b from outside: x\\n2026" in line
     assert "\x1b" not in line
+
+
+def test_a_loop_that_stands_still_is_late() -> None:
+    """What holds the loop up is seen when it turns again, and by whoever asks before what was due has run."""
+    clock = ManualClock()
+    watch = LoopWatch(clock)
+    clock.advance(2.0)
+    assert watch.late_s == 0.0
+    # As the loop would, had something held it up for 7 s: what was due runs late.
+    held_up = HeldUpClock()
+    late = LoopWatch(held_up)
+    held_up.now += 7.5
+    assert late.late_s == pytest.approx(7.0)
+    held_up.due()
+    assert late.late_s == pytest.approx(7.0)
+    held_up.now += 0.5
+    held_up.due()
+    assert late.late_s == 0.0
+    watch.close()
+    late.close()
+
+
+class HeldUpClock(ManualClock):
+    """What is due runs when `due` is called, whatever the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.due: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> ManualTimer:
+        self.due = callback
+        return ManualTimer()
+
+
+class ManualTimer:
+    def cancel(self) -> None: ...
+
+
+def test_a_late_loop_is_not_healthy(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running(health_max_lateness_s=1e-9) as daemon:
+
+            async def told() -> bool:
+                status, health = await ask_json(daemon.http_address, "/health")
+                return status == 503 and "the event loop was" in health["reasons"][0]
+
+            await until(told, "the lateness of a loop that is never quite in time is told")
+
+    on_machine(tmp_path, body)
+
+
+def test_its_log_is_as_long_as_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:]
+    level = logging.getLogger().level
+    try:
+        log_to_stderr("DEBUG")
+        logging.getLogger("a.b").debug("told")
+        log_to_stderr("ERROR")
+        logging.getLogger("a.b").warning("not told")
+        try:
+            raise ValueError("two\nlines")
+        except ValueError:
+            logging.getLogger("a.b").exception("broke off")
+    finally:
+        logging.getLogger().handlers[:] = before
+        logging.getLogger().setLevel(level)
+    first, second, *trace = capsys.readouterr().err.splitlines()
+    assert first.endswith("DEBUG a.b told")
+    assert second.endswith("ERROR a.b broke off")
+    assert all(line.startswith("    ") for line in trace)

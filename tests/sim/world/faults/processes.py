@@ -16,6 +16,18 @@ class ProcessFaults(Striker):
     def kill_client(self) -> bool:
         return self._kill(self._client())
 
+    def stop_bookie(self) -> bool:
+        """As an upgrade does: it is told to end, and started again."""
+        bookie = self._bookie()
+        if bookie is None or not bookie.serves:
+            return False
+        process = bookie.process
+        bookie.stop()
+        self._later(5.0, lambda: bookie.kill() if bookie.process is process else None)
+        for after in (0.3, 5.5):
+            self._later(after + self._draw.random(), lambda: self._restart(bookie))
+        return True
+
     def ambush(self, tries: int = 10) -> bool:
         """As soon as there is a writer to be caught."""
         world = self._world
