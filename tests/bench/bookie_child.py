@@ -20,6 +20,7 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
 from magnetar_wire.clock import SystemClock
+from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
 
 # Entries of one group when a ledger is filled.
@@ -44,6 +45,7 @@ class Counted:
 
 
 async def main(folder: Path) -> None:
+    keep_freed_memory()
     storage = await open_rocksdb(folder, RocksOptions())
     counted = Counted(storage)
     bookie = Bookie(folder.name, counted, SystemClock())  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from magnetar_metadata.memory import MemoryServer
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import SystemClock
+from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SystemRandomness
 
@@ -57,6 +58,7 @@ def bookie_child(folder: Path) -> Iterator[BookieChild]:
 @contextlib.asynccontextmanager
 async def client_of(bookies: list[BookieChild], options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
     """The metadata are in memory: no benchmark here is of them."""
+    keep_freed_memory()
     server = MemoryServer(SystemClock(), session_timeout_s=3600)
     store = server.connect()
     for bookie in bookies:

@@ -130,6 +130,7 @@ def test_a_message_over_the_limit_is_broken_off(path: bytes) -> None:
 
 def test_endless_metadata_is_not_kept() -> None:
     """150 MB of it; what stays is buffers."""
+
     async def hostility(attackers: Attackers, honest: Connection) -> None:
         field = b"".join(header(b"x-%d" % number, bytes(1_000)) for number in range(15))
         for _ in range(5):

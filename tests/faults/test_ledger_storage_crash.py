@@ -22,6 +22,11 @@ _RECORD = b"r" * 1000
 _SMALL = RocksOptions(segment_bytes=16 << 10, index_flush_bytes=16 << 10)
 
 
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(str(_REPOSITORY / root) for root in ("protos", "metadata", "bookie", "deploy", "."))
+    return {**os.environ, "PYTHONPATH": path}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "rounds"),
@@ -39,10 +44,7 @@ def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -
     command = [sys.executable, "-m", "tests.faults.ledger_storage_rounds", "--rounds", str(rounds)]
     for kind in kinds.split():
         command += ["--kind", kind]
-    path = os.pathsep.join(str(_REPOSITORY / root) for root in ("protos", "metadata", "bookie", "deploy", "."))
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=_REPOSITORY, env={**os.environ, "PYTHONPATH": path}, timeout=110
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=_environment(), timeout=110)
     assert done.returncode == 0, done.stderr
 
 
@@ -78,6 +80,33 @@ def test_second_storage_on_the_folder_is_refused(tmp_path: Path) -> None:
 
     _on(tmp_path, body)
     _on(tmp_path, _fill)
+
+
+@pytest.mark.slow
+def test_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.faults.forking_storage_child", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=_REPOSITORY, env=_environment()) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        try:
+            assert parent.stdout.readline() == b"StorageFailed\n"
+            with pytest.raises(StorageFailed, match="is open in another process"):
+                run(open_rocksdb(tmp_path))
+            assert parent.stdout.readline() == b"written\n"
+        finally:
+            parent.kill()
+            parent.wait()
+
+        async def body(storage: RocksStorage) -> None:
+            assert storage.intact
+            assert storage.entry_ids(1, 0, 10, 10) == [0, 2]
+
+        # The forked one lives.
+        _on(tmp_path, body)
+        parent.stdin.close()
+        # It ends, too: closing what it inherited would have it wait for threads that it has not.
+        assert parent.stdout.read() == b""
 
 
 def test_newer_format_is_refused(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ class AddStream:
         self._counters = counters
         # Answers that have not left yet.
         self._answers: list[Answer] = []
+        # How many there have been in all, and how many of them have left.
+        self.all_answers = 0
+        self._sent_answers = 0
         # Entries that were taken and not answered.
         self._open = 0
         # The sender is gone: nothing more can be said.
@@ -58,10 +61,9 @@ class AddStream:
         self._to_send: asyncio.Future[None] | None = None
         self._sent: asyncio.Future[None] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Something was taken and its answer has not left."""
-        return not self._broken and bool(self._open or self._answers)
+    def has_sent(self, answers: int) -> bool:
+        """So many answers, the first ones, have left; or nobody takes them any more."""
+        return self._broken or self._sent_answers >= answers
 
     async def serve(self) -> None:
         sender = asyncio.get_running_loop().create_task(self._send())
@@ -90,6 +92,7 @@ class AddStream:
             return
         self._open -= answer.count
         self._answers.append(answer)
+        self.all_answers += 1
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
 
@@ -131,6 +134,7 @@ class AddStream:
                 leaving = self._answers[:_ANSWERS_PER_MESSAGE]
                 await self._stream.send(_encode(leaving))
                 del self._answers[: len(leaving)]
+                self._sent_answers += len(leaving)
                 self._wake_receiver()
         finally:
             self._broken = True

@@ -51,6 +51,8 @@ LEAVING: Final = "it is being decommissioned"
 STOPPING: Final = "it is being stopped"
 # So many ledgers are listed at a time.
 _PORTION: Final = 1000
+# Between two looks whether answers have left.
+_LOOK_S: Final = 0.01
 
 
 class Bookie:
@@ -150,10 +152,15 @@ class Bookie:
     def long_polls(self) -> int:
         return len(self._polls)
 
-    @property
-    def busy(self) -> bool:
-        """Something was taken that is not on the disk, or not answered, yet."""
-        return self.failed is None and (not self._commit.idle or any(stream.busy for stream in self._streams))
+    async def settled(self) -> None:
+        """Returns when all that was taken before is on the disk, and its answers have left. Raises `StorageFailed`.
+
+        What comes meanwhile is not waited for: there may be no end to it.
+        """
+        await self._commit.durable(self._replicas.group)
+        owed = [(stream, stream.all_answers) for stream in self._streams]
+        while not all(stream.has_sent(answers) for stream, answers in owed):
+            await self._clock.sleep(_LOOK_S)
 
     @property
     def failed(self) -> BaseException | None:

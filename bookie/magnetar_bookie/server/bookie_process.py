@@ -48,8 +48,6 @@ from magnetar_wire.transport import Transport
 __all__ = ["BookieProcess", "WithSession"]
 
 _log = logging.getLogger(__name__)
-# Between two looks whether everything was answered.
-_LOOK_S: Final = 0.01
 _ANY_HOST: Final = ("0.0.0.0", "[::]")
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}")
 
@@ -155,14 +153,14 @@ class BookieProcess:
     async def leave(self) -> None:
         """Takes no new entries, is registered no more, and returns when all that it took is durable and answered.
 
-        May take as long as the disk, the metadata store and slow clients do: bound it. `run` goes on until cancelled.
+        Raises `StorageFailed`. May take as long as the disk, the metadata store and slow clients do: bound it. `run`
+        goes on until it is cancelled.
         """
         self._leaving = True
         self.bookie.set_read_only(STOPPING, True)
         if self._store is not None:
             await self._store.close()
-        while self.bookie.busy:
-            await self._clock.sleep(_LOOK_S)
+        await self.bookie.settled()
 
     async def _end_with_the_disk(self) -> NoReturn:
         error = await self.bookie.wait_failed()

@@ -56,11 +56,6 @@ class GroupCommit:
         """Those on their way to the disk included."""
         return sum(len(group.changes.records) for group in (self._under_way, self._replicas.group) if group)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is in line or on its way."""
-        return self._task is None and not self._replicas.group
-
     def kick(self) -> None:
         """Something was put in line."""
         if self._task is None and self.failed is None and self._replicas.group:

@@ -27,7 +27,7 @@ from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
-from magnetar_wire.transport import Stream
+from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
 from tests.running import run, until, within
 from tests.sim.disk import DiskFaults, SimulatedDisk
@@ -146,6 +146,10 @@ def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
             assert registered is not None
             port = daemon.process.address.rpartition(":")[2]
             assert registered.address == f"proxy.example:{port}"
+            assert registered.http_address == daemon.http_address
+            # All addresses of a machine are none that another could ask.
+            daemon.process.http_address = "0.0.0.0:8081"
+            assert daemon.process.advertised_http_address == "proxy.example:8081"
 
     on_machine(tmp_path, body)
 
@@ -169,6 +173,34 @@ def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_pat
             assert sorted(first + second) == [(0, Status.OK), (1, Status.READ_ONLY)]
         assert machine.ended is ExitStatus.ENDED
         assert machine.disk.open().has(1, 0)
+
+    on_machine(tmp_path, body)
+
+
+def test_the_end_does_not_wait_for_those_who_go_on_sending(tmp_path: Path) -> None:
+    async def body(machine: Machine) -> None:
+        async with machine.running(drain_timeout_s=3600) as daemon:
+            assert daemon.process is not None
+            stream = machine.transport.connect(daemon.process.address).open_stream("add")
+
+            async def send() -> None:
+                while True:
+                    await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
+
+            async def receive() -> None:
+                while await stream.receive() is not None:
+                    pass
+
+            flood = [asyncio.create_task(send()), asyncio.create_task(receive())]
+            process = daemon.process
+            await until(lambda: process.bookie.counters.adds > 100, "there is a flood")
+            daemon.end()
+            done = await within(asyncio.wait(flood, return_when=asyncio.FIRST_EXCEPTION), "the end of the flood")
+            for task in flood:
+                task.cancel()
+            await asyncio.wait(flood)
+            assert any(isinstance(task.exception(), Disconnected) for task in done[0])
+        assert machine.ended is ExitStatus.ENDED
 
     on_machine(tmp_path, body)
 

@@ -14,7 +14,7 @@ not flushed when the process dies is read from ours again (`opening.py`). Nothin
 hold durably: RocksDB is told when to flush, and its own limit is far above.
 
 What can't be read here can't be told from what is not there: any corruption raises `IndexDamaged`. Iterators are asked
-for their status at the end, as RocksDB ends them in silence where it can't read on.
+for their status at the end, as they end in silence where they can't read on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,11 +136,11 @@ class Index:
         if first > _MAX_ID:
             return []
         begin, end = ledger_key(b"l", first), b"m"
-        return [int.from_bytes(key[1:], "big") for key, _ in self.scan(begin, end, limit, values=False)]
+        return [int.from_bytes(key[1:], "big") for key, _ in self.scan(begin, end, limit)]
 
     def last_entry(self, ledger_id: int) -> int:
         begin = entry_key(ledger_id, 0)
-        iterator = self._iterator(begin, _after(b"e", ledger_id))
+        iterator = self._database.iter(_bounds(begin, _after(b"e", ledger_id)))
         try:
             iterator.seek_to_last()
             key = iterator.key() if iterator.valid() else b""
@@ -156,15 +157,17 @@ class Index:
         if first > last:
             return []
         begin, end = entry_key(ledger_id, first), entry_key(ledger_id, last) + b"\0"
-        return [int.from_bytes(key[9:], "big") for key, _ in self.scan(begin, end, limit, values=False)]
+        return [int.from_bytes(key[9:], "big") for key, _ in self.scan(begin, end, limit)]
 
     def locate(self, ledger_id: int, entry_ids: Sequence[int]) -> list[Location | None]:
         """Where the entries are; None: not held."""
         low, high = min(entry_ids), max(entry_ids)
         if len(entry_ids) == 1 or high - low > _THINLY * len(entry_ids):
             return self.locate_each([entry_key(ledger_id, entry_id) for entry_id in entry_ids])
-        begin, end = entry_key(ledger_id, low), entry_key(ledger_id, high) + b"\0"
-        found = dict(self.scan(begin, end, high - low + 1))
+        scanned = self.scan(entry_key(ledger_id, low), entry_key(ledger_id, high) + b"\0", high - low + 1)
+        if len(scanned) == len(entry_ids) and list(entry_ids) == list(range(low, high + 1)):
+            return [_LOCATION.unpack(value) for _, value in scanned]
+        found = dict(scanned)
         values = [found.get(entry_key(ledger_id, entry_id)) for entry_id in entry_ids]
         return [None if value is None else _LOCATION.unpack(value) for value in values]
 
@@ -192,21 +195,23 @@ class Index:
             raise _told(error, "the index can't be read") from error
         return value
 
-    def scan(
-        self, begin: bytes, end: bytes, limit: int | None, *, values: bool = True
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `begin` to before `end`, and what they hold."""
-        iterator = self._iterator(begin, end)
+    def scan(self, begin: bytes, end: bytes, limit: int | None) -> list[tuple[bytes, bytes]]:
+        """Keys from `begin` to before `end`, and what they hold: the first `limit`."""
+        bounds = _bounds(begin, end)
         try:
-            iterator.seek(begin)
-            left = -1 if limit is None else limit
-            while left != 0 and iterator.valid():
-                yield iterator.key(), iterator.value() if values else b""
-                left -= 1
+            found = list(islice(self._database.items(from_key=begin, read_opt=bounds), limit))
+            if limit is not None and len(found) >= limit:
+                return found
+            # It ends in silence where it can't read on, too: whether that was the end, another kind of iterator says.
+            iterator = self._database.iter(bounds)
+            iterator.seek(found[-1][0] + b"\0" if found else begin)
+            while iterator.valid() and (limit is None or len(found) < limit):
+                found.append((iterator.key(), iterator.value()))
                 iterator.next()
             iterator.status()
         except Exception as error:
             raise _told(error, "the index can't be read") from error
+        return found
 
     def write(self, batch: Any) -> None:
         """Readable at once, and durable after a `flush`."""
@@ -255,11 +260,12 @@ class Index:
         """What must not be dropped in a forked process."""
         return self._database
 
-    def _iterator(self, begin: bytes, end: bytes) -> Any:
-        bounds = ReadOptions()
-        bounds.set_iterate_lower_bound(begin)
-        bounds.set_iterate_upper_bound(end)
-        return self._database.iter(bounds)
+
+def _bounds(begin: bytes, end: bytes) -> Any:
+    bounds = ReadOptions()
+    bounds.set_iterate_lower_bound(begin)
+    bounds.set_iterate_upper_bound(end)
+    return bounds
 
 
 def _after(kind: bytes, ledger_id: int) -> bytes:

@@ -60,45 +60,43 @@ def _up_to(locations: list[Location | None], max_bytes: int) -> list[Location | 
 def _read(segments: Segments, wanted: Sequence[tuple[int, Location | None]], found: list[Found]) -> list[int]:
     """Returns the places of those whose segment there is no more."""
     moved: list[int] = []
-    run: list[tuple[int, Location]] = []
-    begin = end = segment = -1
+    # Place, offset, end of what is read next with one call.
+    run: list[tuple[int, int, int]] = []
+    segment, next_at, limit = -1, 0, 0
+    in_line = segments.in_line
     for place, location in wanted:
         if location is None:
             continue
-        in_line = segments.in_line(location[0], location[1])
-        if in_line is not None:
-            found[place] = in_line
-            continue
         in_segment, offset, size = location
-        if run and (
-            in_segment != segment
-            or not end <= offset <= end + _GAP
-            or offset + size - begin > _RUN_BYTES
-            or size >= _LARGE
-        ):
-            moved += _read_run(segments, run, found)
-            run = []
-        if not run:
-            begin, segment = offset, in_segment
-        run.append((place, location))
+        if in_line:
+            record = in_line.get((in_segment, offset))
+            if record is not None:
+                found[place] = record
+                continue
         end = offset + size
+        if in_segment != segment or not next_at <= offset <= next_at + _GAP or end > limit or size >= _LARGE:
+            if run:
+                moved += _read_run(segments, segment, run, found)
+            run, segment, limit = [], in_segment, offset + _RUN_BYTES
+        run.append((place, offset, end))
+        next_at = end
     if run:
-        moved += _read_run(segments, run, found)
+        moved += _read_run(segments, segment, run, found)
     return moved
 
 
-def _read_run(segments: Segments, run: list[tuple[int, Location]], found: list[Found]) -> list[int]:
-    segment, begin, _ = run[0][1]
-    _, last, last_size = run[-1][1]
+def _read_run(segments: Segments, segment: int, run: list[tuple[int, int, int]], found: list[Found]) -> list[int]:
+    begin, stop = run[0][1], run[-1][2]
     try:
-        data = segments.read(segment, begin, last + last_size - begin)
+        data = segments.read(segment, begin, stop - begin)
     except FileNotFoundError:
-        return [place for place, _ in run]
-    if len(run) == 1:
-        found[run[0][0]] = data if len(data) == last_size else DAMAGED
-        return []
-    for place, (_, offset, size) in run:
-        record = data[offset - begin : offset - begin + size]
-        found[place] = record if len(record) == size else DAMAGED
+        return [place for place, _, _ in run]
+    if len(data) < stop - begin:
+        for place, offset, end in run:
+            found[place] = data[offset - begin : end - begin] if end - begin <= len(data) else DAMAGED
+    elif len(run) == 1:
+        found[run[0][0]] = data
+    else:
+        for place, offset, end in run:
+            found[place] = data[offset - begin : end - begin]
     return []
-

@@ -1,8 +1,8 @@
 """The log's files: appended to, synced, read, and deleted when nothing of them is left.
 
-A group is first in line, in memory, where it can be read at once; `sync` writes what is in line and syncs it. All but
-`append`, `take`, `written` and `in_line` is called in threads. A file is named for its number, and holds groups one
-after the other and nothing else. Numbers are given once.
+A group is first in line, in memory, where it can be read at once; `sync` writes what is in line and syncs it. What is
+in line is changed on the event loop alone; the files are written and read in threads. A file is named for its number,
+and holds groups one after the other and nothing else. Numbers are given once.
 
 Reading keeps so many files open. One that goes is closed when the last who reads it is done, as only then nobody holds
 the object: a file number that was closed under a reader could be another file's by then.
@@ -65,7 +65,7 @@ class Segments:
         self.end = end
         self._line = InLine()
         # Records that are not written to a file yet: (segment, offset) → record.
-        self._unwritten: dict[tuple[int, int], bytes] = {}
+        self.in_line: dict[tuple[int, int], bytes] = {}
         self._appended: tuple[int, OpenFile] | None = None
         self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Segments:
         self._line.number = group.number
         at = offset + group.records_at
         for record in group.parts[1:]:
-            self._unwritten[segment, at] = record
+            self.in_line[segment, at] = record
             self._line.places.append((segment, at))
             at += len(record)
         self.end = at
@@ -95,11 +95,7 @@ class Segments:
     def written(self, line: InLine) -> None:
         """`sync` is done with it: it is read from the files."""
         for place in line.places:
-            self._unwritten.pop(place, None)
-
-    def in_line(self, segment: int, offset: int) -> bytes | None:
-        """The record, if it may not be in the file yet."""
-        return self._unwritten.get((segment, offset))
+            self.in_line.pop(place, None)
 
     def sync(self, line: InLine) -> None:
         """Writes what was taken, and makes it durable. After an error nothing is known of the files."""
