@@ -47,8 +47,12 @@ async def metadata_of(client: LedgerClient, ledger_id: int) -> ledger_pb2.Ledger
     return None if stored is None else ledger_pb2.LedgerMetadata.FromString(stored.payload)
 
 
-async def unrest(client: LedgerClient, chains: Sequence[str], bookies: Sequence[str]) -> str:
+async def unrest(
+    client: LedgerClient, chains: Sequence[str], bookies: Sequence[str], whole: dict[int, ledger_pb2.LedgerMetadata]
+) -> str:
     """What is not at rest yet, after everything has healed; empty: all is as it should be.
+
+    `whole` has the ledgers that were found so by an earlier look, and their metadata then: they are not read again.
 
     No intent, no repair task that could go on; all ledgers of the chains closed, on bookies that are there, each of
     which holds all that it should; no other ledger, and none that is half deleted.
@@ -73,8 +77,10 @@ async def unrest(client: LedgerClient, chains: Sequence[str], bookies: Sequence[
             for bookie in fragment.bookies:
                 if bookie not in bookies:
                     return f"ledger {ledger_id} names {bookie}, which is not there"
-        if lacking := await _lacking(client, ledger_id, metadata):
-            return lacking
+        if whole.get(ledger_id) != metadata:
+            if lacking := await _lacking(client, ledger_id, metadata):
+                return lacking
+            whole[ledger_id] = metadata
     return ""
 
 

@@ -4,6 +4,10 @@ A torture is a row of rounds; a round is a few strikes, each of which begins at 
 a rest in which all is well. A round is **borne** if what it strikes leaves every chain able to go on whose entries lie
 on more than one bookie: it strikes one bookie at most. In the other rounds anything may be struck, all bookies at once
 too: nobody can go on then, but nothing may be lost.
+
+Chance alone seldom comes to what protocols break by. So some of the rounds that are not borne are **ambushes**: bookies
+get nothing for a moment, shorter than their writers wait; then, at one stroke, all writers die and so does a bookie
+that got everything. Whoever takes the chains over finds those that got nothing, and the dead one's memory is missing.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ class Kind(enum.Enum):
     FILL_DISK = "has a disk that fills up"
     FULL_DISK = "has a disk that takes nothing more"
     WIPE = "has an empty disk"
+    # Not where an entry lies on one bookie only.
+    ROT = "has a byte of its disk flipped"
     # Of a chain's writer.
     KILL_WRITER = "has its writer killed"
     PAUSE_WRITER = "has its writer hang, and another take its place"
@@ -68,11 +74,12 @@ _OF_BOOKIES: Final = {
     Kind.FILL_DISK: (2, 2.0, 8.0),
     Kind.FULL_DISK: (1, 1.0, 6.0),
     Kind.WIPE: (1, 0.5, 2.0),
+    Kind.ROT: (2, 0.5, 2.0),
 }
 _OF_CHAINS: Final = {
     Kind.KILL_WRITER: (4, 0.0, 1.0),
-    Kind.PAUSE_WRITER: (2, 1.0, 10.0),
-    Kind.CUT_WRITER: (2, 0.5, 8.0),
+    Kind.PAUSE_WRITER: (2, 0.5, 5.0),
+    Kind.CUT_WRITER: (2, 0.5, 16.0),
     Kind.KILL_TAIL: (1, 0.0, 1.0),
 }
 _OF_ZOOKEEPER: Final = {Kind.RESTART_ZOOKEEPER: (1, 0.0, 8.0), Kind.PAUSE_ZOOKEEPER: (1, 0.5, 4.0)}
@@ -103,6 +110,8 @@ def next_round(
 ) -> Round:
     """`wild`: what share of the rounds is not borne. Only strikes of the `allowed` kinds."""
     borne = chance.random() >= wild
+    if not borne and chance.random() < 0.4 and {Kind.LOSE_REQUESTS, Kind.KILL_WRITER, Kind.KILL} <= allowed:
+        return _ambush(chance, bookies, chains)
     struck = [chance.choice(bookies)]
     if not borne:
         while len(struck) < len(bookies) and chance.random() < 0.6:
@@ -113,6 +122,23 @@ def next_round(
     if chance.random() < 0.15:
         strikes.append(_strike(chance, _OF_ZOOKEEPER, ZOOKEEPER, allowed))
     return Round(borne, tuple(one for one in strikes if one is not None), 1.0 + 4.0 * chance.random())
+
+
+def _ambush(chance: Randomness, bookies: Sequence[str], chains: Sequence[str]) -> Round:
+    order = list(bookies)
+    chance.shuffle(order)
+    deaf = order[: 1 + chance.below(len(order) - 1)]
+    at_s, stroke_s = 0.2, 0.5 + 2.0 * chance.random()
+    return Round(
+        False,
+        (
+            # They hear again when nobody is left to repeat anything.
+            *(Strike(Kind.LOSE_REQUESTS, bookie, at_s, stroke_s + 0.5) for bookie in deaf),
+            *(Strike(Kind.KILL_WRITER, chain, at_s + stroke_s, 0.2) for chain in chains),
+            Strike(Kind.KILL, order[-1], at_s + stroke_s, 3.0 + 5.0 * chance.random()),
+        ),
+        1.0 + 4.0 * chance.random(),
+    )
 
 
 def _strike(

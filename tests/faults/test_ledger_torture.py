@@ -82,7 +82,9 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
             await torture.end()
         report = torture.report
         assert report.violations == []
-        assert report.said == {} or not any("Traceback" in line and "StorageFailed" not in line for line in report.said)
+        # One disk failed, and whoever asked that bookie met it. Hung writers say that they stood still.
+        said = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
+        assert said == []
         assert report.acknowledged > 500
         # Of each chain one that was ended in the middle, and one that went on.
         assert report.lives >= 4
@@ -98,7 +100,7 @@ def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path
             whole = await _writer(client)
             await _add(whole, 20)
             victim, other, last = whole.metadata.last_fragment.bookies
-            await cluster.kill(victim)
+            await _dies(cluster, client, victim)
 
             # One dead: the open ledger goes on, and lists it still; a new one is made with those that are there.
             await _add(whole, 20)
@@ -120,16 +122,16 @@ def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path
             await _closed(client, degraded, 20)
 
             # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
-            await cluster.kill(victim)
-            await cluster.kill(other)
+            await _dies(cluster, client, victim)
+            await _dies(cluster, client, other)
             with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
                 await within(_add(whole, 20), "the end of adds that can't complete")
             assert set(whole.absent) == {victim, other}
             await _closed(client, whole, 60)
             with pytest.raises(NotEnoughBookies) as raised:
                 await client.create(STRIPING, "a test")
-            assert set(raised.value.reasons) == {victim, other}
-            assert f"{victim} is " in str(raised.value)
+            assert raised.value.reasons == {victim: "is not registered", other: "is not registered"}
+            assert f"{victim} is not registered" in str(raised.value)
             waiting = asyncio.create_task(client.wait_for_bookies(STRIPING))
             await asyncio.sleep(0)
             assert not waiting.done()
@@ -175,6 +177,12 @@ async def _client(cluster: TortureCluster) -> AsyncIterator[LedgerClient]:
         await client.close()
         await store.close()
         await transport.close()
+
+
+async def _dies(cluster: TortureCluster, client: LedgerClient, name: str) -> None:
+    """And everybody knows."""
+    await cluster.kill(name)
+    await until(lambda: name not in client.bookies.alive(), f"{name} is not registered any more")
 
 
 async def _writer(client: LedgerClient) -> LedgerWriter:

@@ -30,6 +30,9 @@ def test_what_is_borne_strikes_one_bookie_at_most_and_the_rest_may_strike_all() 
     struck = [(one.borne, sum(strike.target in BOOKIES for strike in one.strikes)) for one in _rounds(3)]
     assert {count for borne, count in struck if borne} == {1}
     assert {count for borne, count in struck if not borne} == {1, 2, 3, 4}
+    # In an ambush what one bookie got dies with it, and with all who could repeat it.
+    ambushes = [one for one in _rounds(3) if sum(strike.kind is Kind.KILL_WRITER for strike in one.strikes) == 2]
+    assert any(Kind.LOSE_REQUESTS in {strike.kind for strike in one.strikes} for one in ambushes)
     assert {strike.kind for one in _rounds(3) for strike in one.strikes} == EVERYTHING
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from magnetar_cli.cluster import ClusterError, LocalCluster
+from magnetar_wire.randomness import Randomness
 from tests.faults.proxy import Proxy
 
 __all__ = ["QUICK_BOOKIES", "SESSION_TIMEOUT_S", "TortureCluster"]
@@ -49,6 +50,7 @@ QUICK_BOOKIES: Final[dict[str, Any]] = {
     "grpc_keepalive_timeout_ms": 3000,
 }
 _START_S: Final = 5.0
+_WIPED_S: Final = 60.0
 
 
 class TortureCluster:
@@ -122,12 +124,12 @@ class TortureCluster:
         """Straight to the store."""
         return _with_session_timeout(urlsplit(self._local.metadata).netloc, self._local.metadata)
 
-    async def metadata_by_proxy(self) -> tuple[str, Proxy]:
+    async def metadata_by_proxy(self, session_timeout_s: float = SESSION_TIMEOUT_S) -> tuple[str, Proxy]:
         """A way to the metadata store that can be cut."""
         straight = await self.do(lambda: self._local.metadata)
         host, _, port = urlsplit(straight).netloc.rpartition(":")
         proxy = await self._exits.enter_async_context(Proxy(host, int(port)))
-        return _with_session_timeout(proxy.address, straight), proxy
+        return _with_session_timeout(proxy.address, straight, session_timeout_s), proxy
 
     def flag(self, name: str) -> Path:
         """What stands in this file is what the bookie's disk does."""
@@ -169,14 +171,35 @@ class TortureCluster:
 
         return await self.do(start)
 
+    async def rot(self, name: str, chance: Randomness) -> None:
+        """Kills it, and flips a bit of what it has recorded."""
+        await self.kill(name)
+        folder = self._local.bookie(name).data_folder / "records"
+
+        def flip() -> None:
+            files = [path for path in sorted(folder.glob("*.log")) if path.stat().st_size]
+            if not files:
+                return
+            with chance.choice(files).open("r+b") as file:
+                at = chance.below(file.seek(0, os.SEEK_END))
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ (1 << chance.below(8))]))
+
+        await self.do(flip)
+
     async def wipe(self, name: str) -> str:
         """Starts it without its data, and gives them back; returns what it said of that."""
         data = self._local.bookie(name).data_folder
         aside = data.with_name("aside")
         await self.kill(name)
         await self.do(lambda: data.rename(aside))
-        # It is to end by itself.
-        said = await self.start(name, 60.0)
+        # It is to end by itself. The launcher has other things to do meanwhile, such as starting what it waits for.
+        deadline = asyncio.get_running_loop().time() + _WIPED_S
+        while (said := await self.start(name, 2.0)) and "has ended" not in said:
+            if asyncio.get_running_loop().time() > deadline:
+                break
 
         def undo() -> None:
             if self._local.bookie(name).running:
@@ -191,9 +214,9 @@ class TortureCluster:
         return await self.do(lambda: self._local.bookie(name).ask(path))
 
 
-def _with_session_timeout(netloc: str, location: str) -> str:
+def _with_session_timeout(netloc: str, location: str, session_timeout_s: float = SESSION_TIMEOUT_S) -> str:
     parts = urlsplit(location)
-    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_s={SESSION_TIMEOUT_S}"))
+    return urlunsplit(parts._replace(netloc=netloc, query=f"session_timeout_s={session_timeout_s}"))
 
 
 def _shim(folder: Path) -> Path:

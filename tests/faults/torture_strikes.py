@@ -14,6 +14,7 @@ from tests.faults.workload_processes import ChainRun, WorkloadProcess
 
 __all__ = ["Strikes"]
 
+_TAKE_OVER_S: Final = 20.0
 # What stands in a bookie's flag file.
 _DISK: Final = {
     Kind.SLOW_SYNC: "slow",
@@ -60,6 +61,8 @@ class Strikes:
             cluster.flag(target).write_text(_DISK[kind])
         elif kind is Kind.WIPE:
             await self._wipe(target)
+        elif kind is Kind.ROT:
+            await cluster.rot(target, self._chance)
         elif kind in (Kind.BREAK_METADATA, Kind.CUT_METADATA):
             _cut(cluster.metadata_proxies[target], for_good=kind is Kind.CUT_METADATA)
         elif proxy is not None:
@@ -101,7 +104,7 @@ class Strikes:
 
     async def _wipe(self, target: str) -> None:
         said = await self._cluster.wipe(target)
-        if "REFUSED" not in said:
+        if "its disk is empty" not in said:
             self.violations.append(f"wiped: {target} was started with an empty disk, and: {said or 'it was ready'}")
 
     async def _end(self, strike: Strike) -> None:
@@ -115,15 +118,19 @@ class Strikes:
         elif target in cluster.proxies:
             cluster.proxies[target].heal()
         elif target in self._chains:
-            self._end_on_chain(kind, self._chains[target])
+            await self._end_on_chain(kind, self._chains[target])
         if target in cluster.proxies or target == ZOOKEEPER:
             # Most of these may have ended it.
             await cluster.start(target)
 
-    def _end_on_chain(self, kind: Kind, run: ChainRun) -> None:
+    async def _end_on_chain(self, kind: Kind, run: ChainRun) -> None:
         if kind is Kind.CUT_WRITER:
             self._writers_metadata[run.name].heal()
         elif kind is Kind.PAUSE_WRITER:
+            # One that wakes before its chain was taken over is none.
+            deadline = asyncio.get_running_loop().time() + _TAKE_OVER_S
+            while not run.taken_over() and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.1)
             for zombie in run.zombies:
                 zombie.resume()
                 # It is to find out by itself that the chain is not its own, and may fight for it for a moment.

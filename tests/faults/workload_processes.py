@@ -26,7 +26,8 @@ def die_with_parent() -> None:
 class WorkloadProcess:
     """One process of ledger_workload.py."""
 
-    def __init__(self, words: Sequence[str], standard_error: Path) -> None:
+    def __init__(self, name: str, words: Sequence[str], standard_error: Path) -> None:
+        self.name = name
         with standard_error.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.ledger_workload", *words],
@@ -90,9 +91,17 @@ class ChainRun:
         name = f"{letter}-{self.name}-{self.started}"
         # A file for each: what a process said last is at the end of its own.
         return WorkloadProcess(
+            name,
             [what, "--chain", self.name, "--name", name, "--seed", str(self.started), *words],
             self.folder / f"{name}.err",
         )
+
+    def taken_over(self) -> bool:
+        """The present writer has a ledger of its own in the chain, or is no more."""
+        if self.writer is None or not self.writer.running:
+            return True
+        logs = (self.folder / "logs").glob(f"{self.writer.name}.*.log")
+        return any(b"\nappend " in log.read_bytes() for log in logs)
 
     def processes(self) -> list[WorkloadProcess]:
         return [one for one in (self.writer, self.tailer, *self.zombies) if one is not None and one.running]

@@ -44,6 +44,7 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a dozen commands, each a process; seconds by itself, minutes on a machine with other work
 def test_a_cluster_on_this_machine_does_what_is_shown(tmp_path: Path) -> None:
     """Every command of that section, as it stands there; and nothing of it is left."""
     section = (PROJECT / "README.md").read_text().partition("## A cluster on this machine")[2].partition("\n## ")[0]

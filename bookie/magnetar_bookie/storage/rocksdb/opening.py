@@ -85,7 +85,9 @@ def _open(folder: Path, options: RocksOptions) -> Opened:
 
 def _open_locked(folder: Path, options: RocksOptions) -> Opened:
     records = folder / "records"
-    records.mkdir(parents=True, exist_ok=True)
+    if not records.exists():
+        records.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
     try:
         mark = DurableMark.open(folder)
     except FolderInUse as error:
