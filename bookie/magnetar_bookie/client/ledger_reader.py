@@ -138,28 +138,35 @@ class LedgerReader:
                 f"{self._last_add_confirmed} may be read"
             )
         asked: Asked = deque()
+        most = _CHUNKS_AHEAD
         try:
             while first <= last:
-                self._ask_ahead(asked, first, first, last)
+                self._ask_ahead(asked, most, first, first, last)
                 end, task = asked[0]
-                records = await task
+                try:
+                    records = await task
+                except Unreadable:
+                    if most == 1:
+                        raise
+                    # A bookie that has many reads at a time refuses more: one after the other, from here on.
+                    most = 1
+                    await _drop(asked)
+                    continue
                 asked.popleft()
                 begin, first = first, first + len(records)
                 if first <= end:  # it came short: the rest goes before what was asked for behind it
                     asked.appendleft((end, self._ask_for(first, end)))
                 self._note_size(records)
-                self._ask_ahead(asked, begin, first, last)
+                self._ask_ahead(asked, most, begin, first, last)
                 for place, record in enumerate(records):
                     yield begin + place, entry_of(record)
         finally:
-            for _, task in asked:
-                task.cancel()
-            await asyncio.gather(*(task for _, task in asked), return_exceptions=True)
+            await _drop(asked)
 
-    def _ask_ahead(self, asked: Asked, begin: int, first: int, last: int) -> None:
-        """Asks for chunks behind what was asked for. What is passed on begins at `begin`, and is read up to `first`."""
+    def _ask_ahead(self, asked: Asked, most: int, begin: int, first: int, last: int) -> None:
+        """Asks for up to `most` chunks. What is passed on begins at `begin`, and is read up to `first`."""
         furthest = begin + self._client.options.read_ahead_entries
-        while len(asked) < _CHUNKS_AHEAD:
+        while len(asked) < most:
             first = asked[-1][0] + 1 if asked else first
             now = begin == first  # and not ahead
             if first > last or not (now or (self._record_bytes is not None and first <= furthest)):
@@ -294,6 +301,14 @@ class LedgerReader:
         except MetadataError as error:
             # The auditor's own checks find it as well.
             _log.warning("the repair of ledger %d could not be asked for: %s", self.ledger_id, error)
+
+
+async def _drop(asked: Asked) -> None:
+    tasks = [task for _, task in asked]
+    asked.clear()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _confirmed_by(metadata: LedgerMetadata) -> int:
