@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import subprocess
@@ -191,6 +192,41 @@ def test_damaged_index_ends_the_storage_and_is_made_anew(tmp_path: Path) -> None
     assert (tmp_path / "index-damaged").exists()
     _on(tmp_path, whole)
     _on(tmp_path, whole)
+
+
+def test_sector_that_cannot_be_read_damages_what_lies_on_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CHK-15: the disk's error is neither "no such entry" nor the end of the process; and what is mended is read."""
+    pread = os.pread
+    bad: list[int] = []
+
+    def failing(file: int, size: int, offset: int) -> bytes:
+        for sector in bad:
+            if offset <= sector < offset + size:
+                if offset == sector:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                size = sector - offset
+        return pread(file, size, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+
+    async def body(storage: RocksStorage) -> None:
+        records = {(1, entry_id): bytes([entry_id]) * 1000 for entry_id in range(8)}
+        storage.write(Changes(records=records, ledgers={1: LedgerRecord(b"key")}))
+        await storage.sync()
+        location = storage.index.locate(1, [3])[0]
+        assert location is not None
+        bad.append(location[1] + 512)
+        found = await storage.read(1, range(8), 1 << 20)
+        assert found == [DAMAGED if entry_id == 3 else records[1, entry_id] for entry_id in range(8)]
+        assert storage.has(1, 3)
+        storage.write(Changes(records={(1, 3): records[1, 3]}, discarded=[(1, 3)]))
+        await storage.sync()
+        assert await storage.read(1, [3], 1 << 20) == [records[1, 3]]
+
+    _on(tmp_path, body)
+
 
 
 def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(

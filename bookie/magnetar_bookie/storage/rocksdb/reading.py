@@ -91,12 +91,11 @@ def _read_run(segments: Segments, segment: int, run: list[tuple[int, int, int]],
         data = segments.read(segment, begin, stop - begin)
     except FileNotFoundError:
         return [place for place, _, _ in run]
-    if len(data) < stop - begin:
-        for place, offset, end in run:
-            found[place] = data[offset - begin : end - begin] if end - begin <= len(data) else DAMAGED
-    elif len(run) == 1:
-        found[run[0][0]] = data
-    else:
+    if len(run) == 1:
+        found[run[0][0]] = data if len(data) == stop - begin else DAMAGED
+    elif len(data) == stop - begin:
         for place, offset, end in run:
             found[place] = data[offset - begin : end - begin]
+    else:  # each by itself: what lies behind what can't be read may be whole
+        return [place for one in run for place in _read_run(segments, segment, [one], found)]
     return []

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb.group import BadGroup
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, Location, entry_key, ledger_key
 from magnetar_bookie.storage.rocksdb.replay import groups_in
-from magnetar_bookie.storage.rocksdb.segments import Segments
+from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
 if TYPE_CHECKING:
     from magnetar_bookie.storage.rocksdb.storage import RocksStorage
@@ -175,8 +176,13 @@ class Reclaimer:
 def _look(index: Index, segments: Segments, segment: int) -> _InUse:
     """In a thread. What can't be read is passed over: the segment stays as long as the index has records in it."""
     in_use = _InUse()
-    with contextlib.suppress(BadGroup, FileNotFoundError):
-        _gather(index, segments, segment, in_use)
+    try:
+        with contextlib.suppress(BadGroup, FileNotFoundError):
+            _gather(index, segments, segment, in_use)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        _log.error("%s can't be read: %s", segment_path(segments.folder, segment), error)
     return in_use
 
 

@@ -11,6 +11,8 @@ the object: a file number that was closed under a reader could be another file's
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -24,6 +26,7 @@ from magnetar_metadata.locked_folder import sync_folder
 
 __all__ = ["InLine", "OpenFile", "Segments", "segment_path", "segments_in"]
 
+_log = logging.getLogger(__name__)
 # The most buffers that one system call takes.
 _BUFFERS: Final = 1024
 
@@ -128,17 +131,28 @@ class Segments:
             return file
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
-        """Shorter only where the file ends."""
+        """Shorter only where the file ends, or the disk can't read on: then so much less is there.
+
+        A sector that can't be read is damage in one place. It is not the end of the process: whoever looks for damage
+        would meet it again at each start, and what is mended is written elsewhere.
+        """
         file = self.file(segment)
-        data = os.pread(file.number, size, offset)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        while data:
+        parts: list[bytes] = []
+        while size:
+            try:
+                data = os.pread(file.number, size, offset)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                _log.error("%s can't be read at %d: %s", segment_path(self.folder, segment), offset, error)
+                break
+            if len(data) == size and not parts:
+                return data
+            if not data:
+                break
+            parts.append(data)
             size -= len(data)
             offset += len(data)
-            data = os.pread(file.number, size, offset)
-            parts.append(data)
         return b"".join(parts)
 
     def delete(self, segment: int) -> None:
