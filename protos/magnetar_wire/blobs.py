@@ -8,8 +8,8 @@ protobuf message is the concatenation of its fields, in any order, so the rest i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 
 from magnetar_wire._varints import varint
 
@@ -24,10 +24,9 @@ def field_head(number: int, size: int) -> bytes:
     return varint(number << 3 | _LENGTH_DELIMITED) + varint(size)
 
 
-def blob_parts(number: int, blobs: Iterable[bytes]) -> list[bytes]:
+def blob_parts(number: int, blobs: Sequence[bytes]) -> list[bytes]:
     """The elements of a repeated field, to be joined."""
-    parts: list[bytes] = []
-    for blob in blobs:
-        parts.append(field_head(number, len(blob)))
-        parts.append(blob)
+    parts = [b""] * (2 * len(blobs))
+    parts[::2] = map(partial(field_head, number), map(len, blobs))
+    parts[1::2] = blobs
     return parts

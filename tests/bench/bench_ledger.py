@@ -178,10 +178,10 @@ async def read(client: LedgerClient, folder: Path, name: str, size: int, count: 
     async def ours() -> float:
         began = time.perf_counter()
         seen = 0
-        async for entry_id, entry in reader.entries():
-            assert entry_id == seen
-            assert len(entry) == size
-            seen += 1
+        async for first, entries in reader.batches():
+            assert first == seen
+            assert {*map(len, entries)} == {size}
+            seen += len(entries)
         assert seen == count
         return time.perf_counter() - began
 

@@ -26,7 +26,7 @@ def _reads(striping: Striping, first: int = 0, window: int = 64) -> RecoveryRead
 
 
 def _one(entry_id: int, found: bytes | Lack) -> ReadEntries:
-    return ReadEntries({entry_id: found}, entry_id + 1, -1)
+    return ReadEntries({entry_id: found}, None, entry_id + 1, -1)
 
 
 def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes]]:
@@ -146,7 +146,8 @@ def test_any_order_of_answers_leads_to_what_a_plain_reading_of_them_says(
                         "damaged": Lack.DAMAGED,
                     }
                     reads.answered(
-                        slot, ReadEntries({entry_id: found[word] for entry_id, word in entries.items()}, stop + 1, -1)
+                        slot,
+                        ReadEntries({entry_id: found[word] for entry_id, word in entries.items()}, None, stop + 1, -1),
                     )
         if data.draw(st.booleans()):
             kept += [entry_id for entry_id, _ in _took(reads)]
@@ -205,7 +206,7 @@ def test_bookies_that_answer_in_the_end_lead_to_the_end_whatever_the_window(
                     entry_id: b"123456789" if entry_id < length and striping.holds(slot, entry_id) else Lack.ABSENT
                     for entry_id in range(begin, stop + 1)
                 }
-                reads.answered(slot, ReadEntries(entries, stop + 1, -1))
+                reads.answered(slot, ReadEntries(entries, None, stop + 1, -1))
         kept += [entry_id for entry_id, _ in _took(reads)]
     assert reads.last_entry_id == length - 1
     assert reads.done

@@ -131,6 +131,13 @@ class LedgerReader:
 
         Raises `NoSuchEntry` outside the bounds.
         """
+        async with aclosing(self.batches(first, last)) as batches:
+            async for begin, entries in batches:
+                for place, entry in enumerate(entries):
+                    yield begin + place, entry
+
+    async def batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, list[bytes]], None]:
+        """As `entries`, many at a time: the first one's id, and it and those that follow."""
         last = self._last_add_confirmed if last is None else last
         if first < 0 or last > self._last_add_confirmed:
             raise NoSuchEntry(
@@ -158,8 +165,7 @@ class LedgerReader:
                     asked.appendleft((end, self._ask_for(first, end)))
                 self._note_size(records)
                 self._ask_ahead(asked, most, begin, first, last)
-                for place, record in enumerate(records):
-                    yield begin + place, entry_of(record)
+                yield begin, list(map(entry_of, records))
         finally:
             await _drop(asked)
 

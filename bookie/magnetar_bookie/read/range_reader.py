@@ -190,6 +190,13 @@ class _Lane:
                 self.reasons = race.reasons
                 return
             self.last_add_confirmed = max(self.last_add_confirmed, read.last_add_confirmed)
+            if read.records is not None:
+                size = sum(map(len, read.records))
+                if held + size <= max_bytes:
+                    self.records += read.records
+                    held += size
+                    largest = max(largest, *map(len, read.records))
+                    continue
             for found in read.entries.values():
                 if isinstance(found, Lack):
                     # Another goes on from here; this one is asked again when nobody else is left.
@@ -261,7 +268,7 @@ class _Race:
             self._reader.has_trouble(bookie_id)
             self.reasons[bookie_id] = str(error) or type(error).__name__
         else:
-            for entry_id, found in read.entries.items():
+            for entry_id, found in read.entries.items() if read.records is None else ():
                 # What may be lost in limbo the bookie repairs by itself.
                 if found is Lack.ABSENT or found is Lack.DAMAGED:
                     self._faults[Fault(bookie_id, entry_id, found)] = None

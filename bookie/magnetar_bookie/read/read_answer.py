@@ -13,7 +13,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from magnetar_bookie.read.record import BadRecord, check_record
+from magnetar_bookie.read.record import BadRecord, all_whole, check_record
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 
@@ -37,6 +37,8 @@ class ReadEntries:
     """The records and what is lacking, by entry id and in order."""
 
     entries: dict[int, bytes | Lack]
+    # All of them, in order, where nothing is lacking; else None.
+    records: list[bytes] | None
     # Where the answer ends: entries below this that were asked for are in `entries`.
     next_entry_id: int
     last_add_confirmed: int
@@ -65,19 +67,17 @@ def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
             lacking[entry_id] = lack
     if len(lacking) + len(answer.records) != len(asked):
         raise BadAnswer(f"its answer has {len(answer.records)} records where {len(asked) - len(lacking)} belong")
-    ledger_id = request.ledger_id
-    if lacking:
-        records = iter(answer.records)
-        entries = {
-            entry_id: lacking.get(entry_id) or _checked(next(records), ledger_id, entry_id) for entry_id in asked
-        }
-    else:  # nearly always, and so for each record that is read
-        entries = {
-            entry_id: _checked(record, ledger_id, entry_id)
-            for entry_id, record in zip(asked, answer.records, strict=True)
-        }
+    ledger_id, records = request.ledger_id, list(answer.records)
+    entries: dict[int, bytes | Lack]
+    all_there = not lacking and all_whole(records, ledger_id, asked)
+    if all_there:  # nearly always
+        entries = dict(zip(asked, records, strict=True))
+    else:
+        given = iter(records)
+        entries = {entry_id: lacking.get(entry_id) or _checked(next(given), ledger_id, entry_id) for entry_id in asked}
     return ReadEntries(
         entries,
+        records if all_there else None,
         min(answer.next_entry_id, request.last_entry_id + 1),
         answer.last_add_confirmed,
     )

@@ -10,7 +10,10 @@ ids with it, so that a record can't be taken for another ledger's or another ent
 
 from __future__ import annotations
 
+import operator
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -23,6 +26,7 @@ __all__ = [
     "RECORD_HEADER_BYTES",
     "BadRecord",
     "Header",
+    "all_whole",
     "check_record",
     "encode_record",
     "entry_of",
@@ -33,7 +37,9 @@ NO_ENTRY: Final = -1
 _FIELDS: Final = struct.Struct(">QQqQ")
 _CRC: Final = struct.Struct(">I")
 _WHOLE_HEADER: Final = struct.Struct(">QQqQI")
+_FIELDS_EACH: Final = 5
 RECORD_HEADER_BYTES: Final = _WHOLE_HEADER.size
+_SMALL: Final = 4096
 MAX_RECORD_BYTES: Final = MAX_ENTRY_BYTES + RECORD_HEADER_BYTES
 
 
@@ -73,6 +79,38 @@ def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
     if not NO_ENTRY <= confirmed < entry_id:
         raise BadRecord(f"entry {entry_id} of ledger {ledger_id} claims {confirmed} as confirmed before it")
     return Header(ledger_id, entry_id, confirmed, ledger_bytes)
+
+
+def all_whole(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> bool:
+    """Whether `check_record` would take each for the entry in the same place; who is told no asks it one by one.
+
+    Done for all at a time, in C as far as it goes: a third of what it takes one by one, with 1 KiB each, and reading is
+    little else.
+    """
+    if not records:
+        return True
+    headers = b"".join([record[:RECORD_HEADER_BYTES] for record in records])
+    if len(headers) != len(records) * RECORD_HEADER_BYTES or max(map(len, records)) > MAX_RECORD_BYTES:
+        return False
+    fields = _headers(len(records)).unpack(headers)
+    entries, confirmed = fields[1::_FIELDS_EACH], fields[2::_FIELDS_EACH]
+    if fields[::_FIELDS_EACH].count(ledger_id) != len(records) or entries != tuple(entry_ids):
+        return False
+    if min(confirmed) < NO_ENTRY or not all(map(operator.lt, confirmed, entries)):
+        return False
+    # A small entry is sooner copied than looked at through a view.
+    views = [
+        record[RECORD_HEADER_BYTES:] if len(record) < _SMALL else memoryview(record)[RECORD_HEADER_BYTES:]
+        for record in records
+    ]
+    sums = map(crc32c, views, map(crc32c, [record[: _FIELDS.size] for record in records]))
+    return tuple(sums) == fields[4::_FIELDS_EACH]
+
+
+@lru_cache(maxsize=32)
+def _headers(count: int) -> struct.Struct:
+    """So many headers one behind the other."""
+    return struct.Struct(">" + _WHOLE_HEADER.format.removeprefix(">") * count)
 
 
 def entry_of(record: bytes) -> bytes:

@@ -311,9 +311,10 @@ class Bookie:
                 return ReadAnswer(status=status, last_add_confirmed=NO_ENTRY)
         # Asked before anything is read: what is repaired meanwhile may be missing in what was read.
         in_limbo = self._replicas.in_limbo(ledger_id)
-        held = self._held(ledger_id, ids)
         max_bytes = min(request.max_bytes or self.options.max_read_bytes, MAX_ANSWER_BYTES)
-        records = await self.reader.read(ledger_id, held, max_bytes)
+        # What is above is absent, and need not be looked for.
+        there = ids[: max(0, (self._replicas.highest_entry(ledger_id) - first) // step + 1)]
+        records = await self.reader.read(ledger_id, there, max_bytes)
         whole = [record for record in records if isinstance(record, bytes)]
         self.counters.reads += 1
         self.counters.records_read += len(whole)
@@ -321,15 +322,18 @@ class Bookie:
         last_add_confirmed = await self.reader.last_add_confirmed(ledger_id)
         if self._replicas.is_deleted(ledger_id):
             return ReadAnswer(status=Status.DELETED, last_add_confirmed=NO_ENTRY)
-        end = held[len(records)] if len(records) < len(held) else ids.stop
-        found = dict(zip(held, records, strict=False))
-        spoken_of = range(first, end, step)
-        missing = [] if len(found) == len(spoken_of) else [id_ for id_ in spoken_of if id_ not in found]
+        end = there[len(records)] if len(records) < len(there) else ids.stop
+        missing: list[int] = []
+        damaged: list[int] = []
+        if len(whole) < len(range(first, end, step)):
+            missing = [entry_id for entry_id, record in zip(there, records, strict=False) if record is None]
+            missing += range(first + len(records) * step, end, step)
+            damaged = [entry_id for entry_id, one in zip(there, records, strict=False) if isinstance(one, Damaged)]
         answer = ReadAnswer(
             status=Status.OK,
             absent=[] if in_limbo else missing,
             unknown=missing if in_limbo else [],
-            damaged=[entry_id for entry_id, record in found.items() if isinstance(record, Damaged)],
+            damaged=damaged,
             next_entry_id=end,
             last_add_confirmed=last_add_confirmed,
         )
@@ -361,18 +365,6 @@ class Bookie:
             raise Refusal(Code.INVALID_ARGUMENT, f"{first} … {last} is no range of entries up to {MAX_ENTRY_ID}")
         count = min((last - first) // step + 1, self.options.max_ids_per_answer)
         return range(first, first + count * step, step)
-
-    def _held(self, ledger_id: int, ids: range) -> list[int]:
-        """Those of the entries that are on the disk or in line for it."""
-        ids = ids[: max(0, (self._replicas.highest_entry(ledger_id) - ids.start) // ids.step + 1)]
-        if not ids:
-            return []
-        if ids.step == 1:
-            held = self.storage.entry_ids(ledger_id, ids[0], ids[-1], len(ids))
-        else:
-            held = [entry_id for entry_id in ids if self.storage.has(ledger_id, entry_id)]
-        in_line = [entry_id for entry_id in self._replicas.entries_in_line(ledger_id) if entry_id in ids]
-        return sorted(dict.fromkeys((*held, *in_line))) if in_line else held
 
     async def _bounded(
         self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message

@@ -7,12 +7,14 @@ read. None of the two is ever "absent".
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
+from itertools import accumulate
+from typing import Final, TypeGuard
 
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
-from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, check_record
+from magnetar_bookie.read.record import NO_ENTRY, BadRecord, Header, all_whole, check_record
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import DAMAGED, Damaged, LedgerStorage, StorageFailed
 
@@ -33,44 +35,50 @@ class RecordReader:
         self._commit = commit
         self._counters = counters
 
-    async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged]:
-        """The records of entries that are held, from the first on, up to so many bytes; the first always.
+    async def read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+        """The records from the first on, up to so many bytes; the first always. None: not held.
 
         Damaged ones count, as they were read.
         """
-        found: list[bytes | Damaged] = []
+        found: list[bytes | Damaged | None] = []
         room = max_bytes
         while len(found) < len(entry_ids) and room > 0:
             asked = entry_ids[len(found) : len(found) + _PORTION]
-            for entry_id, held in zip(asked, await self.held(ledger_id, asked, room), strict=False):
-                size = len(held) if isinstance(held, bytes) else 0
-                if found and size > room:
-                    return found
-                # None: it was dropped meanwhile. The caller will find the ledger deleted.
-                if held is None:
-                    found.append(DAMAGED)
-                elif _header(held, ledger_id, entry_id) is None:
-                    self._counters.damaged += 1
-                    found.append(DAMAGED)
-                else:
-                    found.append(held)
-                room -= size
+            held = await self.held(ledger_id, asked, room)
+            sums = list(accumulate(map(len, held) if _records_only(held) else map(_size, held)))
+            fit = max(bisect_right(sums, room), 0 if found else 1)
+            found += self._checked(ledger_id, asked[:fit], held[:fit])
+            if fit < len(held):
+                break
+            room -= sums[-1]
         return found
+
+    def _checked(
+        self, ledger_id: int, entry_ids: Sequence[int], held: Sequence[bytes | Damaged | None]
+    ) -> Sequence[bytes | Damaged | None]:
+        if _records_only(held) and all_whole(held, ledger_id, entry_ids):
+            return held
+        checked: list[bytes | Damaged | None] = []
+        for entry_id, one in zip(entry_ids, held, strict=True):
+            if one is None or (isinstance(one, bytes) and _header(one, ledger_id, entry_id) is not None):
+                checked.append(one)
+            else:
+                self._counters.damaged += 1
+                checked.append(DAMAGED)
+        return checked
 
     async def held(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
         """What is held, unchecked, what is in line for the disk included: up to so many bytes and one record.
 
         It may be less than what was asked for, but not nothing.
         """
+        if not self._replicas.entries_in_line(ledger_id):
+            return await self._read(ledger_id, entry_ids, max_bytes)
         in_line, room = self._in_line(ledger_id, entry_ids, max_bytes)
         on_disk = [entry_id for entry_id, record in zip(entry_ids, in_line, strict=False) if record is None]
         if not on_disk:
             return list(in_line)
-        try:
-            read = await self._storage.read(ledger_id, on_disk, room)
-        except StorageFailed as error:
-            self._commit.fail(error)
-            raise
+        read = await self._read(ledger_id, on_disk, room)
         held: list[bytes | Damaged | None] = []
         at = 0
         for record in in_line:
@@ -82,6 +90,13 @@ class RecordReader:
             else:
                 break
         return held
+
+    async def _read(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> list[bytes | Damaged | None]:
+        try:
+            return await self._storage.read(ledger_id, entry_ids, max_bytes)
+        except StorageFailed as error:
+            self._commit.fail(error)
+            raise
 
     def _in_line(self, ledger_id: int, entry_ids: Sequence[int], max_bytes: int) -> tuple[list[bytes | None], int]:
         """What is in line of the entries, and None for those that are not, up to so many bytes; the first always.
@@ -115,6 +130,14 @@ class RecordReader:
             if header is not None:
                 return self._replicas.loaded(ledger_id, header.last_add_confirmed)
         return self._replicas.loaded(ledger_id, NO_ENTRY)
+
+
+def _records_only(held: Sequence[bytes | Damaged | None]) -> TypeGuard[Sequence[bytes]]:
+    return {*map(type, held)} <= {bytes}
+
+
+def _size(held: bytes | Damaged | None) -> int:
+    return len(held) if isinstance(held, bytes) else 0
 
 
 def _header(record: bytes | Damaged, ledger_id: int, entry_id: int) -> Header | None:

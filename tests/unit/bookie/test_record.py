@@ -12,6 +12,7 @@ from magnetar_bookie.read.record import (
     RECORD_HEADER_BYTES,
     BadRecord,
     Header,
+    all_whole,
     check_record,
     encode_record,
     entry_of,
@@ -71,3 +72,38 @@ def test_the_largest_entry_fits_and_no_larger() -> None:
     check_record(record, 1, 0)
     with pytest.raises(BadRecord, match="bytes"):
         check_record(encode_record(1, 0, NO_ENTRY, MAX_ENTRY_BYTES + 1, bytes(MAX_ENTRY_BYTES + 1)), 1, 0)
+
+
+def _taken(record: bytes, entry_id: int) -> bool:
+    try:
+        check_record(record, 7, entry_id)
+    except BadRecord:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000])
+@pytest.mark.parametrize("place", range(4))
+def test_all_are_whole_where_each_is(size: int, place: int) -> None:
+    ids = range(3, 11, 2)
+    records = [encode_record(7, entry_id, entry_id - 1, 10, bytes(size)) for entry_id in ids]
+    assert all_whole(records, 7, ids)
+    good = records[place]
+    others = [
+        good[:-1],
+        good[:20],
+        b"",
+        good + b"x",
+        encode_record(8, ids[place], 0, 10, bytes(size)),
+        encode_record(7, ids[place] + 1, 0, 10, bytes(size)),
+        encode_record(7, ids[place], ids[place], 10, bytes(size)),
+        encode_record(7, ids[place], -2, 10, bytes(size)),
+        *(bytes((*good[:at], good[at] ^ 1, *good[at + 1 :])) for at in range(min(len(good), 60))),
+    ]
+    for other in others:
+        assert not _taken(other, ids[place])
+        records[place] = other
+        assert not all_whole(records, 7, ids), other
+    records[place] = encode_record(7, ids[place], -1, 10, bytes(size + 1))
+    assert all_whole(records, 7, ids)
+    assert all_whole([], 7, [])
