@@ -38,9 +38,11 @@ from magnetar_bookie.storage.rocksdb.notes import LOST
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
 from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong
+from tests.faults.power_loss import begin_shadow, lose_power, watch_folder
 
 _LONGEST_LIFE_S = 0.25
 _DEADLINE_S = 60.0
+POWER = "power"
 
 
 def _newest(folder: Path) -> Path | None:
@@ -128,6 +130,8 @@ KINDS: dict[str, tuple[Callable[[Path, Random], object], bool]] = {
     "kill": (_nothing, False),
     "garbage": (_garbage, False),
     "old_mark": (_old_mark, False),
+    # What is left of the folder is in power_loss.py.
+    POWER: (_nothing, False),
     "tear": (_tear, True),
     "remove_log": (_remove_log, True),
     "flip_log": (_flip_log, True),
@@ -162,6 +166,7 @@ class Rounds:
         self._base.mkdir()
         self.folder = self._base / "storage"
         self.kept = self._base / "kept"
+        self._shadow = self._base / "shadow"
         self._workload_seed = self._random.getrandbits(32)
         self._acknowledged = 0
 
@@ -170,7 +175,11 @@ class Rounds:
         kind = random.choice(self._kinds)
         do, may_lose = KINDS[kind]
         self._keep_mark()
+        if kind == POWER:
+            begin_shadow(self.folder, self._shadow)
         self._write_until_killed(kind)
+        if kind == POWER:
+            lose_power(self.folder, self._shadow, random)
         if self.folder.exists():
             do(self.folder, random)
         self._keep_folder()
@@ -205,7 +214,8 @@ class Rounds:
 
     def _write_until_killed(self, kind: str) -> None:
         readable, writable = os.pipe()
-        child = _forked(lambda: _write(self.folder, self._workload_seed, writable), readable)
+        watched = self._shadow if kind == POWER else None
+        child = _forked(lambda: _write(self.folder, self._workload_seed, writable, watched), readable)
         os.close(writable)
         ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_LIFE_S
         fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if kind in FAILURES else None
@@ -270,8 +280,10 @@ def _forked(body: Callable[[], Coroutine[Any, Any, None]], other_end: int) -> in
     os._exit(0)
 
 
-async def _write(folder: Path, seed: int, said: int) -> None:
+async def _write(folder: Path, seed: int, said: int, watched: Path | None) -> None:
     """Writes on from where the storage is, until it is killed or its disk fails."""
+    if watched is not None:
+        watch_folder(folder, watched)
     workload = Workload(seed)
     try:
         storage = await open_rocksdb(folder, OPTIONS)
@@ -282,8 +294,12 @@ async def _write(folder: Path, seed: int, said: int) -> None:
         while True:
             for _ in range(1 + workload.number % 3):
                 storage.write(workload.next_group())
-            await storage.sync()
-            os.write(said, b"%d\n" % workload.number)
+            number, syncing = workload.number, asyncio.ensure_future(storage.sync())
+            if number // 20 % 2:  # more is written while it is under way
+                await asyncio.sleep(0)
+                storage.write(workload.next_group())
+            await syncing
+            os.write(said, b"%d\n" % number)
     except StorageFailed:
         # Nothing is on the disk after a failure that succeeds when it is tried again.
         os._exit(0)
@@ -340,7 +356,7 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kinds = chosen.kind or list(KINDS)
-        if "LD_PRELOAD" not in os.environ and any(kind in FAILURES for kind in kinds):
+        if "LD_PRELOAD" not in os.environ and any(kind == POWER or kind in FAILURES for kind in kinds):
             environment = preloaded(Path(folder), Path(folder) / "flag")
             return subprocess.run([sys.executable, *sys.orig_argv[1:]], env={**os.environ, **environment}).returncode
         rounds = Rounds(Path(folder), chosen.seed, kinds)

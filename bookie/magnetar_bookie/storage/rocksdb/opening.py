@@ -120,6 +120,8 @@ def _open_index(folder: Path, options: RocksOptions, mark: DurableMark) -> Opene
             shutil.rmtree(folder / "index")
     index = Index(folder / "index", options.block_cache_bytes)
     try:
+        # RocksDB syncs what is in its folder, not that there is one.
+        sync_folder(folder)
         reading = _make_anew if made_anew else _read_on
         reached = reading(folder, index, mark)
         if made_anew:
