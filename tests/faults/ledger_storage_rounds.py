@@ -3,11 +3,11 @@
     python -m tests.faults.ledger_storage_rounds --rounds 3000 [--kind tear …] [--seed 1]
 
 A round: a process writes groups (`ledger_storage_workload.py`) and tells each that is acknowledged; it is killed -9 at
-some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder; then another
-process opens it and looks. Either all that was acknowledged is there, or the storage says that it lost something; and
-whatever it says, what is there is what the groups up to some point left, and no record is wrong without being seen to
-be. Rounds go on with the same folder, until something is lost. Processes are forked before any storage is open, as
-starting a new one takes longer than a round.
+some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder, or the power goes
+and takes what was not synced (`power_loss.py`); then another process opens it and looks. Either all that was
+acknowledged is there, or the storage says that it lost something; and whatever it says, what is there is what the
+groups up to some point left, and no record is wrong without being seen to be. Rounds go on with the same folder, until
+something is lost. Processes are forked before any storage is open, as starting a new one takes longer than a round.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ from tests.faults.power_loss import begin_shadow, lose_power, watch_folder
 _LONGEST_LIFE_S = 0.25
 _DEADLINE_S = 60.0
 POWER = "power"
+# A sync fails, the process ends, the next one writes on, and then the power goes.
+FAILED_SYNC_AND_POWER = "failed_sync_and_power"
+LOSE_POWER = (POWER, FAILED_SYNC_AND_POWER)
 
 
 def _newest(folder: Path) -> Path | None:
@@ -131,7 +134,7 @@ KINDS: dict[str, tuple[Callable[[Path, Random], object], bool]] = {
     "garbage": (_garbage, False),
     "old_mark": (_old_mark, False),
     # What is left of the folder is in power_loss.py.
-    POWER: (_nothing, False),
+    **dict.fromkeys(LOSE_POWER, (_nothing, False)),
     "tear": (_tear, True),
     "remove_log": (_remove_log, True),
     "flip_log": (_flip_log, True),
@@ -175,10 +178,12 @@ class Rounds:
         kind = random.choice(self._kinds)
         do, may_lose = KINDS[kind]
         self._keep_mark()
-        if kind == POWER:
+        if kind in LOSE_POWER:
             begin_shadow(self.folder, self._shadow)
-        self._write_until_killed(kind)
-        if kind == POWER:
+        if kind == FAILED_SYNC_AND_POWER:
+            self._write_until_killed(kind, fails="failed_sync")
+        self._write_until_killed(kind, fails=kind if kind in FAILURES else None)
+        if kind in LOSE_POWER:
             lose_power(self.folder, self._shadow, random)
         if self.folder.exists():
             do(self.folder, random)
@@ -212,20 +217,20 @@ class Rounds:
         else:
             (self._base / "old-mark").write_bytes(b"")
 
-    def _write_until_killed(self, kind: str) -> None:
+    def _write_until_killed(self, kind: str, fails: str | None) -> None:
         readable, writable = os.pipe()
-        watched = self._shadow if kind == POWER else None
+        watched = self._shadow if kind in LOSE_POWER else None
         child = _forked(lambda: _write(self.folder, self._workload_seed, writable, watched), readable)
         os.close(writable)
         ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_LIFE_S
-        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if kind in FAILURES else None
+        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if fails else None
         said = b""
         try:
             if fails_at is not None:
                 ends = fails_at + 0.5
             while (left := ends - time.monotonic()) > 0:
                 if fails_at is not None and time.monotonic() >= fails_at:
-                    fail_disk(self._flag, kind)
+                    fail_disk(self._flag, fails or "")
                     fails_at = None
                 if select.select([readable], [], [], min(left, 0.005))[0]:
                     part = os.read(readable, 1 << 16)
@@ -356,7 +361,7 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kinds = chosen.kind or list(KINDS)
-        if "LD_PRELOAD" not in os.environ and any(kind == POWER or kind in FAILURES for kind in kinds):
+        if "LD_PRELOAD" not in os.environ and any(kind in LOSE_POWER or kind in FAILURES for kind in kinds):
             environment = preloaded(Path(folder), Path(folder) / "flag")
             return subprocess.run([sys.executable, *sys.orig_argv[1:]], env={**os.environ, **environment}).returncode
         rounds = Rounds(Path(folder), chosen.seed, kinds)

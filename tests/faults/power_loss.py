@@ -59,9 +59,9 @@ def _build(shadow: Path, inode: int, now: Path | None, target: Path, random: Ran
     on_disk = shadow / "names" / str(inode)
     if on_disk.exists():
         for line in on_disk.read_text().splitlines():
-            number, kind, name = line.split(" ", 2)
-            names[name] = int(number), kind == "d"
-    seen = {}
+            held_as, kind, name = line.split(" ", 2)
+            names[name] = int(held_as), kind == "d"
+    seen: dict[str, tuple[int, bool]] = {}
     if now is not None:
         seen = {entry.name: (entry.inode(), entry.is_dir()) for entry in os.scandir(now)}
     if random is not None:
@@ -92,7 +92,7 @@ def _partly(synced: bytes, written: bytes, random: Random, *, any_order: bool) -
     end = random.randint(len(synced), len(written))
     if not any_order:
         return written[:end] if written.startswith(synced) else synced
-    padded, parts = synced.ljust(end, b"\0"), []
-    for at in range(0, end, _SECTOR):
-        parts.append((written if random.random() < 0.7 else padded)[at : min(at + _SECTOR, end)])
-    return b"".join(parts)
+    padded = synced.ljust(end, b"\0")
+    return b"".join(
+        (written if random.random() < 0.7 else padded)[at : min(at + _SECTOR, end)] for at in range(0, end, _SECTOR)
+    )
