@@ -24,7 +24,7 @@ def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
-    due, records = 200, 3000
+    due, records = 200, 1200
     monkeypatch.setattr(storage_module, "_INDEX_CHANGES", due)
     monkeypatch.setattr(storage_module, "_MOST_CHANGES", 2 * due)
     monkeypatch.setattr(reclaim, "_MOVED_RECORDS", 5)
