@@ -119,6 +119,7 @@ def test_bytes_in_use_are_right_where_the_group_that_discarded_a_record_is_gone(
         storage.write(Changes({(1, entry_id): _RECORD for entry_id in range(20)}))
         storage.write(Changes({(2, entry_id): _RECORD for entry_id in range(20)}, discarded=[(1, 3)]))
         storage.write(Changes({(1, 3): _RECORD}))
+        storage.write(Changes({(1, 3): _RECORD}, discarded=[(1, 3)]))
 
     async def counted(storage: RocksStorage) -> None:
         assert storage.entry_ids(1, 0, 100, 100) == list(range(20))
