@@ -136,14 +136,14 @@ class Reclaimer:
                 progress = True
         if emptied:
             await self._flushed()
+            await storage.in_thread(storage.segments.delete, emptied)
+            batch = IndexBatch()
             for segment in emptied:
-                await storage.in_thread(storage.segments.delete, segment)
                 del storage.usage.segments[segment]
                 self._rotten.pop(segment, None)
                 self._unreadable.pop(segment, None)
-                batch = IndexBatch()
                 batch.delete(ledger_key(b"u", segment))
-                storage.index.write(batch.batch)
+            storage.index.write(batch.batch)
         return progress or bool(emptied)
 
     async def _move(self, segment: int, in_use: InUse) -> bool:
