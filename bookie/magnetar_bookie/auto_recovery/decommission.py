@@ -8,9 +8,9 @@ A ledger that comes to name the bookie behind the scan's back (its maker had not
 cookie from then on: it is lost, and repaired like any other. What was acknowledged lies on others as well.
 
 The mark can be taken back as long as it is not done: it is deleted, the bookie takes entries again, and what was copied
-from it meanwhile lies elsewhere. Both ends of it are compare-and-sets of one node, so either the bookie is struck off or
-the mark is gone. A mark that was made again since the scan began is another one, and that scan says nothing of it: the
-bookie may have been given entries in between. So each mark has a random name, which the scan reads before any ledger.
+from it meanwhile lies elsewhere. Striking off and taking back are compare-and-sets of one node, so one of them is made.
+A mark that was made again since a scan began is another one, and that scan says nothing of it: the bookie may have been
+given entries in between. So each mark has a random name, which a scan reads before it reads any ledger.
 
 What counts as naming: a fragment of any ledger, open ones included; and a tombstone, as long as the bookie is alive
 to drop what it holds. One that is dead will not, and its tombstones wait for nothing but the end of its cookie.
