@@ -31,7 +31,7 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
-    # So many entries a reader has fetched or on their way before they are asked for.
-    read_ahead_entries: int = Field(default=256, ge=0)
+    # So many entries a reader has fetched or on their way before they are asked for; and a few MiB of them at most.
+    read_ahead_entries: int = Field(default=2048, ge=0)
     # So long a bookie keeps a tailing reader's question for the LAC.
     long_poll_timeout_ms: int = Field(default=10_000, gt=0)

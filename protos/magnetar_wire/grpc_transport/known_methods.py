@@ -5,40 +5,79 @@ that raises, the server shuts down: a request of a hundred bytes with a path of 
 a method that was registered is not read from the network. So this one never asks the core for a request to any other;
 the core keeps those, in bounds of its own, and refuses them after half a minute.
 
-What is overridden is private to grpc.aio. A test sends the request (`tests/faults/test_hostile_grpc_clients.py`).
+What is overridden is private to grpc.aio, and another version may do without it. It is there from 1.84 on; pyproject
+allows the versions that were tried. A version without it is refused at import, and one that has it and does not call it
+when a server begins: both would take every request, or none, and say nothing. A test sends the request
+(`tests/faults/test_hostile_grpc_clients.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.transport import NotReached
 
 # Not before gRPC is told to be quiet.
 from grpc._cython import cygrpc  # isort: skip
 from grpc.aio import _server  # isort: skip
 
-__all__ = ["server_of"]
+__all__ = ["KnownMethodsServer", "check_version"]
+
+_USED: Final = ("_make_request_call_future", "add_registered_method_handlers")
+# Accepting begins in the moment in which the server does.
+_BEGINS_S: Final = 10.0
 
 
-def server_of(
-    service: str, handlers: dict[str, grpc.RpcMethodHandler[Any, Any]], arguments: Sequence[tuple[str, int | str]]
-) -> grpc.aio.Server:
-    server = _Server(arguments)
-    server.add_registered_method_handlers(service, handlers)
-    return cast(grpc.aio.Server, server)
+def check_version(server: type, version: str) -> None:
+    missing = [name for name in _USED if not hasattr(server, name)]
+    if missing:
+        raise ImportError(
+            f"grpcio {version} has no {' nor '.join(missing)} in its asynchronous server, which keep hostile requests "
+            "from ending it: install a version that pyproject.toml allows"
+        )
 
 
-class _Server(_server.Server):
-    def __init__(self, arguments: Sequence[tuple[str, int | str]]) -> None:
+check_version(cygrpc.AioServer, grpc.__version__)
+
+
+class KnownMethodsServer(_server.Server):
+    """`grpc.aio`'s server, but for what its core is asked for."""
+
+    def __init__(
+        self,
+        service: str,
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]],
+        arguments: Sequence[tuple[str, int | str]],
+    ) -> None:
+        # What the library's own does, with a server of ours in it.
         self._loop = asyncio.get_running_loop()
+        self._accepting = asyncio.Event()
         self._server = _KnownMethods(self._loop, None, (), (), tuple(arguments), None)
+        self._server.others_left_alone = self._accepting.set
+        self.add_registered_method_handlers(service, handlers)
+
+    async def start(self) -> None:
+        """Raises `NotReached` where gRPC accepts requests in a way that we don't know."""
+        await super().start()
+        try:
+            await asyncio.wait_for(self._accepting.wait(), _BEGINS_S)
+        except TimeoutError:
+            await self.stop(None)
+            raise NotReached(
+                f"grpcio {grpc.__version__} accepts requests in a way of its own, in which a hostile one ends the "
+                "server: install a version that pyproject.toml allows"
+            ) from None
 
 
 class _KnownMethods(cygrpc.AioServer):  # type: ignore[misc]
+    # Told when the library would ask for any other method.
+    others_left_alone: Callable[[], object]
+
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
         if method is None:  # any other method: waited for, and never asked for
+            self.others_left_alone()
             return asyncio.get_running_loop().create_future()
         return super()._make_request_call_future(method)  # type: ignore[no-any-return]

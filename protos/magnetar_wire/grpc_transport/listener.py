@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.channel_options import server_arguments
 from magnetar_wire.grpc_transport.ending import Ending
-from magnetar_wire.grpc_transport.known_methods import server_of
+from magnetar_wire.grpc_transport.known_methods import KnownMethodsServer
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
@@ -39,7 +39,7 @@ _Serve = Callable[[str, Context, Ending], Awaitable[bytes | None]]
 async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcListener:
     host, _, _ = address.rpartition(":")
     handler = _Handler(service, options)
-    server = server_of(SERVICE, handler.handlers(), server_arguments(options))
+    server = KnownMethodsServer(SERVICE, handler.handlers(), server_arguments(options))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -53,7 +53,7 @@ async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcLi
 
 
 class GrpcListener:
-    def __init__(self, address: str, server: grpc.aio.Server, handler: _Handler) -> None:
+    def __init__(self, address: str, server: KnownMethodsServer, handler: _Handler) -> None:
         self.address = address
         self._server = server
         self._handler = handler

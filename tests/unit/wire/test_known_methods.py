@@ -1,0 +1,32 @@
+"""What the server overrides of gRPC's library is really there and really used: another version may do without."""
+
+from __future__ import annotations
+
+import pytest
+from grpc._cython import cygrpc
+
+from magnetar_wire.grpc_transport import GrpcTransport, known_methods
+from magnetar_wire.transport import NotReached
+from tests.contract.transport_contract import Echo
+from tests.running import run
+
+
+def test_a_version_without_what_is_overridden_is_refused_at_import() -> None:
+    class Older:
+        def add_registered_method_handlers(self) -> None: ...
+
+    with pytest.raises(ImportError, match=r"grpcio 1\.76\.0 has no _make_request_call_future in .*pyproject"):
+        known_methods.check_version(Older, "1.76.0")
+
+
+def test_a_version_that_does_not_call_what_is_overridden_serves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(cygrpc.AioServer):  # type: ignore[misc]
+        others_left_alone = None
+
+    async def scenario() -> None:
+        with pytest.raises(NotReached, match="accepts requests in a way of its own"):
+            await GrpcTransport().listen("127.0.0.1:0", Echo())
+
+    monkeypatch.setattr(known_methods, "_KnownMethods", Deaf)
+    monkeypatch.setattr(known_methods, "_BEGINS_S", 0.01)
+    run(scenario())
