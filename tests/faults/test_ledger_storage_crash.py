@@ -15,7 +15,9 @@ import pytest
 
 from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import segments as segments_module
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_metadata.locked_folder import sync_folder
 from tests.running import run, until
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -281,6 +283,32 @@ def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None
         storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
         await storage.sync()
         await until(storage.has_room, "room was made")
+
+    _on(tmp_path, body, options)
+
+
+def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CHK-26: after a loss of power its file would be back, and nobody would know that it can go."""
+    records, options = tmp_path / "records", RocksOptions(segment_bytes=16 << 10)
+
+    async def body(storage: RocksStorage) -> None:
+        gone: dict[int, None] = {}
+
+        def noting(folder: Path) -> None:
+            sync_folder(folder)
+            known = [segment for segment, _, _ in storage.index.uses()]
+            gone.update((segment, None) for segment in known if not segment_path(records, segment).exists())
+
+        await _fill(storage)
+        old = [segment for segment in storage.usage.segments if segment < storage.segments.current]
+        assert len(old) > 1
+        monkeypatch.setattr(segments_module, "sync_folder", noting)
+        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        await storage.sync()
+        await until(lambda: not set(old) & set(storage.usage.segments), "the segments go")
+        assert sorted(gone) == old
 
     _on(tmp_path, body, options)
 

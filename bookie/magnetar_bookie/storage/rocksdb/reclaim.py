@@ -123,12 +123,12 @@ class Reclaimer:
                 progress = True
         if emptied:
             await self._flushed()
+            await storage.in_thread(storage.segments.delete, emptied)
+            batch = IndexBatch()
             for segment in emptied:
-                await storage.in_thread(storage.segments.delete, segment)
                 del storage.usage.segments[segment]
-                batch = IndexBatch()
                 batch.delete(ledger_key(b"u", segment))
-                storage.index.write(batch.batch)
+            storage.index.write(batch.batch)
         return progress or bool(emptied)
 
     async def _move(self, segment: int, in_use: _InUse) -> bool:
