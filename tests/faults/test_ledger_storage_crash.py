@@ -358,7 +358,7 @@ def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
 def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_path: Path) -> None:
     """Ten ledgers side by side, 200 MB; nine go. What lives reads as before, also out of the log alone."""
     ledgers, rounds, record = range(1, 11), 160, b"x" * (128 << 10)
-    options = RocksOptions(segment_bytes=16 << 20)
+    options = RocksOptions(segment_bytes=16 << 20, ballast_disk_bytes=0)
 
     def held() -> int:
         return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
