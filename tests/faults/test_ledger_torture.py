@@ -63,12 +63,13 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
         Round(
             False,
             (
+                # First: whoever is started again waits for it.
+                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 0.0, 0.2),
                 Strike(Kind.LOSE_ANSWERS, "b1", 0.0, 4.0),
                 Strike(Kind.FAIL_SYNC, "b2", 0.5, 1.0),
                 Strike(Kind.BREAK, "b3", 0.2, 2.0),
                 Strike(Kind.CUT_METADATA, "b4", 0.0, 1.0),
                 Strike(Kind.KILL_WRITER, "c2", 2.0, 0.0),
-                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 1.0, 0.2),
             ),
             0.5,
         ),
