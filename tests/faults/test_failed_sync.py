@@ -11,11 +11,13 @@ from typing import BinaryIO
 
 import pytest
 
+from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Changes, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, replay
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, put_note
+from magnetar_wire.clock import SystemClock
 from tests.faults.forgetful_disk import ForgetfulDisk
-from tests.running import run
+from tests.running import run, within
 
 _RECORD = b"r" * 1000
 _SMALL = RocksOptions(segment_bytes=8 << 10)
@@ -101,6 +103,28 @@ def test_end_of_the_log_that_cannot_be_read_was_never_acknowledged(
         storage = await open_rocksdb(copy)
         assert storage.intact
         assert await _durable(storage) == [0]
+        await storage.close()
+
+    run(scenario())
+
+
+def test_storage_that_fails_with_nobody_waiting_ends_its_bookie(tmp_path: Path) -> None:
+    """CHK-21: what frees room and what syncs the mark work by themselves, also on an idle bookie."""
+
+    def fail() -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def scenario() -> None:
+        storage = await open_rocksdb(tmp_path, RocksOptions(mark_sync_interval_s=0.01))
+        bookie = Bookie("b1", storage, SystemClock())
+        storage.write(Changes({(1, 0): _RECORD}))
+        await storage.sync()
+        storage._mark.sync = fail  # type: ignore[method-assign]
+        error = await within(bookie.wait_failed(), "the bookie hears of it")
+        assert "Input/output error" in str(error)
+        with pytest.raises(StorageFailed):
+            await bookie.settled()
+        await bookie.close()
         await storage.close()
 
     run(scenario())

@@ -14,7 +14,8 @@ that waits to be flushed, as RocksDB would flush by itself at last.
 Who reads, reads in a thread: where the records are from the index, then the files, neighbours with one call. A segment
 that goes meanwhile was written anew elsewhere, and the index is asked again.
 
-A failed write or fsync, or an index that can't be read, ends it: nothing is answered from then on. Of the index a note
+A failed write or fsync, or an index that can't be read, ends it: nothing is answered from then on, and the process is
+told (`when_failed`), as it may have been what frees room that met it, with nobody waiting. Of the index a note
 says so to the next opening, which makes it anew; without one a damaged index would end each process that meets it.
 """
 
@@ -83,6 +84,7 @@ class RocksStorage:
         self.space = Space(opened.folder, options)
         # Why nothing is done any more.
         self.dead: str | None = None
+        self._told: Callable[[StorageFailed], object] | None = None
         # The last group that was written, that is durable, and that the index holds durably.
         self.written = opened.number
         self.durable = opened.number
@@ -187,6 +189,9 @@ class RocksStorage:
             await asyncio.sleep(_POLL_S)
             self.check()
 
+    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
+        self._told = told
+
     async def close(self) -> None:
         self._reclaimer.stop()
         await self._reclaimer.stopped()
@@ -250,6 +255,8 @@ class RocksStorage:
                 put_note(self._folder, INDEX_DAMAGED, self.dead)
             except OSError as second:
                 _log.error("Nor can that be noted for the next opening: %s", second)
+        if self._told is not None:
+            self._told(StorageFailed(f"the storage {self._folder} failed: {self.dead}"))
 
     def _ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self.check()
