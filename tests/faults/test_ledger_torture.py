@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
     async def body() -> None:
         plan = {"roll_entries": 150, "keep_ledgers": 4}
         # What was left behind is waited for in the end.
-        quick = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0, "garbage_interval_s": 1.0}
+        quick: dict[str, Any] = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0}
         async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan=plan, **quick) as torture:
             await torture.wait_running()
             for one in rounds:
