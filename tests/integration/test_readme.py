@@ -17,7 +17,9 @@ from magnetar_cli.cluster import LocalCluster, NoCluster
 from magnetar_cli.local_java import NoJava, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+ALL_EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+ON_A_CLUSTER = [example for example in ALL_EXAMPLES if "LocalCluster" in example]
+EXAMPLES = [example for example in ALL_EXAMPLES if example not in ON_A_CLUSTER]
 
 
 def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,6 +29,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 2
+    assert len(ON_A_CLUSTER) == 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -75,11 +78,14 @@ _RUN = ("cluster up", "cluster status", "ledgers write", "ledgers show", "ledger
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # seconds by itself, minutes on a machine with other work
 def test_a_cluster_on_this_machine_does_what_is_shown(tmp_path: Path) -> None:
-    """Some commands of that section, as they stand there; and nothing of it is left."""
+    """Some commands of that section, as they stand there, and the example before the end; nothing of it is left."""
     said = {}
     try:
         find_java()
         for command in cluster_commands():
+            if command.startswith("cluster down"):
+                written = ran(tmp_path, "-c", ON_A_CLUSTER[0])
+                assert (written.returncode, written.stderr) == (0, "")
             if command.startswith(_RUN):
                 ended = ran(tmp_path, "-m", "magnetar_cli", *command.split())
                 assert ended.returncode == 0, (command, ended.stdout, ended.stderr)

@@ -146,6 +146,11 @@ class Bookie:
         return self._commit.entries_in_line
 
     @property
+    def ledgers_gained(self) -> int:
+        """Since the start: made, less deleted."""
+        return self._replicas.ledgers_gained
+
+    @property
     def add_streams(self) -> int:
         return len(self._streams)
 
