@@ -20,6 +20,7 @@ from magnetar_bookie.server.add_stream import AddStream
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
 from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
+from magnetar_bookie.server.read_only import CONFIGURED, FULL, OPERATOR, ReadOnlyReasons
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_protos.ledger_pb2 import (
@@ -43,12 +44,6 @@ from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
 
-# Why a bookie is read-only.
-OPERATOR: Final = "its operator wants it"
-CONFIGURED: Final = "its configuration says so"
-FULL: Final = "its disk is full"
-LEAVING: Final = "it is being decommissioned"
-STOPPING: Final = "it is being stopped"
 # So many ledgers are listed at a time.
 _PORTION: Final = 1000
 # Between two looks whether answers have left.
@@ -74,11 +69,9 @@ class Bookie:
         self._reads = 0
         # Streams that are served, oldest first.
         self._streams: dict[AddStream, None] = {}
-        self._read_only: dict[str, None] = {}
+        self._read_only = ReadOnlyReasons(partial(setattr, self._replicas, "read_only"))
         # Looks for room on a full disk.
         self._room_timer: Timer | None = None
-        # Called when the bookie becomes read-only or ceases to be.
-        self._listeners: dict[Callable[[], object], None] = {}
         self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message | bytes]]]] = {
             "read": (ReadRequest, partial(self._bounded, self._read)),
             "fence": (FenceRequest, self._fence),
@@ -196,20 +189,11 @@ class Bookie:
         return list(self._read_only)
 
     def set_read_only(self, reason: str, holds: bool) -> None:
-        before = self.read_only
-        if holds:
-            self._read_only[reason] = None
-        else:
-            self._read_only.pop(reason, None)
-        self._replicas.read_only = self.read_only
-        if self.read_only is not before:
-            for listener in list(self._listeners):
-                listener()
+        self._read_only.set(reason, holds)
 
     def listen_read_only(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Calls it at each change of `read_only`; returns what ends that."""
-        self._listeners[listener] = None
-        return lambda: self._listeners.pop(listener, None)
+        return self._read_only.listen(listener)
 
     def in_limbo(self, ledger_id: int) -> bool:
         return self._replicas.in_limbo(ledger_id)
