@@ -52,7 +52,7 @@ sim: $(VENV)/.installed
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --start $(START) --counts)
 
 sim-mutants: $(VENV)/.installed
-	@$(BIN)/python -m tests.mutants --sim
+	@$(BIN)/python -m tests.mutants --sim && $(BIN)/python -m tests.mutants --rounds
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py

@@ -1,4 +1,7 @@
-"""A disk that fails while a flag file names how: the shim failing_disk.c, preloaded into a process."""
+"""A disk that fails while a flag file names how: the shim failing_disk.c, preloaded into a process.
+
+With it goes power_loss.c, which is idle until `power_loss.watch_folder`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,10 @@ def preloaded(folder: Path, flag: Path) -> dict[str, str]:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler for the shim that makes the disk fail")
-    shim, source = folder / "failing_disk.so", Path(__file__).with_name("failing_disk.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-    return {"LD_PRELOAD": str(shim), "FAILING_DISK": str(flag)}
+    shims = []
+    # In this order: a failure is seen by what keeps book of what is on the disk.
+    for name in ("power_loss", "failing_disk"):
+        shim, source = folder / f"{name}.so", Path(__file__).with_name(f"{name}.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl", "-lpthread"], check=True)
+        shims.append(str(shim))
+    return {"LD_PRELOAD": ":".join(shims), "FAILING_DISK": str(flag)}

@@ -5,7 +5,7 @@ A chain is written by one life after another; a life's ledgers follow each other
 numbered from 0. In the end, when every ledger is closed:
 
 - **acknowledged**: every entry of which a writer was told that it completed is in its ledger, and the ledger in its
-  chain, unless the chain's owner had deleted it;
+  chain; it was read with the right bytes in the end or, if the chain's owner had deleted the ledger, before that;
 - **own close**: a ledger that its writer closed ends at its last acknowledged entry: what failed is not in it;
 - **unacknowledged**: a ledger that somebody else closed may hold what its writer appended beyond that. Nothing else;
 - **bytes**: entry n is the payload that its writer appended as entry n, whole, wherever it is read;
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.faults.ledger_history import Life, Tail, Written, payload
+from tests.faults.ledger_history import Life, ReadBack, Tail, Written, payload
 
 __all__ = ["READER", "Closed", "LedgerChecker"]
 
@@ -77,16 +77,37 @@ class LedgerChecker:
         # By ledger: who wrote it.
         self._made: dict[int, tuple[Life, Written]] = {}
         self._deleting = {ledger_id for life in lives for ledger_id in life.deleting}
+        # By ledger: the entries that the ordinary reader gave with the right bytes, in the end or earlier.
+        self._verified: dict[int, set[int]] = {}
+        # Where ledgers ended that were read back whole.
+        self._ended: dict[int, int] = {}
         for life in lives:
             for written in life.ledgers:
                 if written.ledger_id in self._made:
                     self._wrong("logs", f"ledger {written.ledger_id} was made twice")
                 self._made[written.ledger_id] = life, written
                 self._check_log(life, written)
+        for tail in tails:
+            for reading in tail.read_back:
+                self._check_read_back(tail, reading)
 
     @property
     def acknowledged(self) -> int:
-        return sum(len(written.acked) for _, written in self._made.values())
+        """How many entries."""
+        return sum(len(set(written.acked)) for _, written in self._made.values())
+
+    @property
+    def verified(self) -> int:
+        """How many acknowledged entries were read with the right bytes by the ordinary reader."""
+        return sum(
+            len(self._verified.get(ledger_id, set()).intersection(written.acked))
+            for ledger_id, (_, written) in self._made.items()
+        )
+
+    @property
+    def deleted(self) -> int:
+        """How many ledgers the chains' owners deleted."""
+        return len(self._deleting)
 
     def chain(self, name: str, ledgers: Sequence[int]) -> None:
         """The ledgers that the chain lists in the end, in order."""
@@ -144,6 +165,8 @@ class LedgerChecker:
                     f"{source} gives {len(entry)} bytes {entry[:60]!r} as entry {entry_id} of ledger {ledger_id}, "
                     f"which is {len(expected)} bytes {expected[:60]!r}",
                 )
+            elif source == READER:
+                self._verified.setdefault(ledger_id, set()).add(entry_id)
 
     def finish(self) -> list[str]:
         """All that is wrong."""
@@ -154,6 +177,12 @@ class LedgerChecker:
                     "acknowledged",
                     f"{len(written.acked)} entries of ledger {ledger_id} were acknowledged, and {life.chain} lists "
                     f"{self._chains.get(life.chain)}",
+                )
+            if never := set(written.acked) - self._verified.get(ledger_id, set()):
+                self._wrong(
+                    "acknowledged",
+                    f"{len(never)} of {len(written.acked)} acknowledged entries of ledger {ledger_id} of {life.name} "
+                    f"were never read back, {min(never)} the first{' before it was deleted' if not listed else ''}",
                 )
         for name, ledgers in self._chains.items():
             for ledger_id in ledgers:
@@ -180,8 +209,8 @@ class LedgerChecker:
         due = 0
         for written in life.ledgers:
             closed = self._closed.get(written.ledger_id)
-            last = written.closed_at if closed is None else closed.last_entry_id
-            if last is None:  # never recorded, or deleted after somebody else had closed it
+            last = self._ended.get(written.ledger_id, written.closed_at) if closed is None else closed.last_entry_id
+            if last is None:  # never recorded
                 last = written.acked[-1] if written.acked else -1
             for entry_id, (number, _) in enumerate(written.appended[: last + 1]):
                 if number != due:
@@ -192,6 +221,33 @@ class LedgerChecker:
                     )
                     due = number
                 due += 1
+
+    def _check_read_back(self, tail: Tail, reading: ReadBack) -> None:
+        ledger_id, last = reading.ledger_id, reading.last_entry_id
+        if ledger_id not in self._made:
+            self._wrong("read back", f"{tail.name} read ledger {ledger_id}, which nobody made")
+            return
+        life, written = self._made[ledger_id]
+        for due, (entry_id, size, crc) in enumerate(reading.read):
+            where = f"{tail.name} read entry {entry_id} of ledger {ledger_id}"
+            if entry_id != due or entry_id > last:
+                self._wrong("read back", f"{where}, where {due} is due and {last} the last")
+            if entry_id >= len(written.appended):
+                self._wrong("read back", f"{where}, which was never appended")
+                continue
+            expected = payload(life.name, *written.appended[entry_id])
+            if (size, crc) != (len(expected), zlib.crc32(expected)):
+                self._wrong("read back", f"{where} with other bytes than were appended")
+            else:
+                self._verified.setdefault(ledger_id, set()).add(entry_id)
+        if not reading.whole:
+            return
+        if len(reading.read) != last + 1:
+            self._wrong("read back", f"{tail.name} was given {len(reading.read)} of {last + 1} of ledger {ledger_id}")
+        if written.closed_at is not None and last != written.closed_at:
+            self._wrong("own close", f"ledger {ledger_id} ended at {last}, and was closed at {written.closed_at}")
+        if self._ended.setdefault(ledger_id, last) != last:
+            self._wrong("read back", f"ledger {ledger_id} ended at {self._ended[ledger_id]} once, and at {last}")
 
     def _check_tail(self, tail: Tail) -> None:
         next_of: dict[int, int] = {}

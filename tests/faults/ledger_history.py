@@ -16,6 +16,9 @@ end was never said.
     waits WHY                   no ledger can be made
     tail CHAIN NAME             the first line of a tail's
     saw LEDGER ENTRY BYTES CRC
+    reads LEDGER LAST           it reads a closed ledger back, from the beginning, as anybody would
+    read LEDGER ENTRY BYTES CRC
+    whole LEDGER LAST           it has read all of it: now its owner may delete it
     note WORDS                  for people
 
 A payload is made from its life's name, its number and its size, so whoever reads an entry can say which it must be.
@@ -31,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Life", "Log", "Tail", "Written", "payload", "read_logs"]
+__all__ = ["Life", "Log", "ReadBack", "Tail", "WholeReads", "Written", "payload", "read_logs"]
 
 _LARGEST_BYTES: Final = 1_048_576
 _STARTS: Final = 1_048_583
@@ -98,6 +101,19 @@ class Life:
 
 
 @dataclass(slots=True)
+class ReadBack:
+    """One reading of a closed ledger, long after it was written."""
+
+    ledger_id: int
+    # Where the ledger ended by its metadata.
+    last_entry_id: int
+    # Entry, size and CRC-32, in order.
+    read: list[tuple[int, int, int]] = field(default_factory=list)
+    # It came to the end.
+    whole: bool = False
+
+
+@dataclass(slots=True)
 class Tail:
     """What one tailing reader saw."""
 
@@ -105,6 +121,27 @@ class Tail:
     name: str
     # Ledger, entry, size and CRC-32, in order.
     saw: list[tuple[int, int, int, int]] = field(default_factory=list)
+    read_back: list[ReadBack] = field(default_factory=list)
+
+
+class WholeReads:
+    """Which ledgers of a chain its tails have read back whole by now; the logs are read on from where they were."""
+
+    def __init__(self, folder: Path, chain: str) -> None:
+        self._folder = folder
+        self._chain = chain
+        self._read: dict[Path, int] = {}
+        self._whole: dict[int, None] = {}
+
+    def __call__(self) -> list[int]:
+        for path in sorted(self._folder.glob(f"t-{self._chain}-*.log")):
+            at = self._read.get(path, 0)
+            with path.open("rb") as log:
+                log.seek(at)
+                lines = log.read().split(b"\n")[:-1]
+            self._read[path] = at + sum(len(line) + 1 for line in lines)
+            self._whole |= {int(line.split()[1]): None for line in lines if line.startswith(b"whole ")}
+        return list(self._whole)
 
 
 def read_logs(folder: Path) -> tuple[list[Life], list[Tail]]:
@@ -130,13 +167,29 @@ def read_lines(lines: Iterable[str], lives: list[Life], tails: list[Tail]) -> No
         elif what == "tail":
             tail = Tail(words[0], words[1])
             tails.append(tail)
-        elif what == "saw":
-            assert tail is not None
-            ledger_id, entry_id, size, crc = map(int, words)
-            tail.saw.append((ledger_id, entry_id, size, crc))
+        elif what != "note" and tail is not None:
+            _read_tails_line(tail, what, [int(word) for word in words])
         elif what != "note":
             assert life is not None, line
             _read_writers_line(life, what, words)
+
+
+def _read_tails_line(tail: Tail, what: str, numbers: list[int]) -> None:
+    if what == "saw":
+        ledger_id, entry_id, size, crc = numbers
+        tail.saw.append((ledger_id, entry_id, size, crc))
+    elif what == "reads":
+        tail.read_back.append(ReadBack(numbers[0], numbers[1]))
+    elif what in ("read", "whole"):
+        # It reads one after the other.
+        reading = tail.read_back[-1]
+        assert reading.ledger_id == numbers[0], f"{tail.name} says {what} of ledger {numbers[0]} while at {reading}"
+        if what == "whole":
+            reading.whole = True
+        else:
+            reading.read.append((numbers[1], numbers[2], numbers[3]))
+    else:
+        raise ValueError(f"a tail's log says {what!r}, which means nothing")
 
 
 def _read_writers_line(life: Life, what: str, words: list[str]) -> None:

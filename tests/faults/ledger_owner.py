@@ -10,6 +10,7 @@ life left it: then the chain is somebody else's.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +49,7 @@ class ChainPlan:
     striping: Striping
     # So many entries a ledger has at most.
     roll_entries: int = 400
-    # So many ledgers a chain has before its oldest is deleted; 0: nothing is.
+    # So many ledgers a chain has before its oldest is deleted, once it was read back; 0: nothing is.
     keep_ledgers: int = 0
     # Between two bursts, at most.
     rest_s: float = 0.05
@@ -68,6 +69,7 @@ class ChainOwner:
         log: Log,
         clock: Clock,
         chance: Randomness,
+        read_back: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         self._client = client
         self._store: MetadataStore = client.ledgers.store
@@ -77,6 +79,8 @@ class ChainOwner:
         self._log = log
         self._clock = clock
         self._chance = chance
+        # The ledgers that somebody else has read whole. No others are deleted: nobody could tell what was in them.
+        self._read_back = read_back
         self._list = Chain()
         # The number of the next new payload.
         self._next = 0
@@ -141,7 +145,10 @@ class ChainOwner:
         keep = self._plan.keep_ledgers
         if not keep or len(self._list.ledgers) <= keep:
             return
-        going = self._list.ledgers[:-keep]
+        read = self._read_back()
+        going = [one for one in self._list.ledgers[:-keep] if one in read]
+        if not going:
+            return
         for ledger_id in going:
             self._log.say("deleting", ledger_id)
         await self._change_list(self._update(deleting=going))

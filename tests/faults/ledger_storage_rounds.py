@@ -3,11 +3,11 @@
     python -m tests.faults.ledger_storage_rounds --rounds 3000 [--kind tear …] [--seed 1]
 
 A round: a process writes groups (`ledger_storage_workload.py`) and tells each that is acknowledged; it is killed -9 at
-some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder; then another
-process opens it and looks. Either all that was acknowledged is there, or the storage says that it lost something; and
-whatever it says, what is there is what the groups up to some point left, and no record is wrong without being seen to
-be. Rounds go on with the same folder, until something is lost. Processes are forked before any storage is open, as
-starting a new one takes longer than a round.
+some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder, or the power goes
+and takes what was not synced (`power_loss.py`); then another process opens it and looks. Either all that was
+acknowledged is there, or the storage says that it lost something; and whatever it says, what is there is what the
+groups up to some point left, and no record is wrong without being seen to be. Rounds go on with the same folder, until
+something is lost. Processes are forked before any storage is open, as starting a new one takes longer than a round.
 """
 
 from __future__ import annotations
@@ -38,9 +38,14 @@ from magnetar_bookie.storage.rocksdb.notes import LOST
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
 from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong
+from tests.faults.power_loss import begin_shadow, lose_power, watch_folder
 
 _LONGEST_LIFE_S = 0.25
 _DEADLINE_S = 60.0
+POWER = "power"
+# A sync fails, the process ends, the next one writes on, and then the power goes.
+FAILED_SYNC_AND_POWER = "failed_sync_and_power"
+LOSE_POWER = (POWER, FAILED_SYNC_AND_POWER)
 
 
 def _newest(folder: Path) -> Path | None:
@@ -128,6 +133,8 @@ KINDS: dict[str, tuple[Callable[[Path, Random], object], bool]] = {
     "kill": (_nothing, False),
     "garbage": (_garbage, False),
     "old_mark": (_old_mark, False),
+    # What is left of the folder is in power_loss.py.
+    **dict.fromkeys(LOSE_POWER, (_nothing, False)),
     "tear": (_tear, True),
     "remove_log": (_remove_log, True),
     "flip_log": (_flip_log, True),
@@ -162,6 +169,7 @@ class Rounds:
         self._base.mkdir()
         self.folder = self._base / "storage"
         self.kept = self._base / "kept"
+        self._shadow = self._base / "shadow"
         self._workload_seed = self._random.getrandbits(32)
         self._acknowledged = 0
 
@@ -170,7 +178,13 @@ class Rounds:
         kind = random.choice(self._kinds)
         do, may_lose = KINDS[kind]
         self._keep_mark()
-        self._write_until_killed(kind)
+        if kind in LOSE_POWER:
+            begin_shadow(self.folder, self._shadow)
+        if kind == FAILED_SYNC_AND_POWER:
+            self._write_until_killed(kind, fails="failed_sync")
+        self._write_until_killed(kind, fails=kind if kind in FAILURES else None)
+        if kind in LOSE_POWER:
+            lose_power(self.folder, self._shadow, random)
         if self.folder.exists():
             do(self.folder, random)
         self._keep_folder()
@@ -203,19 +217,20 @@ class Rounds:
         else:
             (self._base / "old-mark").write_bytes(b"")
 
-    def _write_until_killed(self, kind: str) -> None:
+    def _write_until_killed(self, kind: str, fails: str | None) -> None:
         readable, writable = os.pipe()
-        child = _forked(lambda: _write(self.folder, self._workload_seed, writable), readable)
+        watched = self._shadow if kind in LOSE_POWER else None
+        child = _forked(lambda: _write(self.folder, self._workload_seed, writable, watched), readable)
         os.close(writable)
         ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_LIFE_S
-        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if kind in FAILURES else None
+        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if fails else None
         said = b""
         try:
             if fails_at is not None:
                 ends = fails_at + 0.5
             while (left := ends - time.monotonic()) > 0:
                 if fails_at is not None and time.monotonic() >= fails_at:
-                    fail_disk(self._flag, kind)
+                    fail_disk(self._flag, fails or "")
                     fails_at = None
                 if select.select([readable], [], [], min(left, 0.005))[0]:
                     part = os.read(readable, 1 << 16)
@@ -270,8 +285,10 @@ def _forked(body: Callable[[], Coroutine[Any, Any, None]], other_end: int) -> in
     os._exit(0)
 
 
-async def _write(folder: Path, seed: int, said: int) -> None:
+async def _write(folder: Path, seed: int, said: int, watched: Path | None) -> None:
     """Writes on from where the storage is, until it is killed or its disk fails."""
+    if watched is not None:
+        watch_folder(folder, watched)
     workload = Workload(seed)
     try:
         storage = await open_rocksdb(folder, OPTIONS)
@@ -282,8 +299,12 @@ async def _write(folder: Path, seed: int, said: int) -> None:
         while True:
             for _ in range(1 + workload.number % 3):
                 storage.write(workload.next_group())
-            await storage.sync()
-            os.write(said, b"%d\n" % workload.number)
+            number, syncing = workload.number, asyncio.ensure_future(storage.sync())
+            if number // 20 % 2:  # more is written while it is under way
+                await asyncio.sleep(0)
+                storage.write(workload.next_group())
+            await syncing
+            os.write(said, b"%d\n" % number)
     except StorageFailed:
         # Nothing is on the disk after a failure that succeeds when it is tried again.
         os._exit(0)
@@ -340,7 +361,7 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kinds = chosen.kind or list(KINDS)
-        if "LD_PRELOAD" not in os.environ and any(kind in FAILURES for kind in kinds):
+        if "LD_PRELOAD" not in os.environ and any(kind in LOSE_POWER or kind in FAILURES for kind in kinds):
             environment = preloaded(Path(folder), Path(folder) / "flag")
             return subprocess.run([sys.executable, *sys.orig_argv[1:]], env={**os.environ, **environment}).returncode
         rounds = Rounds(Path(folder), chosen.seed, kinds)

@@ -79,8 +79,12 @@ class Report:
     rounds: int = 0
     borne: int = 0
     struck: dict[str, int] = field(default_factory=dict)
+    # Distinct entries: of which writers were told, and which of those were read back with the right bytes.
     acknowledged: int = 0
+    verified: int = 0
+    # There in the end, and deleted before, when they had been read back.
     ledgers: int = 0
+    deleted: int = 0
     entries_read: int = 0
     lives: int = 0
     # While every chain could go on: the longest that one was silent.
@@ -147,7 +151,7 @@ class Torture:
             name,
             striping,
             ["--metadata", location, *logs, "--striping", striping, "--plan", json.dumps(self._plan)],
-            ["--metadata", self._cluster.metadata(), *logs],
+            ["--metadata", self._cluster.metadata(), *logs, "--plan", json.dumps(self._plan)],
             self.folder,
         )
         run.start_writer()
@@ -294,7 +298,10 @@ class Torture:
             checker = LedgerChecker(*(found := read_logs(self.logs)))
             report.ledgers = await inspect_chains(client, checker, chains)
             report.violations += checker.finish()
-            report.acknowledged = checker.acknowledged
+            report.acknowledged, report.verified = checker.acknowledged, checker.verified
+            report.deleted = checker.deleted
+            if report.verified != report.acknowledged and not report.violations:
+                report.violations.append(f"acknowledged: {report.acknowledged}, and {report.verified} verified")
             report.entries_read = checker.entries_read
             report.lives = len(found[0])
         finally:

@@ -30,9 +30,9 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SeededRandomness, SystemRandomness
 from magnetar_wire.transport import Transport
-from tests.faults.ledger_history import Log
+from tests.faults.ledger_history import Log, WholeReads
 from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
-from tests.faults.ledger_tail import follow_chain
+from tests.faults.ledger_tail import follow_chain, read_back_chain
 
 __all__ = ["QUICK", "main"]
 
@@ -107,6 +107,10 @@ class Workload:
     def stop(self) -> None:
         self.stopping.set()
 
+    def plan(self) -> ChainPlan:
+        arguments = self.arguments
+        return ChainPlan(Striping(*map(int, arguments.striping.split("/"))), **json.loads(arguments.plan))
+
     async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
         raise NotImplementedError
 
@@ -115,9 +119,9 @@ class Writer(Workload):
     owner: ChainOwner | None = None
 
     async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
-        arguments = self.arguments
-        plan = ChainPlan(Striping(*map(int, arguments.striping.split("/"))), **json.loads(arguments.plan))
-        self.owner = ChainOwner(client, arguments.chain, name, plan, life_log, self.clock, self.chance)
+        chain, plan = self.arguments.chain, self.plan()
+        read_back = WholeReads(self.logs, chain)
+        self.owner = ChainOwner(client, chain, name, plan, life_log, self.clock, self.chance, read_back)
         self.owner.stopping = self.stopping.is_set()
         await self.owner.own()
 
@@ -129,19 +133,22 @@ class Writer(Workload):
 
 class Tailer(Workload):
     async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
-        life_log.say("tail", self.arguments.chain, name)
-        following = asyncio.ensure_future(
-            follow_chain(client, client.ledgers.store, self.arguments.chain, life_log, self.clock)
-        )
+        chain, store, keep = self.arguments.chain, client.ledgers.store, self.plan().keep_ledgers
+        life_log.say("tail", chain, name)
+        readers = [follow_chain(client, store, chain, life_log, self.clock)]
+        if keep:
+            readers.append(read_back_chain(client, store, chain, keep, life_log, self.clock))
+        reading = [asyncio.ensure_future(reader) for reader in readers]
         stopping = asyncio.ensure_future(self.stopping.wait())
         try:
-            await asyncio.wait([following, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if following.done():
-                following.result()
+            done, _ = await asyncio.wait([*reading, stopping], return_when=asyncio.FIRST_COMPLETED)
+            for task in reading:
+                if task in done:
+                    task.result()
         finally:
-            for task in (following, stopping):
-                task.cancel()
-            await asyncio.gather(following, stopping, return_exceptions=True)
+            for ending in (*reading, stopping):
+                ending.cancel()
+            await asyncio.gather(*reading, stopping, return_exceptions=True)
 
 
 async def _watch_the_loop() -> None:

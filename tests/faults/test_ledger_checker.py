@@ -24,10 +24,11 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.faults.ledger_checker import Closed, LedgerChecker
-from tests.faults.ledger_history import Life, Log, Tail, payload, read_lines, read_logs
+from tests.faults.ledger_history import Life, Log, ReadBack, Tail, WholeReads, payload, read_lines, read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains
 from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
-from tests.faults.ledger_tail import follow_chain
+from tests.faults.ledger_tail import follow_chain, read_back_chain
+from tests.faults.workload_processes import AckWatch
 from tests.running import run, until
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import NO_LATENCY
@@ -81,6 +82,7 @@ class Story:
             bookie: {ledger_id: list(entries) for ledger_id, entries in self.entries.items()} for bookie in ("a", "b")
         }
         self.tail = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]
+        self.read_back: list[ReadBack] = []
         self.length = {ledger_id: sum(map(len, entries)) for ledger_id, entries in self.entries.items()}
         self.last = {ledger_id: len(entries) - 1 for ledger_id, entries in self.entries.items()}
 
@@ -90,7 +92,7 @@ class Story:
         for text in self.logs:
             read_lines(text.split("\n")[:-1], lives, tails)
         written = {one.ledger_id: (life.name, one) for life in lives for one in life.ledgers}
-        tail = Tail("c", "t.1")
+        tail = Tail("c", "t.1", read_back=self.read_back)
         for ledger_id, entry_id in self.tail:
             name, one = written[ledger_id]
             entry = payload(name, *one.appended[entry_id]) if entry_id < len(one.appended) else b"?"
@@ -113,6 +115,13 @@ class Story:
             change(held)
         self.last = {ledger_id: len(entries) - 1 for ledger_id, entries in self.entries.items()}
         self.length = {ledger_id: sum(map(len, entries)) for ledger_id, entries in self.entries.items()}
+
+    def deletes_first(self, read: list[bytes], *, whole: bool = True) -> None:
+        """The chain's owner deleted ledger 1, of which somebody had read this."""
+        self.said("closed 1 2\n", "closed 1 2\ndeleting 1\n")
+        self.chain.remove(1)
+        numbered = [(entry_id, len(entry), zlib.crc32(entry)) for entry_id, entry in enumerate(read)]
+        self.read_back.append(ReadBack(1, len(read) - 1, numbered, whole))
 
     def said(self, old: str, new: str) -> None:
         assert any(old in log for log in self.logs)
@@ -150,6 +159,23 @@ def _sent_again_though_there(story: Story) -> None:
     story.everywhere(lambda held: held[1].extend([payload("w.1", 3, 50), payload("w.1", 4, 60)]))
 
 
+def _deleted_unread(story: Story) -> None:
+    story.deletes_first([])
+    story.read_back.clear()
+
+
+def _deleted_half_read(story: Story) -> None:
+    story.deletes_first(story.entries[1][:2], whole=False)
+
+
+def _deleted_with_an_entry_lost(story: Story) -> None:
+    story.deletes_first(story.entries[1][:2])
+
+
+def _deleted_with_a_wrong_entry(story: Story) -> None:
+    story.deletes_first([*story.entries[1][:2], b"something else"])
+
+
 def _foreign(story: Story) -> None:
     story.everywhere(lambda held: held[3].append(b"from nowhere"))
 
@@ -177,12 +203,22 @@ LIES: dict[str, tuple[str, Callable[[Story], object]]] = {
     "a tail saw what is not there": ("seen", lambda story: story.tail.append((2, 3))),
     "a tail skipped an entry": ("seen", lambda story: story.tail.remove((2, 0))),
     "a tail went back": ("seen", lambda story: story.tail.append((1, 3))),
+    "a ledger was deleted and never read back": ("acknowledged", _deleted_unread),
+    "a ledger was deleted and read back in part": ("acknowledged", _deleted_half_read),
+    "a deleted ledger had lost an entry": ("acknowledged", _deleted_with_an_entry_lost),
+    "a deleted ledger had a wrong entry": ("read back", _deleted_with_a_wrong_entry),
     "a ledger is not closed": ("chain", lambda story: story.chain.append(4)),
 }
 
 
 def test_the_truth_is_believed() -> None:
     story = Story()
+    assert story.wrong() == []
+
+
+def test_what_was_read_back_may_be_deleted() -> None:
+    story = Story()
+    story.deletes_first(story.entries[1])
     assert story.wrong() == []
 
 
@@ -202,6 +238,10 @@ def test_a_payload_tells_whose_it_is_and_has_its_size() -> None:
     assert payload("w.1", 7, 100).startswith(b"w.1 7 100 ")
     assert len({payload("w.1", number, 100) for number in range(100)}) == 100
     assert payload("w.1", 7, 1_048_576)[-9:] != payload("w.1", 8, 1_048_576)[-9:]
+
+
+# How many ledgers its chain keeps: enough for its last life to have some.
+KEPT = 2
 
 
 class InProcess:
@@ -251,17 +291,23 @@ class InProcess:
 async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
     """Two lives of a writer, one of them killed, with a tail, while bookies go and come."""
     tails = await cluster.client()
-    tail_log = Log(folder / "t.log")
+    tail_log = Log(folder / "t-c-1.log")
     tail_log.say("tail", "c", "t.1")
     following = asyncio.create_task(follow_chain(tails, tails.ledgers.store, "c", tail_log, cluster.clock))
+    reading = asyncio.create_task(read_back_chain(tails, tails.ledgers.store, "c", KEPT, tail_log, cluster.clock))
     for number in range(3):
         client = await cluster.client()
-        log = Log(folder / f"w.{number}.log")
-        plan = ChainPlan(Striping(3, 3, 2), roll_entries=60, rest_s=0.01)
-        owner = ChainOwner(client, "c", f"w.{number}", plan, log, cluster.clock, SeededRandomness(number))
+        log = Log(folder / f"w-c-{number}.log")
+        plan = ChainPlan(Striping(3, 3, 2), roll_entries=60, keep_ledgers=KEPT, rest_s=0.01)
+        chance = SeededRandomness(number)
+        owner = ChainOwner(
+            client, "c", f"w.{number}", plan, log, cluster.clock, chance, WholeReads(folder, "c")
+        )
         owning = asyncio.create_task(owner.own())
-        written = folder / f"w.{number}.log"
+        written = folder / f"w-c-{number}.log"
         await until(lambda written=written: written.read_text().count("\nclosed") > 1, "two ledgers are closed")  # type: ignore[misc]
+        if number == 1:
+            await until(lambda written=written: "\ndeleting" in written.read_text(), "a ledger is deleted")  # type: ignore[misc]
         victim = f"b{number}"
         await cluster.kill(victim)
         before = written.read_text().count("\nacked")
@@ -280,12 +326,11 @@ async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
         await client.close()
         log.close()
     await close_chains(tails, ["c"])
-    last = folder / "w.2.log"
-    everything = sum((folder / f"w.{number}.log").read_text().count("\nacked") for number in range(3))
-    await until(lambda: (folder / "t.log").read_text().count("\nsaw") >= everything, "the tail has seen all of it")
-    assert last.exists()
-    following.cancel()
-    await asyncio.wait([following])
+    watch = AckWatch(folder)
+    await until(lambda: watch.latest("c", "t", "saw") >= watch.latest("c", "w", "acked"), "the tail has seen the last")
+    for task in (following, reading):
+        task.cancel()
+        await asyncio.wait([task])
     tail_log.close()
     await tails.close()
 
@@ -314,9 +359,9 @@ def test_a_real_chain_is_believed_and_a_lie_about_it_found(tmp_path: Path) -> No
         assert (await checked(tmp_path)).acknowledged > 100
         lying = tmp_path / "lying"
         lying.mkdir()
-        for name in ("w.0.log", "w.1.log", "w.2.log", "t.log"):
+        for name in ("w-c-0.log", "w-c-1.log", "w-c-2.log", "t-c-1.log"):
             shutil.copy(tmp_path / name, lying)
-        log = lying / "w.1.log"
+        log = lying / "w-c-1.log"
         lines = log.read_text().splitlines(keepends=True)
         at = max(number for number, line in enumerate(lines) if line.startswith("closed"))
         _, ledger_id, last = lines[at].split()

@@ -36,11 +36,12 @@ def _environment() -> dict[str, str]:
         ("tear remove_log flip_log", 16),
         ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
         ("failed_sync full_disk slow_sync", 6),
+        ("power", 16),
     ],
 )
 def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
     """CHK-21, CHK-24, CHK-25, CHK-15 (the storage's part). More: python -m tests.faults.ledger_storage_rounds."""
-    if "sync" in kinds and not (shutil.which("gcc") or shutil.which("cc")):
+    if ("sync" in kinds or "power" in kinds) and not (shutil.which("gcc") or shutil.which("cc")):
         pytest.skip("no C compiler for the shim that makes the disk fail")
     command = [sys.executable, "-m", "tests.faults.ledger_storage_rounds", "--rounds", str(rounds)]
     for kind in kinds.split():

@@ -1,8 +1,9 @@
 """Mutants: the code with one thing broken, to see whether the tests would notice.
 
 Each is a patch, `NAME.patch`. Its first line says what it breaks, behind the items of the checklist whose violation
-shows it: `CHK-8, CHK-1: …`. A run that fails for another reason does not count as seeing it. The rest is what git diff
-prints.
+shows it: `CHK-8, CHK-1: …`. A run that fails for another reason does not count as seeing it. Where the simulation does
+not run what is broken, the second line is the command that sees it, behind `run: `; its status is 1 then. The rest is
+what git diff prints.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PROJECT", "PatchFailed", "expected_items", "mutant_tree", "names", "run_in", "what_it_breaks"]
+__all__ = ["PROJECT", "PatchFailed", "expected_items", "mutant_tree", "names", "run_in", "seen_by", "what_it_breaks"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 _PATCHES = Path(__file__).resolve().parent
@@ -33,6 +34,12 @@ def names() -> list[str]:
 
 def what_it_breaks(name: str) -> str:
     return (_PATCHES / f"{name}.patch").read_text().split("\n", 1)[0].lstrip("# ")
+
+
+def seen_by(name: str) -> list[str] | None:
+    """The command; None: the simulation."""
+    second = (_PATCHES / f"{name}.patch").read_text().split("\n", 2)[1]
+    return second.removeprefix("run: ").split() if second.startswith("run: ") else None
 
 
 def expected_items(name: str) -> str:

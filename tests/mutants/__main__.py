@@ -2,7 +2,7 @@
 
 `--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. Only a
 seed counts that violates what the mutant's first line names, and that violates nothing without the mutant. What follows
-behind -- goes to the simulation then.
+behind -- goes to the simulation then. `--rounds` does the like with those that name a command of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from typing import Final
 
-from tests.mutants import PROJECT, PatchFailed, expected_items, mutant_tree, names, run_in, what_it_breaks
+from tests.mutants import PROJECT, PatchFailed, expected_items, mutant_tree, names, run_in, seen_by, what_it_breaks
 from tests.sim.__main__ import violates
 
 # What the simulation prints of a seed that failed: its number, the item or the error's type, and more.
@@ -30,6 +30,9 @@ def main() -> int:
     parser.add_argument("name", nargs="?", help="the mutant; the command follows behind --")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--sim", action="store_true", help="the simulation on each mutant, or on the one that is named")
+    parser.add_argument(
+        "--rounds", action="store_true", help="those that the simulation does not run, by their command"
+    )
     parser.add_argument("--seeds", type=int, default=500)
     options = parser.parse_args(arguments)
     if options.name is not None and options.name not in names():
@@ -39,8 +42,11 @@ def main() -> int:
             print(f"{name:40} {what_it_breaks(name)}")
         return 0
     if options.sim:
-        chosen = [options.name] if options.name else names()
+        chosen = [options.name] if options.name else [name for name in names() if seen_by(name) is None]
         return 1 if sum(not _noticed(name, options.seeds, command) for name in chosen) else 0
+    if options.rounds:
+        chosen = [options.name] if options.name else [name for name in names() if seen_by(name) is not None]
+        return 1 if sum(not _seen(name) for name in chosen) else 0
     if options.name is None or not command:
         parser.error("a mutant and, behind --, a command")
     try:
@@ -85,6 +91,24 @@ def _noticed(name: str, seeds: int, more: list[str]) -> bool:
         print(error, flush=True)
         return False
     print(f"{name:40} SURVIVES after {seeds} seeds ({what_it_breaks(name)}){_besides(others)}", flush=True)
+    return False
+
+
+def _seen(name: str) -> bool:
+    """Whether its own command says that something is wrong."""
+    command = seen_by(name) or []
+    try:
+        with mutant_tree(name) as tree:
+            done = run_in(tree, command, capture=True)
+    except PatchFailed as error:
+        print(error, flush=True)
+        return False
+    said = done.stderr.strip().splitlines()
+    if done.returncode == 1 and any(", seed " in line for line in said):
+        print(f"{name:40} {said[0][:300]}", flush=True)
+        return True
+    ended = said[-1][:300] if said else "nothing said"
+    print(f"{name:40} SURVIVES, status {done.returncode} ({what_it_breaks(name)}): {ended}", flush=True)
     return False
 
 

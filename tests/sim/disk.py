@@ -372,6 +372,9 @@ class SimulatedStorage:
         self._durable += count
         disk._made_durable(count)
 
+    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
+        """It does nothing by itself: it fails in a call, and the caller hears of it."""
+
     async def close(self) -> None:
         await self.sync()
         self.dead = "it was closed"

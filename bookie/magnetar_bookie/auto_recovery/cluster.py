@@ -47,7 +47,10 @@ class Cluster:
         """Notes who comes and goes at the time, and tells; returns what ends that."""
 
         def heard() -> None:
-            view = replace(self.lost.view, alive=tuple(self._client.bookies.alive()))
+            alive, known = tuple(self._client.bookies.alive()), self.lost.view
+            # Who registers has a cookie. One that came after the last look is to be missed, too, when it goes.
+            cookies = tuple(sorted(dict.fromkeys((*known.cookies, *alive))))
+            view = replace(known, cookies=cookies, alive=alive)
             self.lost.observe(view, self._client.clock.monotonic())
             changed()
 

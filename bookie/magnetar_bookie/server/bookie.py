@@ -79,6 +79,7 @@ class Bookie:
             "confirm": (ConfirmRequest, self._confirm),
             "inventory": (InventoryRequest, partial(self._bounded, self._inventory)),
         }
+        storage.when_failed(self.fail)
         self.set_read_only(CONFIGURED, self.options.read_only)
         self.read_only = self.record.read_only
 

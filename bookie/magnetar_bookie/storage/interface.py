@@ -9,9 +9,10 @@ before it. What is there when a storage is opened is durable. The bookie writes,
 `sync` under way at a time.
 
 A `sync` that fails raises `StorageFailed`, and so does everything after it: nobody knows what is on the disk, so the
-process ends and begins anew with what is really there. `write` raises `StorageFull` where the group's records find no
-room; then nothing of it is written. A group without records (fences, tombstones, the bookie's own record) always finds
-room: some is kept back for it.
+process ends and begins anew with what is really there. A storage may also fail by itself, at what it does besides; who
+named somebody to `when_failed` hears of it though nobody asks. `write` raises `StorageFull` where the group's records
+find no room; then nothing of it is written. A group without records (fences, tombstones, the bookie's own record)
+always finds room: some is kept back for it.
 
 `intact` is False on a storage that was opened and can't say that everything that was ever synced is there. It stays
 False for as long as this object lives, and is False again at each later opening, until a group with the bookie's own
@@ -23,7 +24,7 @@ What was written under one (ledger, entry) id is never changed: the bookie does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -130,6 +131,9 @@ class LedgerStorage(Protocol):
 
     async def sync(self) -> None:
         """All that was written before this call is durable when it returns."""
+
+    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
+        """`told` is called, on the event loop, when the storage fails and no caller hears of it; or one does, too."""
 
     async def close(self) -> None:
         """Syncs and ends."""

@@ -20,7 +20,7 @@ from magnetar_bookie.errors import LedgerDeleted
 from magnetar_metadata.errors import SessionLost, StoreFull
 from magnetar_metadata.memory import Fault, MemoryStore
 from magnetar_metadata.store import Change, Made, SessionState
-from tests.unit.bookie.repair_scene import Scene, scene
+from tests.unit.bookie.repair_scene import Scene, SceneBookie, scene
 
 
 @scene()
@@ -88,6 +88,24 @@ async def test_all_ledgers_are_gone_through_when_a_bookie_is_lost_and_not_when_o
     await of.bookies["b4"].go()
     await of.until(lambda: len(passes) == 2, "the pass for the lost bookie")
     assert passes[1] >= gone_at + 20
+
+
+@scene(bookies=3)
+async def test_a_bookie_that_came_after_the_last_pass_and_dies_is_missed_as_soon_as_any_other(of: Scene) -> None:
+    """STO-2: as in a cluster that has just been made, where the auditor's first pass is earlier than most bookies."""
+    patient = of.options.model_copy(update={"auditor_scan_interval_s": 100_000.0})
+    await of.auto_recovery("b1", patient)
+    await of.passes(10)
+    for name in ("b4", "b5"):
+        of.bookies[name] = SceneBookie(of, name)
+        await of.bookies[name].come()
+    await of.bookies["b2"].go()
+    await of.passes(2)
+    ledger_id = await of.ledger(5, ensemble=4)
+    await of.bookies["b2"].come()
+    await of.passes(1)
+    await of.bookies["b5"].go()
+    await of.until(lambda: of.whole(ledger_id, without=["b5"]), "what it held is made again")
 
 
 @scene()

@@ -11,7 +11,8 @@ Keys, by their first byte; ids are 8 bytes, big endian, so that the order of key
 
 One group's changes are one batch, so `g` always says which groups the rest tells of. RocksDB's own log is off: what is
 not flushed when the process dies is read from ours again (`opening.py`). Nothing may be flushed that our log does not
-hold durably: RocksDB is told when to flush, and its own limit is far above.
+hold durably: RocksDB is told when to flush, and its own limit is far above. It also flushes when it is closed or
+dropped, so it is never dropped: who does not call `close` keeps it open until the process ends.
 
 What can't be read here can't be told from what is not there: any corruption raises `IndexDamaged`. Iterators are asked
 for their status at the end, as they end in silence where they can't read on.
@@ -19,6 +20,7 @@ for their status at the end, as they end in silence where they can't read on.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,8 +63,9 @@ _LEDGER_KEY: Final = struct.Struct(">cQ")
 _ENTRY_KEY: Final = struct.Struct(">cQQ")
 _USE: Final = struct.Struct(">QQ")
 _MAX_ID: Final = 2**64 - 1
-# The index's own memory before it is flushed; twice as much while that is under way.
-_MEMTABLE_BYTES: Final = 64 << 20
+# Where RocksDB would flush by itself. Far above what it is ever given before it is told to, one huge group of tiny
+# records included. It takes no memory in advance.
+_MEMTABLE_BYTES: Final = 16 << 30
 # RocksDB makes who writes wait when so many files have not been merged.
 _LEVEL_0_FILES: Final = 64
 # Where the entries asked for are so thinly sown in their range, each is looked up by itself.
@@ -117,6 +120,7 @@ class Index:
             self._database: Any = Rdict(str(folder), _options(block_cache_bytes))
         except Exception as error:  # RocksDB's errors have no type of their own
             raise _told(error, f"the index {folder} can't be opened") from error
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         without_log: Any = WriteOptions()
         without_log.disable_wal = True
         self._without_log = without_log
@@ -251,14 +255,16 @@ class Index:
             raise _told(error, "the index can't be read") from error
 
     def close(self) -> None:
+        """Flushes, too."""
+        database, self._database = self._database, None
+        if database is None:
+            return
         try:
-            self._database.close()
+            database.close()
         except Exception as error:
             raise _told(error, "the index can't be closed") from error
-
-    def keep_for_ever(self) -> object:
-        """What must not be dropped in a forked process."""
-        return self._database
+        finally:
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(database))
 
 
 def _bounds(begin: bytes, end: bytes) -> Any:

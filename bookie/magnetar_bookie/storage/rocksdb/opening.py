@@ -5,7 +5,8 @@ Theory of operation
 The folder holds the log (`records/`), the index (`index/`, RocksDB), and how far the log was acknowledged
 (`durable-mark`). A group is in the index's memory when it is written; it is durable, and acknowledged, when the log is
 synced; and it is in the index's files at some time later. So an opening takes the index as it was flushed last, and
-reads the log from there on. What it finds becomes durable before anything is answered from it.
+reads the log from there on. What it finds becomes durable before anything is answered from it: above the mark it is
+written anew for that (`tail.py`), as a sync alone does not write what an earlier one failed to.
 
 The end of the log may be torn. Whether that is a loss, the mark tells; what each kind of death leaves is this:
 
@@ -49,6 +50,7 @@ from magnetar_bookie.storage.rocksdb.options import RocksOptions
 from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_in
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path, segments_in
 from magnetar_bookie.storage.rocksdb.storage import Opened, RocksStorage
+from magnetar_bookie.storage.rocksdb.tail import Tail
 from magnetar_metadata.locked_folder import DurableMark, FolderInUse, sync_folder
 
 __all__ = ["FORMAT", "open_rocksdb"]
@@ -120,6 +122,8 @@ def _open_index(folder: Path, options: RocksOptions, mark: DurableMark) -> Opene
             shutil.rmtree(folder / "index")
     index = Index(folder / "index", options.block_cache_bytes)
     try:
+        # RocksDB syncs what is in its folder, not that there is one.
+        sync_folder(folder)
         reading = _make_anew if made_anew else _read_on
         reached = reading(folder, index, mark)
         if made_anew:
@@ -157,6 +161,10 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     for segment in segments_in(records):
         if segment >= known.segment:
             _sync(segment_path(records, segment))
+    tail = Tail(records, acknowledged)
+    for group in Walk(records, known.number, known.segment, known.end, acknowledged):
+        tail.add(group)
+    tail.write_anew()
     walk = Walk(records, known.number, known.segment, known.end, acknowledged)
     todo = 0
     for group in walk:
@@ -190,15 +198,19 @@ def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     records = folder / "records"
     usage = Usage(index)
     number, todo = 0, 0
+    # A mark that is lost tells nothing; then all of the log would be written anew.
+    tail = Tail(records, mark.number or 2**64)
     segments = segments_in(records)
     for segment in segments:
         _sync(segment_path(records, segment))
         try:
             for group in groups_in(records, segment, 0, mark.number or 0):
+                tail.add(group)
                 todo = _apply(index, usage, group, todo)
                 number = group.head.number
         except BadGroup as error:
             _log.error("%s: what follows is passed over: %s", segment_path(records, segment), error)
+    tail.write_anew()
     sync_folder(records)
     last = max(segments, default=0)
     deleted = _deleted_with_entries(index)

@@ -136,17 +136,20 @@ class Reclaimer:
         storage = self._storage
         ledgers = list(in_use.ledgers)
         for begin in range(0, len(ledgers), _LEDGERS):
+            await storage.no_flush_due()
             # As it is by now, and written in the same step: it is never an older one than what came in between.
             remembered = {one: storage.ledger(one) for one in ledgers[begin : begin + _LEDGERS]}
             storage.put(Changes(ledgers={one: record for one, record in remembered.items() if record}), moves=True)
             await storage.sync()
         if in_use.bookie:
+            await storage.no_flush_due()
             storage.put(Changes(bookie=storage.bookie()), moves=True)
         waiting = in_use.records
         while waiting:
             portion, waiting = _portion(waiting)
             records = await storage.in_thread(_read, storage.segments, portion)
             keys = [entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in portion]
+            await storage.no_flush_due()
             changes = Changes()
             storage.check()
             located = storage.index.locate_each(keys)

@@ -7,6 +7,7 @@ found when it is read.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,12 @@ class Walk:
                     self.number, self.segment, self.end = group.head.number, segment, group.end
                     yield group
             except BadGroup as error:
+                self.broken = f"{segment_path(self._folder, segment)}: {error}"
+                return
+            except OSError as error:
+                # A sector that could not be written may not be readable either. Nobody was told that it was.
+                if error.errno != errno.EIO or self.number < self._acknowledged:
+                    raise
                 self.broken = f"{segment_path(self._folder, segment)}: {error}"
                 return
 

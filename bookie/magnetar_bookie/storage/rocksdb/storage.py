@@ -7,19 +7,21 @@ then on the group is read, its records from memory. `sync` takes what is in line
 writes the mark there, and then counts it as durable. One thread does all that, so one thing after the other.
 
 The index is flushed every so often, right after a sync, when nothing is in line: its files then hold nothing that the
-log does not hold durably (`index.py`).
+log does not hold durably (`index.py`). Two write: the bookie, which has one sync under way at a time, and what frees
+room. When a flush is due the second stops writing until one has begun; and a sync does not return while much more than
+that waits to be flushed, as RocksDB would flush by itself at last.
 
 Who reads, reads in a thread: where the records are from the index, then the files, neighbours with one call. A segment
 that goes meanwhile was written anew elsewhere, and the index is asked again.
 
-A failed write or fsync, or an index that can't be read, ends it: nothing is answered from then on. Of the index a note
+A failed write or fsync, or an index that can't be read, ends it: nothing is answered from then on, and the process is
+told (`when_failed`), as it may have been what frees room that met it, with nobody waiting. Of the index a note
 says so to the next opening, which makes it anew; without one a damaged index would end each process that meets it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -49,6 +51,9 @@ T = TypeVar("T")
 
 # The index is flushed when so much was changed in it.
 _INDEX_CHANGES: Final = 200_000
+# A sync returns no sooner than less than this waits for a flush.
+_MOST_CHANGES: Final = 2 * _INDEX_CHANGES
+_POLL_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class RocksStorage:
         self.space = Space(opened.folder, options)
         # Why nothing is done any more.
         self.dead: str | None = None
+        self._told: Callable[[StorageFailed], object] | None = None
         # The last group that was written, that is durable, and that the index holds durably.
         self.written = opened.number
         self.durable = opened.number
@@ -178,6 +184,13 @@ class RocksStorage:
             self.fail(error)
             self.check()
         self.check()
+        while self._changes_unflushed >= _MOST_CHANGES:
+            self._flush_if_due()
+            await asyncio.sleep(_POLL_S)
+            self.check()
+
+    def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
+        self._told = told
 
     async def close(self) -> None:
         self._reclaimer.stop()
@@ -193,9 +206,8 @@ class RocksStorage:
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._close))
 
     def was_forked(self) -> None:
-        """In the child, where nothing may touch the folder: RocksDB hangs there when it is closed or dropped."""
+        """In the child, where nothing may touch the folder: RocksDB hangs there when it is closed."""
         self.dead = "its folder belongs to the process that this one was forked from"
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.index.keep_for_ever()))
 
     # For what frees room, and who watches.
 
@@ -212,6 +224,12 @@ class RocksStorage:
         if self._flushing is not None and not self._ask(self.index.flushing):
             self.flushed, self._flushing = self._flushing, None
         return self.flushed >= number
+
+    async def no_flush_due(self) -> None:
+        """Returns when who frees room may write."""
+        while self._flush_if_due():
+            await asyncio.sleep(_POLL_S)
+            self.check()
 
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Reads in a thread; what fails there ends the storage."""
@@ -237,6 +255,8 @@ class RocksStorage:
                 put_note(self._folder, INDEX_DAMAGED, self.dead)
             except OSError as second:
                 _log.error("Nor can that be noted for the next opening: %s", second)
+        if self._told is not None:
+            self._told(StorageFailed(f"the storage {self._folder} failed: {self.dead}"))
 
     def _ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self.check()
@@ -286,20 +306,28 @@ class RocksStorage:
         if self._mark_timer is None:
             loop = asyncio.get_running_loop()
             self._mark_timer = loop.call_later(self._options.mark_sync_interval_s, self._sync_mark)
-        due = (
-            self.flush_wanted
-            or self._log_bytes_unflushed >= self._options.index_flush_bytes
-            or self._changes_unflushed >= _INDEX_CHANGES
-        )
         try:
-            if due and self.written == self.durable:
-                self.index_is_flushed(0)
-                if self._flushing is None and self._ask(self.index.begin_flush):
-                    self._flushing, self.flush_wanted = self.durable, False
-                    self._log_bytes_unflushed = self._changes_unflushed = 0
+            self._flush_if_due()
         except StorageFailed:
             return  # it is dead, and says so to the next who asks
         self._reclaimer.kick()
+
+    def _flush_if_due(self) -> bool:
+        """Begins it if it can. Whether one is due, and has not begun."""
+        if not (
+            self.flush_wanted
+            or self._log_bytes_unflushed >= self._options.index_flush_bytes
+            or self._changes_unflushed >= _INDEX_CHANGES
+        ):
+            return False
+        if self.written != self.durable:
+            return True
+        self.index_is_flushed(0)
+        if self._flushing is not None or not self._ask(self.index.begin_flush):
+            return True
+        self._flushing, self.flush_wanted = self.durable, False
+        self._log_bytes_unflushed = self._changes_unflushed = 0
+        return False
 
     def _sync_mark(self) -> None:
         """The last one, when nothing follows it."""
@@ -326,7 +354,9 @@ class RocksStorage:
             _log.warning("The storage %s was closed with an error: %s", self._folder, error)
         finally:
             try:
-                self.index.close()
+                # Closing it flushes it: it must not get ahead of the log.
+                if self.durable == self.written:
+                    self.index.close()
             except StorageFailed as error:
                 _log.warning("The storage %s was closed with an error: %s", self._folder, error)
             self.segments.close()

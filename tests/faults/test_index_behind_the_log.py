@@ -1,0 +1,135 @@
+"""The index never holds durably what the log does not: whatever is lost of the log's end, no record points there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed
+from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb, reclaim
+from magnetar_bookie.storage.rocksdb import storage as storage_module
+from magnetar_bookie.storage.rocksdb.index import Index
+from tests.running import run
+
+_RECORD = b"r" * 100
+
+
+def test_flush_of_the_index_is_not_put_off_while_a_segment_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CHK-24: who frees room and who adds write side by side, and RocksDB never has to flush by itself."""
+    due, records = 200, 1200
+    monkeypatch.setattr(storage_module, "_INDEX_CHANGES", due)
+    monkeypatch.setattr(storage_module, "_MOST_CHANGES", 2 * due)
+    monkeypatch.setattr(reclaim, "_MOVED_RECORDS", 5)
+    options = RocksOptions(segment_bytes=1 << 20, rewrite_below=0.7)
+
+    async def scenario() -> None:
+        storage = await open_rocksdb(tmp_path, options)
+        for first in range(0, records, 100):
+            both = {(ledger, entry): _RECORD for entry in range(first, first + 100) for ledger in (1, 2)}
+            storage.write(Changes(both))
+            await storage.sync()
+        first_segment = storage.segments.current
+        storage.write(Changes({(3, 0): b"x" * (1 << 20)}))  # in the next segment
+        await storage.sync()
+        most, begun_ahead = 0, 0
+        put, begin_flush = storage.put, Index.begin_flush
+
+        def watched(changes: Changes, *, moves: bool) -> None:
+            nonlocal most
+            put(changes, moves=moves)
+            most = max(most, storage._changes_unflushed)
+
+        def watched_flush(index: Index) -> bool:
+            nonlocal begun_ahead
+            begun_ahead += storage.written > storage.durable
+            return begin_flush(index)
+
+        monkeypatch.setattr(storage, "put", watched)
+        monkeypatch.setattr(Index, "begin_flush", watched_flush)
+        storage.write(Changes(ledgers={2: LedgerRecord(deleted=True)}, dropped=[2]))
+        entry = 0
+        while first_segment in storage.usage.segments:
+            entry += 1
+            storage.write(Changes({(4, entry): _RECORD}))
+            await storage.sync()
+        assert await storage.read(1, range(records), 1 << 30) == [_RECORD] * records
+        await storage.close()
+        assert not begun_ahead
+        # At most one group of each comes in between.
+        assert most < 3 * due
+
+    run(scenario())
+
+
+def test_sync_waits_for_the_flush_where_too_much_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-24: the one before may be slow."""
+    monkeypatch.setattr(storage_module, "_INDEX_CHANGES", 100)
+    monkeypatch.setattr(storage_module, "_MOST_CHANGES", 200)
+    begin_flush, asked = Index.begin_flush, 0
+
+    def slow(index: Index) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5 and begin_flush(index)
+
+    monkeypatch.setattr(Index, "begin_flush", slow)
+
+    async def scenario() -> None:
+        storage = await open_rocksdb(tmp_path)
+        storage.write(Changes({(1, entry): _RECORD for entry in range(150)}))
+        await storage.sync()
+        assert asked == 1
+        storage.write(Changes({(1, entry): _RECORD for entry in range(150, 300)}))
+        await storage.sync()
+        assert asked == 6
+        await storage.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_a_failed_sync_did_not_write_is_not_in_the_index_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    """CHK-21: RocksDB flushes when it is closed or dropped; what the disk lost would be known of."""
+    original, copy = tmp_path / "original", tmp_path / "copy"
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def fails() -> int:
+        storage = await open_rocksdb(original)
+        storage.write(Changes({(1, 0): _RECORD}))
+        await storage.sync()
+        (log,) = (original / "records").iterdir()
+        size = log.stat().st_size
+        storage.write(Changes({(1, 1): _RECORD}))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fail)
+            with pytest.raises(StorageFailed):
+                await storage.sync()
+        if closed:
+            with contextlib.suppress(StorageFailed):
+                await storage.close()
+        return size
+
+    async def looks() -> None:
+        storage = await open_rocksdb(copy)
+        assert storage.intact
+        assert storage.entry_ids(1, 0, 10, 10) == [0]
+        await storage.close()
+
+    synced_bytes = run(fails())
+    gc.collect()
+    shutil.copytree(original, copy)
+    (log,) = (copy / "records").iterdir()
+    os.truncate(log, synced_bytes)
+    run(looks())
