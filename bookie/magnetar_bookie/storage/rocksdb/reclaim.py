@@ -60,6 +60,9 @@ class Reclaimer:
         self._task: asyncio.Task[None] | None = None
         # Segments that could not be read, and stay.
         self._unreadable: dict[int, None] = {}
+        # Segments that were freed, and what they held.
+        self.freed = 0
+        self.freed_bytes = 0
         self._stopped = False
         # Something was dropped since it looked last.
         self.wanted = True
@@ -73,6 +76,10 @@ class Reclaimer:
         self.wanted, self._looked_at = False, current
         if self._candidates():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-reclaim")
+
+    @property
+    def unreadable(self) -> int:
+        return len(self._unreadable)
 
     def stop(self) -> None:
         self._stopped = True
@@ -125,7 +132,8 @@ class Reclaimer:
             await self._flushed()
             for segment in emptied:
                 await storage.in_thread(storage.segments.delete, segment)
-                del storage.usage.segments[segment]
+                self.freed += 1
+                self.freed_bytes += storage.usage.segments.pop(segment).end
                 batch = IndexBatch()
                 batch.delete(ledger_key(b"u", segment))
                 storage.index.write(batch.batch)
