@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -12,7 +13,17 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SystemRandomness
 
-__all__ = ["connected"]
+__all__ = ["connected", "impatient"]
+
+# A person waits; a server would have more patience.
+_CONNECT: Final = "connect_timeout_s=5"
+
+
+def impatient(location: str) -> str:
+    """The same metadata store, for a command."""
+    if "connect_timeout_s" in location or not location.startswith("zookeeper:"):
+        return location
+    return f"{location}{'&' if '?' in location else '?'}{_CONNECT}"
 
 
 @contextlib.asynccontextmanager

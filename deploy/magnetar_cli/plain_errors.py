@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Iterator
 
 import typer
 
-__all__ = ["plain_errors"]
+__all__ = ["plain_errors", "plain_logs"]
+
+
+def plain_logs() -> None:
+    """What is logged in a command: errors alone, without who said them."""
+    logging.basicConfig(level=logging.ERROR, format="magnetar: %(message)s")
+    # It tells of each attempt to connect; what comes of them is told once.
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager

@@ -302,14 +302,16 @@ class BookieRegistration(_message.Message):
     def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class Decommission(_message.Message):
-    __slots__ = ("asked_ms", "ledgers_left", "done")
+    __slots__ = ("asked_ms", "ledgers_left", "done", "mark")
     ASKED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_LEFT_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
     asked_ms: int
     ledgers_left: int
     done: bool
-    def __init__(self, asked_ms: _Optional[int] = ..., ledgers_left: _Optional[int] = ..., done: bool = ...) -> None: ...
+    mark: bytes
+    def __init__(self, asked_ms: _Optional[int] = ..., ledgers_left: _Optional[int] = ..., done: bool = ..., mark: _Optional[bytes] = ...) -> None: ...
 
 class RepairTask(_message.Message):
     __slots__ = ("found_ms", "lost_bookies", "entries_copied", "entries_total", "stuck", "tried_ms")

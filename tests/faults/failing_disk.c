@@ -3,6 +3,7 @@
  *   sync    its fsync fails with EIO
  *   slow    its fsync takes a second and a half
  *   full    nothing can be written to it: ENOSPC
+ *   rot     what RocksDB keeps in its tables can't be read: EIO
  *   filled  the file system says that nothing is free, though writing works
  */
 #define _GNU_SOURCE
@@ -89,6 +90,40 @@ int fsync(int fd)
         return -1;
     }
     return real(fd);
+}
+
+static int is_table(int fd)
+{
+    char link[64], name[4096];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    length = readlink(link, name, sizeof name - 1);
+    return length >= 5 && memcmp(name + length - 4, ".sst", 4) == 0;
+}
+
+ssize_t pread(int fd, void *bytes, size_t count, off_t offset)
+{
+    static ssize_t (*real)(int, void *, size_t, off_t);
+    if (!real)
+        real = dlsym(RTLD_NEXT, "pread");
+    if (is_table(fd) && says("rot")) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, bytes, count, offset);
+}
+
+ssize_t pread64(int fd, void *bytes, size_t count, off64_t offset)
+{
+    static ssize_t (*real)(int, void *, size_t, off64_t);
+    if (!real)
+        real = dlsym(RTLD_NEXT, "pread64");
+    if (is_table(fd) && says("rot")) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, bytes, count, offset);
 }
 
 ssize_t write(int fd, const void *bytes, size_t count)

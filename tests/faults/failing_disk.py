@@ -15,11 +15,13 @@ __all__ = ["FAILURES", "fail_disk", "preloaded"]
 
 # What the shim is told, and what it makes of the logs' files.
 FAILURES = {"failed_sync": "sync", "full_disk": "full", "slow_sync": "slow"}
+# And of the index's files.
+_MORE = {"unreadable_index": "rot"}
 
 
 def fail_disk(flag: Path, how: str) -> None:
     """From now on, in processes whose environment names the flag."""
-    flag.write_text(FAILURES[how])
+    flag.write_text((FAILURES | _MORE)[how])
 
 
 def preloaded(folder: Path, flag: Path) -> dict[str, str]:

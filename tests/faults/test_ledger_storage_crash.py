@@ -15,7 +15,10 @@ import pytest
 
 from magnetar_bookie.storage.interface import DAMAGED, Changes, LedgerRecord, StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
+from magnetar_bookie.storage.rocksdb import segments as segments_module
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
+from magnetar_metadata.locked_folder import sync_folder
+from tests.faults.failing_disk import preloaded
 from tests.running import run, until
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -36,7 +39,7 @@ def _environment() -> dict[str, str]:
         ("tear remove_log flip_log", 16),
         ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
         ("failed_sync full_disk slow_sync", 6),
-        ("power", 16),
+        ("power failed_sync_and_power", 12),
     ],
 )
 def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
@@ -195,6 +198,46 @@ def test_damaged_index_ends_the_storage_and_is_made_anew(tmp_path: Path) -> None
     _on(tmp_path, whole)
 
 
+_READS = """
+import asyncio, sys
+from pathlib import Path
+from magnetar_bookie.storage.interface import StorageFailed
+from magnetar_bookie.storage.rocksdb import open_rocksdb
+from tests.faults.failing_disk import fail_disk
+
+async def scenario():
+    storage = await open_rocksdb(Path(sys.argv[1]))
+    fail_disk(Path(sys.argv[2]), "unreadable_index")
+    try:
+        storage.entry_ids(1, 0, 5000, 5000)
+    except StorageFailed as error:
+        print(error)
+
+asyncio.run(scenario())
+"""
+
+
+@pytest.mark.slow
+def test_index_that_the_disk_does_not_read_is_made_anew(tmp_path: Path) -> None:
+    """CHK-15: the like of a damaged one, or each process would meet it and end."""
+    folder, flag = tmp_path / "storage", tmp_path / "flag"
+    environment = {**_environment(), **preloaded(tmp_path, flag)}
+
+    async def flushed(storage: RocksStorage) -> None:
+        storage.write(Changes({(1, entry_id): _RECORD for entry_id in range(5000)}, {1: LedgerRecord()}))
+
+    async def whole(storage: RocksStorage) -> None:
+        assert not storage.intact
+        assert await storage.read(1, range(5000), 1 << 30) == [_RECORD] * 5000
+
+    _on(folder, flushed)
+    command = [sys.executable, "-c", _READS, str(folder), str(flag)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=environment, timeout=60)
+    assert "Input/output error" in done.stdout, done.stderr
+    assert (folder / "index-damaged").exists()
+    _on(folder, whole)
+
+
 def test_sector_that_cannot_be_read_damages_what_lies_on_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +324,32 @@ def test_quota_refuses_entries_until_ledgers_are_dropped(tmp_path: Path) -> None
         storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
         await storage.sync()
         await until(storage.has_room, "room was made")
+
+    _on(tmp_path, body, options)
+
+
+def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CHK-26: after a loss of power its file would be back, and nobody would know that it can go."""
+    records, options = tmp_path / "records", RocksOptions(segment_bytes=16 << 10)
+
+    async def body(storage: RocksStorage) -> None:
+        gone: dict[int, None] = {}
+
+        def noting(folder: Path) -> None:
+            sync_folder(folder)
+            known = [segment for segment, _, _ in storage.index.uses()]
+            gone.update((segment, None) for segment in known if not segment_path(records, segment).exists())
+
+        await _fill(storage)
+        old = [segment for segment in storage.usage.segments if segment < storage.segments.current]
+        assert len(old) > 1
+        monkeypatch.setattr(segments_module, "sync_folder", noting)
+        storage.write(Changes(ledgers={1: LedgerRecord(deleted=True)}, dropped=[1]))
+        await storage.sync()
+        await until(lambda: not set(old) & set(storage.usage.segments), "the segments go")
+        assert sorted(gone) == old
 
     _on(tmp_path, body, options)
 

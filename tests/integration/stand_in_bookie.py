@@ -24,6 +24,8 @@ class Answers(BaseHTTPRequestHandler):
         answer: dict[str, object] = {"ready": ready}
         if self.path == "/status":
             answer = {"environment": dict(os.environ), "settings": SETTINGS}
+            if "STAND_IN_SESSION" in os.environ:
+                answer["session"] = os.environ["STAND_IN_SESSION"]
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -53,7 +55,8 @@ def main() -> int:
     Path(settings["data_folder"]).mkdir(exist_ok=True)
     say(f"{settings['bookie_id']} begins, as process {os.getpid()}")
     if "STAND_IN_ENDS" in os.environ:
-        say("it ends before it is ready")
+        say("2026-01-31T09:30:00.123Z CRITICAL stand_in it ends before it is ready")
+        say("what comes behind matters less")
         return 78
     if "STAND_IN_DEAF" in os.environ:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -18,8 +18,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from magnetar_cli.cluster import ClusterBusy, ClusterError, LocalCluster, NoCluster, NoSuchName, NotStarted, NotThere
+from magnetar_cli.__main__ import app
+from magnetar_cli.cluster import (
+    ClusterBusy,
+    ClusterError,
+    LocalCluster,
+    NoCluster,
+    NoSuchName,
+    NotStarted,
+    NotThere,
+    outside_zookeeper,
+)
 from magnetar_cli.cluster.process import ProcessId, is_running, send
 from magnetar_cli.cluster.state import load, locked, save
 from tests.running import run, until
@@ -231,6 +242,49 @@ def test_a_half_failed_up_says_what_failed_and_can_be_gone_on_from(three: LocalC
     pids = [pid(three, name) for name in three.names()]
     three.down()
     assert all(gone(one) for one in pids)
+
+
+def test_of_one_that_ended_what_ended_it_is_shown_first_and_nothing_of_a_former_life(three: LocalCluster) -> None:
+    bookie = three.bookie("bookie-2")
+    bookie.set(environment={"STAND_IN_ENDS": "1"})
+    for _ in range(2):
+        with pytest.raises(NotStarted) as refused:
+            bookie.restart()
+        lines = str(refused.value).splitlines()
+        assert "bookie-2 has ended" in lines[0]
+        assert "CRITICAL stand_in it ends before it is ready" in lines[1]
+        assert "begins, as process" in lines[2]
+        assert lines[3:] == ["what comes behind matters less"]
+    assert bookie.log.read_text().count("begins, as process") == 3
+
+
+def test_one_that_lost_its_metadata_session_is_not_called_starting(three: LocalCluster) -> None:
+    bookie = three.bookie("bookie-1")
+    bookie.set(environment={"STAND_IN_NEVER_READY": "1", "STAND_IN_SESSION": "suspended"})
+    with pytest.raises(NotStarted, match="bookie-1 is not ready in time"):
+        three.restart("bookie-1", timeout_s=0.5)
+    assert states(three)["bookie-1"] == "no session"
+    bookie.set(environment={"STAND_IN_NEVER_READY": "1", "STAND_IN_SESSION": "connected"})
+    with pytest.raises(NotStarted):
+        three.restart("bookie-1", timeout_s=0.5)
+    assert states(three)["bookie-1"] == "starting"
+
+
+def test_what_is_here_is_wiped_even_if_a_zookeeper_from_outside_is_not_there(
+    three: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outside_zookeeper, "_CONNECT_S", 0.5)
+    down = ["cluster", "down", "--wipe", "--folder", str(three.folder)]
+    refused = CliRunner().invoke(app, down)
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
+    assert _NO_ZOOKEEPER in refused.stderr
+    assert "--force" in refused.stderr
+    assert set(states(three).values()) == {"stopped"}
+    assert (three.folder / "bookies" / "bookie-1" / "data").exists()
+    wiped = CliRunner().invoke(app, [*down, "--force"])
+    assert (wiped.exit_code, wiped.stderr) == (0, "")
+    assert not three.folder.exists()
+    assert [record for record in caplog.records if record.name.startswith("kazoo")] == []
 
 
 def test_what_waits_is_told_meanwhile(tmp_path: Path) -> None:

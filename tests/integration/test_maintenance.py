@@ -104,6 +104,41 @@ def test_a_bookie_is_read_only_by_hand(cluster: LocalCluster) -> None:
     eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that it takes entries")
 
 
+def test_one_who_can_not_be_done_without_is_asked_to_leave_in_earnest_and_may_stay_then(cluster: LocalCluster) -> None:
+    """With too few others left a decommission is refused; forced it waits, and is taken back."""
+    magnetar(cluster, "bookies", "read-only", "bookie-4", "on")
+    eventually(lambda: standings(cluster)["bookie-4"] == "read-only", "others are told that it is read-only")
+    assert sorted(holders(cluster, written(cluster, "--entries", "10"))) == ["bookie-1", "bookie-2", "bookie-3"]
+    for arguments in (("bookies", "decommission", "bookie-1"), ("cluster", "remove", "bookie-1")):
+        refused = command(cluster, *arguments)
+        assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1), refused.stderr
+        assert "bookie-4 is read-only" in refused.stderr
+        assert "--force" in refused.stderr
+    assert standings(cluster)["bookie-1"] == "writable"
+    magnetar(cluster, "bookies", "decommission", "bookie-1", "--force")
+    eventually(lambda: state_of(cluster, "bookie-1") == "read-only", "it takes nothing more")
+    assert standings(cluster)["bookie-1"] == "leaving"
+    assert magnetar(cluster, "bookies", "decommission", "bookie-1", "--cancel").startswith("bookie-1 stays")
+    eventually(lambda: state_of(cluster, "bookie-1") == "running", "it takes entries again")
+    eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that")
+    assert command(cluster, "bookies", "decommission", "bookie-1", "--cancel").exit_code == 1
+    magnetar(cluster, "bookies", "read-only", "bookie-4", "off")
+    eventually(lambda: standings(cluster)["bookie-4"] == "writable", "others are told that it takes entries")
+
+
+def state_of(cluster: LocalCluster, name: str) -> str:
+    return {part.name: part.state for part in cluster.status().parts}[name]
+
+
+def test_an_empty_ledger_is_shown_without_what_it_has_not(cluster: LocalCluster) -> None:
+    said = magnetar(cluster, "ledgers", "write", "--entries", "0")
+    ledger_id = said.split()[1].rstrip(":")
+    assert said == f"ledger {ledger_id}: 0 entries of 1024 bytes written\n"
+    lines = magnetar(cluster, "ledgers", "list").splitlines()
+    assert f"ledger {ledger_id}: closed, 3/3/2, 0 entries of 0 bytes" in lines
+    assert magnetar(cluster, "ledgers", "read", ledger_id).endswith(" 0 entries read, all as they were written\n")
+
+
 def test_a_ledger_that_nobody_claims_is_swept(cluster: LocalCluster) -> None:
     """CHK-58: one without an owner is found by its intent and deleted, and the one with an owner is not."""
     kept = written(cluster, "--entries", "10")

@@ -14,7 +14,9 @@ from magnetar_cli.cluster import LocalCluster, NoCluster
 from magnetar_cli.local_java import NoJava, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+ALL_EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+ON_A_CLUSTER = [example for example in ALL_EXAMPLES if "LocalCluster" in example]
+EXAMPLES = [example for example in ALL_EXAMPLES if example not in ON_A_CLUSTER]
 
 
 def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,6 +26,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 2
+    assert len(ON_A_CLUSTER) == 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -46,14 +49,18 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a dozen commands, each a process; seconds by itself, minutes on a machine with other work
 def test_a_cluster_on_this_machine_does_what_is_shown(tmp_path: Path) -> None:
-    """Every command of that section, as it stands there; and nothing of it is left."""
+    """Every command of that section, as it stands there, and the example before the end; nothing of it is left."""
     section = (PROJECT / "README.md").read_text().partition("## A cluster on this machine")[2].partition("\n## ")[0]
     commands = re.findall(r"^magnetar ([^#\n]*)", section, re.MULTILINE)
     assert len(commands) >= 10
+    assert commands[-1].startswith("cluster down")
     said = {}
     try:
         find_java()
         for command in commands:
+            if command is commands[-1]:
+                written = ran(tmp_path, "-c", ON_A_CLUSTER[0])
+                assert (written.returncode, written.stderr) == (0, "")
             ended = ran(tmp_path, "-m", "magnetar_cli", *command.split())
             assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
             said[command.strip()] = ended.stdout

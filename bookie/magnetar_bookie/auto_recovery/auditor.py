@@ -31,7 +31,7 @@ from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.alarm import Alarm
 from magnetar_bookie.auto_recovery.checker import Checker
 from magnetar_bookie.auto_recovery.cluster import Cluster
-from magnetar_bookie.auto_recovery.decommission import note_ledgers_left
+from magnetar_bookie.auto_recovery.decommission import decommission_progress, note_ledgers_left
 from magnetar_bookie.auto_recovery.ledger_nodes import decoded, ledger_nodes
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
@@ -119,7 +119,8 @@ class Auditor:
         """One pass."""
         self._strangers = {}
         view = await self._cluster.look()
-        left = dict.fromkeys(view.leaving, 0)
+        marks = await self._marks(view)
+        left = dict.fromkeys(marks, 0)
         closed: list[int] = []
         tombstones: list[int] = []
         whole = True
@@ -155,12 +156,25 @@ class Auditor:
         if whole:
             for bookie_id, ledgers_left in left.items():
                 if self._allowed():
-                    await self._note_left(bookie_id, ledgers_left)
+                    await self._note_left(bookie_id, marks[bookie_id], ledgers_left)
         await self._sweeper.sweep(self._allowed)
 
-    async def _note_left(self, bookie_id: str, ledgers_left: int) -> None:
+    async def _marks(self, view: ClusterView) -> dict[str, bytes]:
+        """The decommissions that this pass counts for. Read before any ledger, or one could be newer than the count."""
+        marks = {}
+        for bookie_id in view.leaving:
+            try:
+                progress = await decommission_progress(self._client, bookie_id)
+            except ForeignValue as error:
+                self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
+                continue
+            if progress is not None and not progress.done:
+                marks[bookie_id] = progress.mark
+        return marks
+
+    async def _note_left(self, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
         try:
-            await note_ledgers_left(self._client, bookie_id, ledgers_left)
+            await note_ledgers_left(self._client, bookie_id, mark, ledgers_left)
         except ForeignValue as error:
             self._client.ledgers.foreign.pass_over(paths.leaving(bookie_id), error)
 

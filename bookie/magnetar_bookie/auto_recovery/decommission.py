@@ -7,6 +7,11 @@ it, the cookie is deleted, in one transaction with `done`; with that the bookie 
 A ledger that comes to name the bookie behind the scan's back (its maker had not heard of the mark) names one without a
 cookie from then on: it is lost, and repaired like any other. What was acknowledged lies on others as well.
 
+The mark can be taken back as long as it is not done: it is deleted, the bookie takes entries again, and what was copied
+from it meanwhile lies elsewhere. Striking off and taking back are compare-and-sets of one node, so one of them is made.
+A mark that was made again since a scan began is another one, and that scan says nothing of it: the bookie may have been
+given entries in between. So each mark has a random name, which a scan reads before it reads any ledger.
+
 What counts as naming: a fragment of any ledger, open ones included; and a tombstone, as long as the bookie is alive
 to drop what it holds. One that is dead will not, and its tombstones wait for nothing but the end of its cookie.
 """
@@ -20,21 +25,35 @@ from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead
+from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
 from magnetar_metadata.errors import BadVersion, NoNode
 from magnetar_metadata.store import Change, Delete
 from magnetar_protos.ledger_pb2 import Decommission
 
-__all__ = ["DecommissionProgress", "NoSuchBookie", "decommission", "decommission_progress", "note_ledgers_left"]
+__all__ = [
+    "DecommissionProgress",
+    "NoSuchBookie",
+    "NotLeaving",
+    "cancel_decommission",
+    "decommission",
+    "decommission_progress",
+    "note_ledgers_left",
+]
 
 
 class NoSuchBookie(LedgerError):
     """No bookie with this id belongs to the cluster."""
 
 
+class NotLeaving(LedgerError):
+    """There is no decommission that could be taken back: nobody asked for one, or it is done."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecommissionProgress:
     bookie_id: str
+    # Which of all decommissions of this bookie that there ever were.
+    mark: bytes
     asked_ms: int
     # None: no scan has counted them yet.
     ledgers_left: int | None
@@ -47,14 +66,28 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
     await store.sync()
     if await store.exists(paths.cookie(bookie_id)) is None and await store.exists(paths.leaving(bookie_id)) is None:
         raise NoSuchBookie(f"no bookie {bookie_id!r} belongs to the cluster: /bookies/cookies names those that do")
-    now_ms = client.clock.time_ms()
+    now_ms, mark = client.clock.time_ms(), client.randomness.token(_MARK_BYTES)
 
     def marked(payload: bytes | None) -> bytes | Instead:
         if payload is not None:
             return LEAVE
-        return Decommission(asked_ms=now_ms, ledgers_left=_NOT_COUNTED).SerializeToString(deterministic=True)
+        made = Decommission(asked_ms=now_ms, ledgers_left=_NOT_COUNTED, mark=mark)
+        return made.SerializeToString(deterministic=True)
 
     await _change(client, bookie_id, marked)
+
+
+async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
+    """Takes the mark away: the bookie stays. Raises `NotLeaving`, and `ForeignValue` where the mark can't be read."""
+
+    def taken_back(payload: bytes | None) -> Instead:
+        if payload is None:
+            raise NotLeaving(f"bookie {bookie_id!r} is not being decommissioned")
+        if _decoded(bookie_id, payload).done:
+            raise NotLeaving(f"bookie {bookie_id!r} is struck off, and that is for good")
+        return DELETE
+
+    await _change(client, bookie_id, taken_back)
 
 
 async def decommission_progress(client: LedgerClient, bookie_id: str) -> DecommissionProgress | None:
@@ -65,35 +98,36 @@ async def decommission_progress(client: LedgerClient, bookie_id: str) -> Decommi
         return None
     mark = _decoded(bookie_id, stored.payload)
     left = None if mark.ledgers_left == _NOT_COUNTED else mark.ledgers_left
-    return DecommissionProgress(bookie_id, mark.asked_ms, left, mark.done)
+    return DecommissionProgress(bookie_id, mark.mark, mark.asked_ms, left, mark.done)
 
 
-async def note_ledgers_left(client: LedgerClient, bookie_id: str, ledgers_left: int) -> None:
+async def note_ledgers_left(client: LedgerClient, bookie_id: str, mark: bytes, ledgers_left: int) -> None:
     """The auditor's, after a scan that was whole: writes the number down, and strikes the bookie off at none.
 
-    Raises `ForeignValue` where the mark can't be read.
+    `mark`: the one that was read before the scan began; it says nothing of any other. Raises `ForeignValue` where what
+    stands there can't be read.
     """
     if ledgers_left:
-        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, ledgers_left, done=False))
+        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, mark, ledgers_left))
         return
     store = client.ledgers.store
     cookie = await store.get(paths.cookie(bookie_id))
     along: list[Change] = [Delete(paths.cookie(bookie_id), cookie.version)] if cookie is not None else []
     try:
-        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, 0, done=True), along)
+        await _change(client, bookie_id, lambda payload: _counted(bookie_id, payload, mark, 0), along)
     except (BadVersion, NoNode) as error:
         if not error.index:
             raise  # of the cookie: another auditor was here, or the next scan will tell
 
 
-def _counted(bookie_id: str, payload: bytes | None, ledgers_left: int, *, done: bool) -> bytes | Instead:
+def _counted(bookie_id: str, payload: bytes | None, mark: bytes, ledgers_left: int) -> bytes | Instead:
     if payload is None:
         return LEAVE
-    mark = _decoded(bookie_id, payload)
-    if mark.done or (mark.ledgers_left, mark.done) == (ledgers_left, done):
+    found = _decoded(bookie_id, payload)
+    if found.mark != mark or found.done or found.ledgers_left == ledgers_left != 0:
         return LEAVE
-    mark.ledgers_left, mark.done = ledgers_left, done
-    return mark.SerializeToString(deterministic=True)
+    found.ledgers_left, found.done = ledgers_left, ledgers_left == 0
+    return found.SerializeToString(deterministic=True)
 
 
 def _decoded(bookie_id: str, payload: bytes) -> Decommission:
@@ -102,6 +136,7 @@ def _decoded(bookie_id: str, payload: bytes) -> Decommission:
 
 # What stands there until the first scan has counted.
 _NOT_COUNTED = 2**32 - 1
+_MARK_BYTES = 8
 
 
 async def _change(

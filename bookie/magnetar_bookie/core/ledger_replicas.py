@@ -99,6 +99,8 @@ class LedgerReplicas:
         self.pending_bytes = 0
         # How many times a damaged record was put in line anew.
         self.rewrites = 0
+        # Ledgers that were made here since the start, less those that were deleted.
+        self.ledgers_gained = 0
 
     @property
     def ledgers_in_memory(self) -> int:
@@ -337,8 +339,10 @@ class LedgerReplicas:
 
     def _remember(self, ledger_id: int, replica: LedgerReplica, *, master_key: bytes = b"", **changes: Any) -> None:
         key = replica.record.master_key or master_key
+        counted = replica.known and not replica.record.deleted
         replica.record = replace(replica.record, master_key=key, **changes)
         replica.known = True
+        self.ledgers_gained += (not replica.record.deleted) - counted
         replica.changing = self.group
         self.group.changes.ledgers[ledger_id] = replica.record
 

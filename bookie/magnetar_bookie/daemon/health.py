@@ -96,10 +96,10 @@ class Health:
         reasons = []
         if process.bookie.failed is not None:
             reasons.append(f"the disk failed: {process.bookie.failed}")
+        elif process.session_state is not SessionState.CONNECTED:
+            reasons.append(f"it has no session with its metadata store, {self._settings.metadata}")
         elif not process.started.is_set():
             reasons.append("it has not been registered yet")
-        elif process.session_state is not SessionState.CONNECTED:
-            reasons.append("it has no metadata session")
         elif not process.registered:
             reasons.append("its registration does not stand")
         return not reasons, {"ready": not reasons, "reasons": reasons}

@@ -93,7 +93,7 @@ def _storage(use: StorageUse | None) -> Iterator[Metric]:
     yield _counter("reclaimed_segments", "Files of the log that were freed.", use.reclaimed_segments)
     yield _counter("reclaimed_bytes", "What those held.", use.reclaimed_bytes)
     unreadable = use.unreadable_segments
-    yield _gauge("unreadable_segments", "Files of the log that can't be read, and are not freed.", unreadable)
+    yield _gauge("unreadable_segments", "Files of the log of which something can't be read.", unreadable)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

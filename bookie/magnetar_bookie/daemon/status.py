@@ -44,7 +44,7 @@ def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: 
             "generation": bookie.record.limbo_generation,
             "ledgers_left": process.ledgers_in_limbo,
         },
-        # As of the last round of the garbage collector; null: there was none yet.
+        # Null: the garbage collector has not been through them yet; the next two are as of its last round.
         "ledgers": collector.ledgers,
         "tombstones": collector.tombstones,
         "unexplained": None if collector.ledgers is None else len(collector.unexplained),

@@ -7,7 +7,7 @@ refused with INVALID_ARGUMENT; nothing of it was done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
+from magnetar_bookie.server.entry_ranges import ranges_of
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
 from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
@@ -27,7 +28,6 @@ from magnetar_protos.ledger_pb2 import (
     BookieRecord,
     ConfirmAnswer,
     ConfirmRequest,
-    EntryRange,
     FenceAnswer,
     FenceRequest,
     InventoryAnswer,
@@ -137,6 +137,11 @@ class Bookie:
     @property
     def pending_entries(self) -> int:
         return self._commit.entries_in_line
+
+    @property
+    def ledgers_gained(self) -> int:
+        """Since the start: made, less deleted."""
+        return self._replicas.ledgers_gained
 
     @property
     def add_streams(self) -> int:
@@ -342,7 +347,7 @@ class Bookie:
             for entry_id, record in zip(held, records, strict=False)
             if isinstance(record, bytes) and self._replicas.in_line(ledger_id, entry_id) is None
         ]
-        return InventoryAnswer(status=Status.OK, held=_ranges(whole), next_entry_id=end)
+        return InventoryAnswer(status=Status.OK, held=ranges_of(whole), next_entry_id=end)
 
     def _ids(self, first: int, last: int, step: int) -> range:
         """The entries that one answer speaks of, of those asked for."""
@@ -386,13 +391,3 @@ class Bookie:
             self.set_read_only(FULL, False)
         elif self.failed is None:
             self._room_timer = self._clock.call_later(self.options.disk_check_interval_s, self._look_for_room)
-
-
-def _ranges(entry_ids: Sequence[int]) -> list[EntryRange]:
-    ranges: list[EntryRange] = []
-    for entry_id in entry_ids:
-        if ranges and ranges[-1].last_entry_id + 1 == entry_id:
-            ranges[-1].last_entry_id = entry_id
-        else:
-            ranges.append(EntryRange(first_entry_id=entry_id, last_entry_id=entry_id))
-    return ranges

@@ -42,9 +42,22 @@ class GarbageCollector:
         self._randomness = randomness
         # Ledgers that are here and that the metadata store does not know, as of the last round.
         self.unexplained: dict[int, None] = {}
-        # How many there are that were not deleted, and that were, as of the last round; None: there was none yet.
-        self.ledgers: int | None = None
+        # How many there are that were deleted, as of the last round.
         self.tombstones = 0
+        # How many there were that were not, when a round ended, and what the bookie had gained by then.
+        self._counted: tuple[int, int] | None = None
+
+    @property
+    def ledgers(self) -> int | None:
+        """How many there are that were not deleted; None: there was no round yet.
+
+        As the last round counted them, with those made and deleted since: one that was made while the round went on is
+        missing until the next.
+        """
+        if self._counted is None:
+            return None
+        held, gained = self._counted
+        return held + self._bookie.ledgers_gained - gained
 
     async def run(self, ledgers: LedgerStore) -> None:
         """Until it is cancelled or the session lost (`SessionLost`)."""
@@ -69,7 +82,7 @@ class GarbageCollector:
             deleted += tombstones
             held += len(portion) - tombstones
             first = portion[-1] + 1
-        self.ledgers, self.tombstones = held, deleted
+        self._counted, self.tombstones = (held, self._bookie.ledgers_gained), deleted
         self._report(unexplained)
 
     def _settled(self, ledger_id: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from magnetar_cli.cluster.bookie_settings import from_flags
+from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
-from magnetar_cli.plain_errors import plain_errors
+from magnetar_cli.plain_errors import plain_errors, plain_logs
 from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
 
 __all__ = ["DEFAULT_FOLDER", "Folder", "app"]
@@ -90,13 +92,18 @@ def remove(
         bool,
         typer.Option(
             "--force",
-            help="End it at once: what it stores is made again from other replicas, and lost where there are none.",
+            help="End it at once, even if too few others are left: what it stores is made again from other replicas, "
+            "and lost where there are none.",
         ),
     ] = False,
 ) -> None:
     """Take a bookie out: its ledgers are copied to others first, then it ends and its data are deleted."""
     with _cluster(folder) as cluster:
-        cluster.remove(name, force=force)
+        try:
+            cluster.remove(name, force=force)
+        except KeyboardInterrupt:
+            print(f"magnetar: {name} may be leaving still: {how_to_cancel(name)}", file=sys.stderr)
+            raise
         print(f"{name} is taken out")
 
 
@@ -154,16 +161,23 @@ def logs(
 def down(
     folder: Folder = DEFAULT_FOLDER,
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete everything that it stored, too.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="With --wipe: even if a ZooKeeper from outside keeps what is there, as it does not answer."
+        ),
+    ] = False,
 ) -> None:
     """End all its processes."""
     with _cluster(folder) as cluster:
-        cluster.down(wipe=wipe)
+        cluster.down(wipe=wipe, force=force)
         print("the cluster is down" + (", and everything of it is deleted" if wipe else ""))
 
 
 @contextlib.contextmanager
 def _cluster(folder: Path) -> Iterator[LocalCluster]:
     """What is waited for is shown on standard error, in place on a terminal."""
+    plain_logs()
     console = Console(stderr=True)
     with plain_errors(), contextlib.ExitStack() as stack:
         say: Callable[[str], None]

@@ -15,7 +15,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClusterBusy", "ClusterError", "NoCluster", "NoSuchName", "NotStarted", "NotThere"]
+__all__ = ["ClusterBusy", "ClusterError", "NoCluster", "NoSuchName", "NotStarted", "NotThere", "how_to_cancel"]
+
+
+def how_to_cancel(bookie_id: str) -> str:
+    """A decommission."""
+    return f"`magnetar bookies decommission {bookie_id} --cancel` takes that back"
 
 
 class ClusterError(Exception):

@@ -146,8 +146,11 @@ class LocalCluster:
             save(self.folder, state)
             self._bring_up(state, self._parts(state), timeout_s)
 
-    def down(self, *, wipe: bool = False, timeout_s: float = STOP_S) -> None:
-        """Ends all its processes, bookies before ZooKeeper. `wipe`: deletes everything that it stored, too."""
+    def down(self, *, wipe: bool = False, force: bool = False, timeout_s: float = STOP_S) -> None:
+        """Ends all its processes, bookies before ZooKeeper. `wipe`: deletes everything that it stored, too.
+
+        `force`: what is here goes even if what is in a ZooKeeper from outside can't be deleted, and is left there.
+        """
         with self._change() as state:
             parts = self._parts(state)
             bookies = [part for part in parts if isinstance(part, BookiePart)]
@@ -159,7 +162,7 @@ class LocalCluster:
                 part.place.stopped = True
             save(self.folder, state)
             if wipe:
-                self._wipe(state)
+                self._wipe(state, force=force)
 
     # -- its bookies ---------------------------------------------------------------------------------------------------
 
@@ -182,8 +185,9 @@ class LocalCluster:
     def remove(self, name: str, *, force: bool = False, timeout_s: float | None = None) -> None:
         """Has the bookie's ledgers copied to others, and takes it out when it is struck off.
 
-        `force`: marks it as leaving and ends it at once. Its ledgers are copied from their other replicas; those of
-        which there is none are lost. Its data stay in the folder.
+        Refused where too few others would be left for them. `force`: marks it as leaving all the same, and ends it at
+        once. Its ledgers are copied from their other replicas; those of which there is none are lost. Its data stay in
+        the folder.
         """
         from magnetar_cli.cluster.removal import leave
 
@@ -331,10 +335,14 @@ class LocalCluster:
         self._bookie_part(state, name).choose_ports(state.ports())
         return name
 
-    def _wipe(self, state: ClusterState) -> None:
+    def _wipe(self, state: ClusterState, *, force: bool) -> None:
         """What is ours and nothing else."""
         if state.zookeeper.outside:
-            wipe_chroot(state.zookeeper.outside, state.zookeeper.chroot)
+            try:
+                wipe_chroot(state.zookeeper.outside, state.zookeeper.chroot)
+            except ClusterError:
+                if not force:
+                    raise
         for folder in ("bookies", "zookeeper"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
         forget(self.folder)

@@ -10,7 +10,8 @@ from magnetar_metadata.location import ZooKeeperLocation, parse_location
 
 __all__ = ["check_hosts", "wipe_chroot"]
 
-_CONNECT_S: Final = 15.0
+# A person waits.
+_CONNECT_S: Final = 5.0
 
 
 def check_hosts(hosts: str) -> None:
@@ -35,7 +36,10 @@ def wipe_chroot(hosts: str, chroot: str) -> None:
     except NoNodeError:
         pass  # nothing was ever written
     except (KazooException, KazooTimeoutError) as error:
-        raise ClusterError(f"{chroot} in the ZooKeeper at {hosts} could not be deleted: {error!r}") from None
+        raise ClusterError(
+            f"{chroot} in the ZooKeeper at {hosts} could not be deleted ({str(error) or type(error).__name__}), and so "
+            "nothing was: --wipe --force deletes what is on this machine all the same"
+        ) from None
     finally:
         client.stop()
         client.close()

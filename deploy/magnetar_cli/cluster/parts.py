@@ -10,6 +10,7 @@ import http.client
 import importlib.util
 import json
 import os
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ __all__ = ["BOOKIE_COMMAND", "BookiePart", "Part", "ZooKeeperPart", "ask_http", 
 
 BOOKIE_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "bookie")
 _ANSWER_S: Final = 2.0
+# The level comes after the time, in a line of a bookie's log.
+_FATAL: Final = re.compile(r"\S+ CRITICAL ")
 _OURS: Final = ("magnetar_protos", "magnetar_wire", "magnetar_metadata", "magnetar_bookie", "magnetar_cli")
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
@@ -80,10 +83,16 @@ class Part(ABC):
         return not self.running and not all(is_free(port) for port in self.ports)
 
     def last_words(self, lines: int = 15) -> str:
+        """What it logged since it was started last: first what ended it, if it says so, then the end of the rest."""
         try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) or "(nothing)"
+            with self.log.open("rb") as file:
+                file.seek(self.place.log_from)
+                logged = file.read().decode(errors="replace").splitlines()
         except FileNotFoundError:
-            return "(nothing)"
+            logged = []
+        fatal = [line for line in logged if _FATAL.match(line)]
+        rest = [line for line in logged if not _FATAL.match(line)]
+        return "\n".join([*fatal, *rest[-lines:]]) or "(nothing)"
 
 
 class ZooKeeperPart(Part):

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress
+from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_cli.cluster.errors import ClusterError
-from magnetar_cli.connection import connected
+from magnetar_cli.cluster.errors import ClusterError, how_to_cancel
+from magnetar_cli.connection import connected, impatient
 
 __all__ = ["leave"]
 
@@ -20,8 +21,13 @@ _LOOK_S: Final = 0.1
 async def leave(
     location: str, bookie_id: str, say: Callable[[str], None], *, wait: bool, timeout_s: float | None
 ) -> None:
-    """Returns when it is struck off; without `wait` when it is marked."""
-    async with connected(location) as client:
+    """Returns when it is struck off; without `wait` when it is marked, and however few others there are."""
+    async with connected(impatient(location)) as client:
+        if wait and await decommission_progress(client, bookie_id) is None:
+            try:
+                await check_farewell(client, bookie_id)
+            except CannotLeave as error:
+                raise ClusterError(f"{error}: `magnetar cluster add` adds one; --force takes it out at once") from None
         await decommission(client, bookie_id)
         if not wait:
             return
@@ -29,15 +35,16 @@ async def leave(
             async with asyncio.timeout(timeout_s):
                 while True:
                     progress = await decommission_progress(client, bookie_id)
-                    if progress is not None and progress.done:
+                    if progress is None:
+                        raise ClusterError(f"{bookie_id} stays: its decommission was taken back")
+                    if progress.done:
                         return
-                    left = None if progress is None else progress.ledgers_left
-                    say(f"{bookie_id} is leaving: {_left_shown(left)}{await _stuck(client)}")
+                    say(f"{bookie_id} is leaving: {_left_shown(progress.ledgers_left)}{await _stuck(client)}")
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise ClusterError(
                 f"{bookie_id} is not empty after {timeout_s:g} s: `magnetar ledgers repairs` says what keeps it; "
-                "it stays marked as leaving"
+                f"it stays marked as leaving, and {how_to_cancel(bookie_id)}"
             ) from None
 
 

@@ -59,6 +59,7 @@ class Starter:
             part.choose_ports(self._state.ports())
         part.configure(self._state)
         place.launching, place.process, place.stopped = True, None, False
+        place.log_from = part.log.stat().st_size if part.log.exists() else 0
         self._save()
         try:
             place.process = start(part.command, part.log, part.environment(), die_with_parent=self._die_with_parent)
@@ -98,12 +99,12 @@ class Starter:
                 late = next(iter(waiting.values()))
                 raise NotStarted(
                     f"{late.name} is not ready in time: {reasons.get(late.name, 'it says nothing')}\n"
-                    f"it logged last ({late.log}):\n{late.last_words()}"
+                    f"it logged ({late.log}):\n{late.last_words()}"
                 )
             time.sleep(_POLL_S)
         if failed:
             raise NotStarted(
-                "\n".join(f"{one.name} has ended; it logged last ({one.log}):\n{one.last_words()}" for one in failed)
+                "\n".join(f"{one.name} has ended; it logged ({one.log}):\n{one.last_words()}" for one in failed)
             )
         return displaced
 

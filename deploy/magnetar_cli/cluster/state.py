@@ -43,6 +43,8 @@ class Launched:
     settled: bool = False
     # It was stopped by hand, and did not end by itself.
     stopped: bool = False
+    # Where in its log its last start begins, in bytes.
+    log_from: int = 0
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
@@ -18,6 +18,7 @@ from magnetar_cli.cluster.state import ClusterState
 __all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look"]
 
 RUNNING = "running"
+_CONNECTED: Final = "connected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class PartStatus:
     """One process."""
 
     name: str
-    # running, starting, unhealthy, read-only, limbo, leaving, paused, stopped or dead
+    # running, starting, no session, unhealthy, read-only, limbo, leaving, paused, stopped or dead
     state: str
     # Why, where it is not well and says so.
     reason: str = ""
@@ -87,7 +88,8 @@ def _of_the_bookie(part: BookiePart) -> tuple[str, str, int | None]:
     ledgers = status.get("ledgers")
     if ready != 200:
         healthy, _ = part.ask("/health")
-        return ("starting" if healthy == 200 else "unhealthy"), reasons_shown(said), ledgers
+        state = "starting" if status.get("session", _CONNECTED) == _CONNECTED else "no session"
+        return (state if healthy == 200 else "unhealthy"), reasons_shown(said), ledgers
     if left := ledgers_in_limbo(status):
         return "limbo", f"it may have lost entries of {left} ledgers, and looks after them", ledgers
     if status.get("read_only"):

@@ -96,12 +96,14 @@ class LeavingView:
     # The most there were.
     first: int | None
     struck_off: bool
+    # Somebody had it stay.
+    taken_back: bool = False
     # Why ledgers can't be copied, where some can't.
     stuck: str = ""
 
     @property
     def over(self) -> bool:
-        return self.struck_off
+        return self.struck_off or self.taken_back
 
     def table(self) -> RenderableType:
         first = self.first or 0
@@ -115,6 +117,8 @@ class LeavingView:
     def lines(self) -> list[str]:
         if self.struck_off:
             return [f"{self.bookie_id} is struck off: no ledger names it any more"]
+        if self.taken_back:
+            return [f"{self.bookie_id} stays: its decommission was taken back"]
         if self.left is None:
             return [f"{self.bookie_id} is leaving; its ledgers are not counted yet"]
         stuck = f"; stuck: {self.stuck}" if self.stuck else ""
@@ -125,5 +129,6 @@ class LeavingView:
             "bookie_id": self.bookie_id,
             "ledgers_left": self.left,
             "struck_off": self.struck_off,
+            "taken_back": self.taken_back,
             "stuck": self.stuck,
         }

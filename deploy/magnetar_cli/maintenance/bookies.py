@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
+from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices
 from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -79,14 +80,29 @@ def decommission_bookie(
     folder: Folder = DEFAULT_FOLDER,
     metadata: Metadata = None,
     watched: Annotated[bool, typer.Option("--watch", help="Show how far it is, until it is struck off.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if too few others are left for what it stores: it waits for more.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take it back: the bookie stays.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Have all that a bookie stores copied to others, and strike it off then. It can't come back under its name."""
+    if cancel and (watched or force):
+        raise typer.BadParameter("--cancel goes with neither --watch nor --force")
 
     async def act(client: LedgerClient) -> None:
-        found = [one.bookie_id for one in await members(client)]
+        found = {one.bookie_id: one for one in await members(client)}
         if name not in found:
             raise NoSuchName(name, found)
+        if cancel:
+            await cancel_decommission(client, name)
+            print(f"{name} stays: its decommission is taken back")
+            return
+        if not force and found[name].leaving is None:
+            try:
+                await check_farewell(client, name)
+            except CannotLeave as error:
+                raise ClusterError(f"{error}: add bookies first; --force has it wait for them") from None
         await decommission(client, name)
         first: int | None = None
 
@@ -96,7 +112,8 @@ def decommission_bookie(
             left = one.leaving.ledgers_left if one.leaving else None
             first = max(first or 0, left) if left is not None else first
             stuck = next((task.stuck for task in await repair_progress(client) if task.stuck), "")
-            return LeavingView(name, left, first, struck_off=one.standing is Standing.STRUCK_OFF, stuck=stuck)
+            struck_off = one.standing is Standing.STRUCK_OFF
+            return LeavingView(name, left, first, struck_off=struck_off, taken_back=one.leaving is None, stuck=stuck)
 
         if watched:
             await watch(look, as_json=as_json)

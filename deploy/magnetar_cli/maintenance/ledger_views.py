@@ -73,7 +73,7 @@ class LedgersView:
                 state_shown(metadata),
                 _striping(metadata),
                 entries,
-                f"on {', '.join(metadata.bookies())}",
+                f"on {', '.join(metadata.bookies())}" if metadata.bookies() else "",
                 missing,
             ]
             found.append(f"ledger {one.ledger_id}: " + ", ".join(filter(None, parts)))

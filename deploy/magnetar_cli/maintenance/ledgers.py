@@ -165,7 +165,7 @@ def write(
     async def act(client: LedgerClient) -> None:
         with _progress("written", entries) as tell:
             ledger_id, done = await by_hand.write(client, striping, entries, size, tell, claim=not orphan)
-        print(f"ledger {ledger_id}: {done.entries} entries of {size} bytes written, {_rate(done)}")
+        print(f"ledger {ledger_id}: {done.entries} entries of {size} bytes written{_rate(done)}")
 
     at_target(metadata, folder, act)
 
@@ -177,7 +177,7 @@ def read(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Metadat
     async def act(client: LedgerClient) -> None:
         with _progress("read", None) as tell:
             done = await by_hand.read_back(client, ledger_id, tell)
-        print(f"ledger {ledger_id}: {done.entries} entries read, all as they were written, {_rate(done)}")
+        print(f"ledger {ledger_id}: {done.entries} entries read, all as they were written{_rate(done)}")
 
     at_target(metadata, folder, act)
 
@@ -202,8 +202,11 @@ async def _held(
 
 
 def _rate(done: by_hand.Read) -> str:
+    """To be put behind what was done; of nothing there is none."""
+    if not done.entries:
+        return ""
     seconds = max(done.seconds, 1e-6)
-    return f"{done.entries / seconds:,.0f} entries and {bytes_shown(int(done.length_bytes / seconds))} a second"
+    return f", {done.entries / seconds:,.0f} entries and {bytes_shown(int(done.length_bytes / seconds))} a second"
 
 
 @contextlib.contextmanager

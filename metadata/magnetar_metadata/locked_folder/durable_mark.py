@@ -9,9 +9,11 @@ that reaches at least so far holds all that was acknowledged; one that does not 
 must reach; who only writes knows it after any death of the process, and after a power cut a number that may be too low,
 never one too high.
 
-The file has two slots of one sector each, written in turn, with a checksum: a slot that was being written when the
-power went leaves the other. The file is locked as long as it is open, which is what keeps a second process from the
-folder; a forked child does not keep it (`forked.py`).
+The file has two slots, written in turn, with a checksum: a slot that was being written when the power went leaves the
+other. Each is a block of 4096 bytes, as that is what many disks write at once, however small the sectors that they
+show. The second slot used to be the second sector; it is read there, too, until a write of the first clears it. The
+file is locked as long as it is open, which is what keeps a second process from the folder; a forked child does not keep
+it (`forked.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ __all__ = ["MARK_NAME", "DurableMark", "FolderInUse", "sync_folder"]
 
 MARK_NAME: Final = "durable-mark"
 _SLOT: Final = struct.Struct(">QI")
-_SLOT_BYTES: Final = 512
+_SLOT_BYTES: Final = 4096
+# Where the second slot used to be.
+_FORMER_SLOT_AT: Final = 512
 _CLOSED: Final = -1
 
 
@@ -64,10 +68,11 @@ class DurableMark:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise FolderInUse(f"the folder {folder} is open in another process or store") from None
-            slots = [_read(file, 0), _read(file, 1)]
+            slots = [_read(file, at) for at in (0, _SLOT_BYTES, _FORMER_SLOT_AT)]
             mark.number = max((number for number in slots if number is not None), default=None)
+            # Next is the one that does not hold it; the former slot lies in the first one's block.
             if mark.number is not None:
-                mark._slot = 1 - slots.index(mark.number)
+                mark._slot = 0 if slots.index(mark.number) == 1 else 1
             return mark
         except BaseException:
             mark.close()
@@ -98,8 +103,8 @@ class DurableMark:
             os.close(file)
 
 
-def _read(file: int, slot: int) -> int | None:
-    data = os.pread(file, _SLOT.size, slot * _SLOT_BYTES)
+def _read(file: int, at: int) -> int | None:
+    data = os.pread(file, _SLOT.size, at)
     if len(data) < _SLOT.size:
         return None
     number, checksum = _SLOT.unpack(data)

@@ -43,7 +43,9 @@ async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcLi
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise NotReached(f"{address} can't be listened at: {error}") from None
+        # What follows is advice on how to see more of gRPC.
+        because = str(error).partition("; set GRPC_VERBOSITY")[0]
+        raise NotReached(f"{address} can't be listened at, as it is taken or not this machine's: {because}") from None
     if port == 0:
         raise NotReached(f"{address} can't be listened at: it is taken, or not this machine's")
     await server.start()

@@ -312,7 +312,7 @@ def test_without_a_session_it_is_healthy_and_not_ready(tmp_path: Path) -> None:
             session = machine.sessions[-1]
             machine.server.suspend(session)
             ready, told = await ask_json(daemon.http_address, "/ready")
-            assert (ready, told["reasons"]) == (503, ["it has no metadata session"])
+            assert (ready, told["reasons"]) == (503, ["it has no session with its metadata store, embedded:///nowhere"])
             assert (await ask(daemon.http_address, "/health"))[0] == 200
             assert daemon.process is not None
             stream = machine.transport.connect(daemon.process.address).open_stream("add")

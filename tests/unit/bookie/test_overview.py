@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission, note_ledgers_left
+from magnetar_bookie.auto_recovery.decommission import decommission, decommission_progress, note_ledgers_left
 from magnetar_bookie.auto_recovery.ledger_overview import ledgers, replicas
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices, unclaimed
 from magnetar_bookie.auto_recovery.sweeper import Sweeper
@@ -30,8 +30,10 @@ def test_every_standing_is_told() -> None:
         await of.store.put(paths.available("b1"), full, ANY)
         await decommission(of.client, "b2")
         await decommission(of.client, "b3")
-        await note_ledgers_left(of.client, "b2", 7)
-        await note_ledgers_left(of.client, "b3", 0)
+        for name, left in (("b2", 7), ("b3", 0)):
+            progress = await decommission_progress(of.client, name)
+            assert progress is not None
+            await note_ledgers_left(of.client, name, progress.mark, left)
         found = {one.bookie_id: one for one in await members(of.client)}
         assert {name: one.standing for name, one in found.items()} == {
             "b0": Standing.WRITABLE,

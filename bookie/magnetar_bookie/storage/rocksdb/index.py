@@ -14,13 +14,15 @@ not flushed when the process dies is read from ours again (`opening.py`). Nothin
 hold durably: RocksDB is told when to flush, and its own limit is far above. It also flushes when it is closed or
 dropped, so it is never dropped: who does not call `close` keeps it open until the process ends.
 
-What can't be read here can't be told from what is not there: any corruption raises `IndexDamaged`. Iterators are asked
+What can't be read here can't be told from what is not there: any corruption raises `IndexDamaged`, and so does a sector
+that the disk does not read. Iterators are asked
 for their status at the end, as they end in silence where they can't read on.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,6 +72,9 @@ _MEMTABLE_BYTES: Final = 16 << 30
 _LEVEL_0_FILES: Final = 64
 # Where the entries asked for are so thinly sown in their range, each is looked up by itself.
 _THINLY: Final = 8
+
+# What RocksDB says that it was doing.
+_READING: Final = re.compile(r"[Ww]hile (pread|reading|prefetching|open(ing)? a? ?file for (random|sequential))")
 
 # Segment, offset, size.
 Location = tuple[int, int, int]
@@ -192,6 +197,15 @@ class Index:
         scanned = self.scan(use_key(ledger_id, 0), _after(b"s", ledger_id), None)
         return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in scanned]
 
+    def ledgers_in(self, segment: int, portion: int) -> Iterator[int]:
+        """Which ledgers have records in the segment. All ledgers are looked through, so many at a time."""
+        begin = b"s"
+        while found := self.scan(begin, b"t", portion):
+            yield from (
+                int.from_bytes(key[1:9], "big") for key, _ in found if int.from_bytes(key[9:], "big") == segment
+            )
+            begin = found[-1][0] + b"\0"
+
     def get(self, key: bytes) -> bytes | None:
         try:
             value: bytes | None = self._database.get(key)
@@ -302,6 +316,8 @@ class IndexBatch:
 def _told(error: Exception, what: str) -> StorageFailed:
     text = str(error)
     damaged = "Corruption" in text or "No such file" in text or "does not exist" in text
+    # A sector that can't be read will not be read by the next process either. One that can't be written is no damage.
+    damaged = damaged or ("Input/output error" in text and _READING.search(text) is not None)
     return (IndexDamaged if damaged else StorageFailed)(f"{what}: {text}")
 
 

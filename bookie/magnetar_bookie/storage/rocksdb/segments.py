@@ -155,12 +155,14 @@ class Segments:
             offset += len(data)
         return b"".join(parts)
 
-    def delete(self, segment: int) -> None:
-        """Nothing refers to it any more, durably."""
+    def delete(self, segments: Sequence[int]) -> None:
+        """Nothing refers to them any more, durably. They do not come back: who forgets them would never free them."""
         with self._lock:
-            self._open.pop(segment, None)
-            with contextlib.suppress(FileNotFoundError):
-                segment_path(self.folder, segment).unlink()
+            for segment in segments:
+                self._open.pop(segment, None)
+                with contextlib.suppress(FileNotFoundError):
+                    segment_path(self.folder, segment).unlink()
+        sync_folder(self.folder)
 
     def close(self) -> None:
         self._appended = None

@@ -105,7 +105,7 @@ class RocksStorage:
         self._unsure: str | None = None
         self._writer = ThreadPoolExecutor(1, "ledger-sync")
         self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
-        self._reclaimer = Reclaimer(self, options.rewrite_below)
+        self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_s)
         forked.note(self)
 
     # What is there.

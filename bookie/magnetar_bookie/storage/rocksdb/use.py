@@ -18,5 +18,5 @@ class StorageUse:
     # Since the process began: files that were deleted, and what they held.
     reclaimed_segments: int
     reclaimed_bytes: int
-    # Files that can't be read as a whole, and are not freed before a restart.
+    # Files of which something was found that can't be read; they stay until it is mended and written elsewhere.
     unreadable_segments: int
