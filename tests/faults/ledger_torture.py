@@ -107,7 +107,9 @@ class Torture:
         allowed: frozenset[Kind] = frozenset(Kind),
         wild: float = 0.4,
         plan: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
+        """`settings` are options of the bookies, `plan` is the writers'."""
         self.folder = folder
         self.logs = folder / "logs"
         self.report = Report(seed, bookies)
@@ -117,7 +119,7 @@ class Torture:
         self._allowed = allowed - {Kind.ROT} if alone else allowed
         self._wild = wild
         self._chance = SeededRandomness(f"torture {seed}")
-        self._cluster = TortureCluster(folder, bookies)
+        self._cluster = TortureCluster(folder, bookies, **settings)
         self._plan = _PLAN if plan is None else plan
         self._chains: dict[str, ChainRun] = {}
         self._writers_metadata: dict[str, Proxy] = {}

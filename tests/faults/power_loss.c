@@ -5,8 +5,8 @@
  * in it are written to names/INODE. hold/INODE keeps an inode's number from being given to another file.
  *
  * After an fsync that failed, Linux takes the pages for clean: the next one succeeds and writes nothing of them. So what
- * was not on the disk by then never gets there by another fsync: lost/INODE says from which byte on, until the file is
- * cut there. Another shim makes the fsync fail: this one calls on to it.
+ * was not on the disk by then never gets there by another fsync: lost/INODE says from where to where, until the file is
+ * cut there or that is written once more. Another shim makes the fsync fail: this one calls on to it.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -82,37 +82,54 @@ static void hold(const char *name, unsigned long inode)
         give_up(path);
 }
 
-static long lost_from(unsigned long inode)
+/* Zero if nothing is lost. */
+static int read_lost(unsigned long inode, long *from, long *to)
 {
     char path[4096];
-    long from = -1;
+    int found;
     FILE *file;
 
     place(path, sizeof path, "lost", inode);
     if (!(file = fopen(path, "r")))
-        return -1;
-    if (fscanf(file, "%ld", &from) != 1)
-        from = -1;
+        return 0;
+    found = fscanf(file, "%ld %ld", from, to) == 2;
     fclose(file);
-    return from;
+    return found;
+}
+
+static void write_lost(unsigned long inode, long from, long to)
+{
+    char path[4096], half[4096];
+    FILE *file;
+
+    place(path, sizeof path, "lost", inode);
+    if (from >= to) {
+        unlink(path);
+        return;
+    }
+    file = begin(half, sizeof half);
+    fprintf(file, "%ld %ld\n", from, to);
+    done(file, half, path);
 }
 
 static void keep_file(int fd, const char *name, const struct stat *about)
 {
     char half[4096], path[4096], bytes[1 << 16], own[64];
-    long at = 0, lost = lost_from(about->st_ino);
+    long at = 0, from = 0, to = 0;
     ssize_t length, i;
     FILE *copy = begin(half, sizeof half);
     int file;
 
+    if (!read_lost(about->st_ino, &from, &to))
+        from = to = 0;
     hold(name, about->st_ino);
     /* Its own number may be open for writing alone. */
     snprintf(own, sizeof own, "/proc/self/fd/%d", fd);
     if ((file = open(own, O_RDONLY | O_CLOEXEC)) < 0)
         give_up(name);
     while ((length = pread(file, bytes, sizeof bytes, at)) > 0) {
-        for (i = 0; lost >= 0 && i < length; i++)
-            if (at + i >= lost)
+        for (i = 0; i < length; i++)
+            if (at + i >= from && at + i < to)
                 bytes[i] = 0;
         if (fwrite(bytes, 1, length, copy) != (size_t)length)
             give_up(half);
@@ -147,21 +164,18 @@ static void keep_names(int fd, const char *name, const struct stat *about)
     done(names, half, path);
 }
 
-static void lose(unsigned long inode)
+static void lose(const struct stat *about)
 {
-    char path[4096], half[4096];
+    char path[4096];
     struct stat kept;
-    FILE *file;
+    long from = 0, to = 0;
 
-    place(path, sizeof path, "data", inode);
+    place(path, sizeof path, "data", about->st_ino);
     if (stat(path, &kept))
         kept.st_size = 0;
-    if (lost_from(inode) >= 0)
-        return;
-    file = begin(half, sizeof half);
-    fprintf(file, "%ld\n", (long)kept.st_size);
-    place(path, sizeof path, "lost", inode);
-    done(file, half, path);
+    if (!read_lost(about->st_ino, &from, &to))
+        from = kept.st_size;
+    write_lost(about->st_ino, from, about->st_size);
 }
 
 static int synced(int fd, int result)
@@ -175,7 +189,7 @@ static int synced(int fd, int result)
     if (in_root(fd, name, sizeof name) && fstat(fd, &about) == 0) {
         pthread_mutex_lock(&alone);
         if (result)
-            lose(about.st_ino);
+            lose(&about);
         else if (S_ISDIR(about.st_mode))
             keep_names(fd, name, &about);
         else
@@ -204,15 +218,38 @@ int fsync(int fd)
 
 static void cut(int fd, off_t size)
 {
-    char name[4096], path[4096];
+    char name[4096];
     struct stat about;
+    long from, to;
 
-    if (!in_root(fd, name, sizeof name) || fstat(fd, &about))
-        return;
-    if (lost_from(about.st_ino) >= size) {
-        place(path, sizeof path, "lost", about.st_ino);
-        unlink(path);
-    }
+    if (in_root(fd, name, sizeof name) && fstat(fd, &about) == 0 && read_lost(about.st_ino, &from, &to) && size < to)
+        write_lost(about.st_ino, from, size);
+}
+
+/* Front to back, as whoever mends it does. */
+static ssize_t written(int fd, off_t offset, ssize_t count)
+{
+    char name[4096];
+    struct stat about;
+    long from, to;
+
+    if (count > 0 && in_root(fd, name, sizeof name) && fstat(fd, &about) == 0 &&
+        read_lost(about.st_ino, &from, &to) && offset <= from && offset + count > from)
+        write_lost(about.st_ino, offset + count, to);
+    return count;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
+{
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    if (!real)
+        real = dlsym(RTLD_NEXT, "pwrite");
+    return written(fd, offset, real(fd, bytes, count, offset));
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
+{
+    return pwrite(fd, bytes, count, offset);
 }
 
 int truncate(const char *path, off_t size)

@@ -39,7 +39,7 @@ def _environment() -> dict[str, str]:
         ("tear remove_log flip_log", 16),
         ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
         ("failed_sync full_disk slow_sync", 6),
-        ("power", 16),
+        ("power failed_sync_and_power", 12),
     ],
 )
 def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,19 +64,23 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
         Round(
             False,
             (
+                # First: whoever is started again waits for it.
+                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 0.0, 0.2),
                 Strike(Kind.LOSE_ANSWERS, "b1", 0.0, 4.0),
                 Strike(Kind.FAIL_SYNC, "b2", 0.5, 1.0),
                 Strike(Kind.BREAK, "b3", 0.2, 2.0),
                 Strike(Kind.CUT_METADATA, "b4", 0.0, 1.0),
                 Strike(Kind.KILL_WRITER, "c2", 2.0, 0.0),
-                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 1.0, 0.2),
             ),
             0.5,
         ),
     ]
 
     async def body() -> None:
-        async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan={"roll_entries": 150}) as torture:
+        plan = {"roll_entries": 150, "keep_ledgers": 4}
+        # What was left behind is waited for in the end.
+        quick: dict[str, Any] = {"intent_grace_period_s": 3.0, "lost_bookie_recovery_delay_s": 4.0}
+        async with Torture(tmp_path, 1, 4, ["3/3/2", "4/3/2"], plan=plan, **quick) as torture:
             await torture.wait_running()
             for one in rounds:
                 await torture.round(one)

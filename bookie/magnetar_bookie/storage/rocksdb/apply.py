@@ -93,6 +93,7 @@ def apply_group(
     if moves:
         gone += [(ledger_id, entry_id) for ledger_id, entry_id, _ in table.records]
     if gone:
+        gone = list(dict.fromkeys(gone))
         keys = [entry_key(*key) for key in gone]
         for (ledger_id, _), key, location in zip(gone, keys, index.locate_each(keys), strict=True):
             if location is not None:

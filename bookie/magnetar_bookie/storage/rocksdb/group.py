@@ -23,6 +23,8 @@ from magnetar_bookie.storage.interface import Changes, LedgerRecord
 
 __all__ = [
     "HEAD_BYTES",
+    "LEAST_GROUP_BYTES",
+    "MAGIC_BYTES",
     "MAX_TABLE_BYTES",
     "BadGroup",
     "EncodedGroup",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _MAGIC: Final = 0x4D474C47
+MAGIC_BYTES: Final = _MAGIC.to_bytes(4, "big")
 # After the magic and the checksum: number, bytes of the table, bytes of the records, their checksum, flags.
 _PREFIX: Final = struct.Struct(">II")
 _FIELDS: Final = struct.Struct(">QIQIB")
@@ -45,6 +48,7 @@ MAX_TABLE_BYTES: Final = 256 << 20
 _MOVES: Final = 1
 
 _COUNTS: Final = struct.Struct(">IIIIi")
+LEAST_GROUP_BYTES: Final = HEAD_BYTES + _COUNTS.size
 _RECORD: Final = struct.Struct(">QQI")
 _LEDGER: Final = struct.Struct(">QH")
 _ID: Final = struct.Struct(">Q")

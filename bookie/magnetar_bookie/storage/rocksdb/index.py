@@ -197,6 +197,15 @@ class Index:
         scanned = self.scan(use_key(ledger_id, 0), _after(b"s", ledger_id), None)
         return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in scanned]
 
+    def ledgers_in(self, segment: int, portion: int) -> Iterator[int]:
+        """Which ledgers have records in the segment. All ledgers are looked through, so many at a time."""
+        begin = b"s"
+        while found := self.scan(begin, b"t", portion):
+            yield from (
+                int.from_bytes(key[1:9], "big") for key, _ in found if int.from_bytes(key[9:], "big") == segment
+            )
+            begin = found[-1][0] + b"\0"
+
     def get(self, key: bytes) -> bytes | None:
         try:
             value: bytes | None = self._database.get(key)

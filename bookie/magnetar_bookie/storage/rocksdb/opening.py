@@ -43,11 +43,11 @@ from typing import Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
-from magnetar_bookie.storage.rocksdb.group import BadGroup, encode_group
+from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, has_note, put_note, remove_note
 from magnetar_bookie.storage.rocksdb.options import RocksOptions
-from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_in
+from magnetar_bookie.storage.rocksdb.replay import FoundGroup, Walk, groups_passing_over
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path, segments_in
 from magnetar_bookie.storage.rocksdb.storage import Opened, RocksStorage
 from magnetar_bookie.storage.rocksdb.tail import Tail
@@ -203,13 +203,10 @@ def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     segments = segments_in(records)
     for segment in segments:
         _sync(segment_path(records, segment))
-        try:
-            for group in groups_in(records, segment, 0, mark.number or 0):
-                tail.add(group)
-                todo = _apply(index, usage, group, todo)
-                number = group.head.number
-        except BadGroup as error:
-            _log.error("%s: what follows is passed over: %s", segment_path(records, segment), error)
+        for group in groups_passing_over(records, segment, number, mark.number or 0):
+            tail.add(group)
+            todo = _apply(index, usage, group, todo, anew=True)
+            number = group.head.number
     tail.write_anew()
     sync_folder(records)
     last = max(segments, default=0)
@@ -236,12 +233,13 @@ def _deleted_with_entries(index: Index) -> list[int]:
     return found
 
 
-def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int) -> int:
+def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int, *, anew: bool = False) -> int:
     todo += apply_group(
         index,
         usage,
         group.table,
-        moves=group.head.moves,
+        # What took a record's older copy away may be gone with its segment, when the index is made anew.
+        moves=group.head.moves or anew,
         number=group.head.number,
         segment=group.segment,
         records_at=group.records_at,

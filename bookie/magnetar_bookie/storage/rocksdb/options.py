@@ -33,3 +33,6 @@ class RocksOptions(Configuration):
     rewrite_below: float = Field(default=0.5, gt=0, lt=1)
     # How far the log was acknowledged is synced so often by itself: see opening.py.
     mark_sync_interval_s: float = Field(default=1.0, gt=0)
+    # So often each closed log file's heads and tables are looked at: records are what the scrubber looks at. One that
+    # rotted has the file written anew from the index.
+    log_check_interval_s: float = Field(default=7 * 86400.0, gt=0)

@@ -8,6 +8,10 @@ frees as much at least. Where nothing is in use there is nothing to write.
 The group carries on what else the segment's groups told, as it is by now: what is remembered of their ledgers, and the
 bookie's own record. So the log always holds all that the index does, and the index can be made anew from it.
 
+What a group's head or table told that rotted is in the index alone. So each is looked at now and then
+(`check_times.py`), and a segment where one rotted is written anew from the index, whatever of it is in use: before the
+index is lost, too.
+
 Looking at the segment is done in a thread; what is in use is then looked at again on the event loop, in one step with
 writing it, as it may have been dropped meanwhile.
 """
@@ -15,17 +19,15 @@ writing it, as it may have been dropped meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import logging
-from dataclasses import dataclass, field
+import time
 from typing import TYPE_CHECKING, Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed
-from magnetar_bookie.storage.rocksdb.group import BadGroup
-from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, Location, entry_key, ledger_key
-from magnetar_bookie.storage.rocksdb.replay import groups_in
-from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
+from magnetar_bookie.storage.rocksdb.check_times import CheckTimes
+from magnetar_bookie.storage.rocksdb.in_use import InUse, is_rotten, look_into
+from magnetar_bookie.storage.rocksdb.index import IndexBatch, Location, entry_key, ledger_key
+from magnetar_bookie.storage.rocksdb.segments import Segments
 
 if TYPE_CHECKING:
     from magnetar_bookie.storage.rocksdb.storage import RocksStorage
@@ -43,23 +45,21 @@ _SEGMENTS: Final = 16
 _POLL_S: Final = 0.02
 
 
-@dataclass(slots=True)
-class _InUse:
-    """What a segment holds that is still needed."""
-
-    # Ledger id, entry id, location.
-    records: list[tuple[int, int, Location]] = field(default_factory=list)
-    ledgers: dict[int, None] = field(default_factory=dict)
-    bookie: bool = False
-
-
 class Reclaimer:
-    def __init__(self, storage: RocksStorage, rewrite_below: float) -> None:
+    def __init__(self, storage: RocksStorage, rewrite_below: float, check_interval_s: float) -> None:
         self._storage = storage
         self._rewrite_below = rewrite_below
         self._task: asyncio.Task[None] | None = None
-        # Segments that could not be read, and stay.
-        self._unreadable: dict[int, None] = {}
+        # Segments with records that could not be read → half of what these come to. They stay until so little is left:
+        # the records were dropped, or mended and written elsewhere.
+        self._unreadable: dict[int, int] = {}
+        self._check_times = CheckTimes(check_interval_s, time.time())
+        self._to_check: dict[int, None] = {}
+        # Those of which a head or a table can't be read.
+        self._rotten: dict[int, None] = {}
+        # Segments that were freed, and what they held.
+        self.freed = 0
+        self.freed_bytes = 0
         self._stopped = False
         # Something was dropped since it looked last.
         self.wanted = True
@@ -68,11 +68,23 @@ class Reclaimer:
     def kick(self) -> None:
         """Something is durable. Looks for what can be freed if anything was, or the last look was at less."""
         current = self._storage.segments.current
-        if self._task is not None or self._stopped or not (self.wanted or current != self._looked_at):
+        if self._task is not None or self._stopped:
+            return
+        segments = self._storage.usage.segments
+        due = self._check_times.due(time.time(), len(segments))
+        if due:
+            numbers = sorted(segments)
+            self._to_check.update(dict.fromkeys(numbers[place] for place in due if numbers[place] < current))
+        if not (self.wanted or current != self._looked_at or self._to_check):
             return
         self.wanted, self._looked_at = False, current
-        if self._candidates():
+        if self._to_check or self._candidates():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-reclaim")
+
+    @property
+    def unreadable(self) -> int:
+        """Segments of which something could not be read."""
+        return len({**self._unreadable, **self._rotten})
 
     def stop(self) -> None:
         self._stopped = True
@@ -89,14 +101,15 @@ class Reclaimer:
         found = [
             (use.used, segment)
             for segment, use in storage.usage.segments.items()
-            if use.used <= self._rewrite_below * use.end
+            if (use.used <= self._rewrite_below * use.end or segment in self._rotten)
             and segment < storage.segments.current
-            and segment not in self._unreadable
+            and use.used <= self._unreadable.get(segment, use.used)
         ]
         return [segment for _, segment in sorted(found)[:_SEGMENTS]]
 
     async def _run(self) -> None:
         try:
+            await self._check()
             while segments := self._candidates():
                 if not await self._reclaim(segments):
                     return
@@ -107,6 +120,14 @@ class Reclaimer:
         finally:
             self._task = None
 
+    async def _check(self) -> None:
+        storage = self._storage
+        while self._to_check:
+            segment = min(self._to_check)
+            if await storage.in_thread(is_rotten, storage.segments, segment):
+                self._rotten[segment] = None
+            del self._to_check[segment]
+
     async def _reclaim(self, segments: list[int]) -> bool:
         """False: there is too little room to go on."""
         storage = self._storage
@@ -114,36 +135,29 @@ class Reclaimer:
         for segment in segments:
             if not storage.space.can_move(storage.usage.segments[segment].used):
                 break
-            in_use = await storage.in_thread(_look, storage.index, storage.segments, segment)
+            in_use = await storage.in_thread(look_into, storage.index, storage.segments, segment)
             if await self._move(segment, in_use):
                 emptied.append(segment)
             else:
                 _log.warning("Segment %d can't be read as a whole, and is not freed", segment)
-                self._unreadable[segment] = None
+                self._unreadable[segment] = storage.usage.segments[segment].used // 2
                 progress = True
         if emptied:
             await self._flushed()
             await storage.in_thread(storage.segments.delete, emptied)
             batch = IndexBatch()
             for segment in emptied:
-                del storage.usage.segments[segment]
+                self.freed += 1
+                self.freed_bytes += storage.usage.segments.pop(segment).end
+                self._rotten.pop(segment, None)
+                self._unreadable.pop(segment, None)
                 batch.delete(ledger_key(b"u", segment))
             storage.index.write(batch.batch)
         return progress or bool(emptied)
 
-    async def _move(self, segment: int, in_use: _InUse) -> bool:
+    async def _move(self, segment: int, in_use: InUse) -> bool:
         """False: something of it can't be read."""
         storage = self._storage
-        ledgers = list(in_use.ledgers)
-        for begin in range(0, len(ledgers), _LEDGERS):
-            await storage.no_flush_due()
-            # As it is by now, and written in the same step: it is never an older one than what came in between.
-            remembered = {one: storage.ledger(one) for one in ledgers[begin : begin + _LEDGERS]}
-            storage.put(Changes(ledgers={one: record for one, record in remembered.items() if record}), moves=True)
-            await storage.sync()
-        if in_use.bookie:
-            await storage.no_flush_due()
-            storage.put(Changes(bookie=storage.bookie()), moves=True)
         waiting = in_use.records
         while waiting:
             portion, waiting = _portion(waiting)
@@ -158,12 +172,24 @@ class Reclaimer:
                     continue
                 if len(record) != location[2]:
                     _log.warning("Entry %d of ledger %d can't be read whole, and stays", entry_id, ledger_id)
-                    return False
+                    continue
                 changes.records[ledger_id, entry_id] = record
             if changes.records:
                 storage.put(changes, moves=True)
                 await storage.sync()
-        return storage.usage.segments[segment].used <= 0
+        if storage.usage.segments[segment].used > 0:
+            return False
+        ledgers = list(in_use.ledgers)
+        for begin in range(0, len(ledgers), _LEDGERS):
+            await storage.no_flush_due()
+            # As it is by now, and written in the same step: it is never an older one than what came in between.
+            remembered = {one: storage.ledger(one) for one in ledgers[begin : begin + _LEDGERS]}
+            storage.put(Changes(ledgers={one: record for one, record in remembered.items() if record}), moves=True)
+            await storage.sync()
+        if in_use.bookie:
+            await storage.no_flush_due()
+            storage.put(Changes(bookie=storage.bookie()), moves=True)
+        return True
 
     async def _flushed(self) -> None:
         """Returns when the index holds durably what was written so far."""
@@ -174,34 +200,6 @@ class Reclaimer:
             storage.flush_wanted = True
             await storage.sync()
             await asyncio.sleep(_POLL_S)
-
-
-def _look(index: Index, segments: Segments, segment: int) -> _InUse:
-    """In a thread. What can't be read is passed over: the segment stays as long as the index has records in it."""
-    in_use = _InUse()
-    try:
-        with contextlib.suppress(BadGroup, FileNotFoundError):
-            _gather(index, segments, segment, in_use)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        _log.error("%s can't be read: %s", segment_path(segments.folder, segment), error)
-    return in_use
-
-
-def _gather(index: Index, segments: Segments, segment: int, in_use: _InUse) -> None:
-    # Acknowledged: the records' checksums are not looked at.
-    for group in groups_in(segments.folder, segment, 0, 2**64):
-        at = group.records_at
-        places: list[tuple[int, int, Location]] = []
-        for ledger_id, entry_id, size in group.table.records:
-            places.append((ledger_id, entry_id, (segment, at, size)))
-            at += size
-        if places:
-            located = index.locate_each([entry_key(ledger_id, entry_id) for ledger_id, entry_id, _ in places])
-            in_use.records += [place for place, now in zip(places, located, strict=True) if now == place[2]]
-        in_use.ledgers.update(dict.fromkeys(group.table.ledgers))
-        in_use.bookie = in_use.bookie or group.table.bookie is not None
 
 
 def _portion(

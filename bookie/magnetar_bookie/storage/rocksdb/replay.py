@@ -3,11 +3,16 @@
 They are read up to the first that is not whole or not the next. A group whose head and table are right but whose
 records are not was cut off if it may not have been acknowledged; if it was, there it is, and what was damaged since is
 found when it is read.
+
+Who makes the index anew wants what comes behind a group that rotted, too (`groups_passing_over`): where its head says
+that it ends, or where the next magic is with a right checksum. Records are anybody's bytes, and could look like a
+group: so one that was looked for must have a number that fits its place, and the right one behind it.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +22,8 @@ from crc32c import crc32c
 
 from magnetar_bookie.storage.rocksdb.group import (
     HEAD_BYTES,
+    LEAST_GROUP_BYTES,
+    MAGIC_BYTES,
     BadGroup,
     GroupHead,
     GroupTable,
@@ -25,9 +32,15 @@ from magnetar_bookie.storage.rocksdb.group import (
 )
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 
-__all__ = ["FoundGroup", "Walk", "groups_in"]
+__all__ = ["FoundGroup", "Walk", "groups_in", "groups_passing_over"]
 
+_log = logging.getLogger(__name__)
+
+# What looks like a group is held against its checksum until that comes to so many times the segment: records that are
+# full of such places must not take hours.
+_LOOKS: Final = 16
 _PORTION: Final = 1 << 20
+_ANY: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +100,90 @@ def groups_in(folder: Path, segment: int, offset: int, acknowledged: int) -> Ite
         if size < offset:
             raise BadGroup(f"it has {size} bytes, and should have {offset}")
         while offset < size:
-            file.seek(offset)
+            group = _group_at(file, size, segment, offset, acknowledged)
+            yield group
+            offset = group.end
+
+
+def groups_passing_over(folder: Path, segment: int, after: int, acknowledged: int) -> Iterator[FoundGroup]:
+    """All groups of one segment that can be read, whatever lies between; they come behind group `after`."""
+    path = segment_path(folder, segment)
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        offset, last = 0, 0
+        while offset < size:
+            try:
+                group = _group_at(file, size, segment, offset, acknowledged)
+            except BadGroup as error:
+                _log.error("%s: %s: it is passed over", path, error)
+                found = _where_it_says(file, size, segment, offset) or _next_one(
+                    file, size, segment, offset, after, last
+                )
+                if found is None:
+                    _log.error("%s: no group is found behind %d", path, offset)
+                    return
+                offset = found.offset
+                continue
+            yield group
+            offset, after, last = group.end, group.head.number, group.head.number
+
+
+def _group_at(file: BinaryIO, size: int, segment: int, offset: int, acknowledged: int) -> FoundGroup:
+    file.seek(offset)
+    head = decode_head(_read(file, HEAD_BYTES))
+    if offset + head.size > size:
+        raise BadGroup(f"group {head.number} at {offset} is cut off")
+    table = decode_table(head, _read(file, head.table_bytes))
+    if head.number > acknowledged and _crc(file, head.records_bytes) != head.records_crc:
+        raise BadGroup(f"the records of group {head.number} at {offset} do not match their checksum")
+    return FoundGroup(head, table, segment, offset)
+
+
+def _where_it_says(file: BinaryIO, size: int, segment: int, offset: int) -> FoundGroup | None:
+    """The group behind the one that rotted, if that one's length did not: records are not looked into."""
+    try:
+        file.seek(offset)
+        head = decode_head(_read(file, HEAD_BYTES))
+        found = _group_at(file, size, segment, offset + head.size, _ANY)
+    except BadGroup:
+        return None
+    return found if found.head.number == head.number + 1 else None
+
+
+def _next_one(file: BinaryIO, size: int, segment: int, offset: int, after: int, last: int) -> FoundGroup | None:
+    """`last` is the group that ends at `offset`; 0: not known."""
+    left = _LOOKS * size
+    for at in _places_of_magic(file, offset + 1):
+        file.seek(at)
+        try:
             head = decode_head(_read(file, HEAD_BYTES))
-            if offset + head.size > size:
-                raise BadGroup(f"group {head.number} at {offset} is cut off")
-            table = decode_table(head, _read(file, head.table_bytes))
-            if head.number > acknowledged and _crc(file, head.records_bytes) != head.records_crc:
-                raise BadGroup(f"the records of group {head.number} at {offset} do not match their checksum")
-            yield FoundGroup(head, table, segment, offset)
-            offset += head.size
+            # One at least rotted in between, and no more than there is room for.
+            highest = last + 1 + (at - offset) // LEAST_GROUP_BYTES if last else _ANY
+            if not (last + 1 if last else after) < head.number <= highest or at + head.size > size:
+                continue
+            left -= HEAD_BYTES + head.table_bytes
+            if left < 0:
+                return None
+            found = _group_at(file, size, segment, at, _ANY)
+            if found.end < size and _group_at(file, size, segment, found.end, _ANY).head.number != head.number + 1:
+                continue
+        except BadGroup:
+            continue
+        return found
+    return None
+
+
+def _places_of_magic(file: BinaryIO, offset: int) -> Iterator[int]:
+    while True:
+        file.seek(offset)
+        data = _read(file, _PORTION)
+        place = data.find(MAGIC_BYTES)
+        while place >= 0:
+            yield offset + place
+            place = data.find(MAGIC_BYTES, place + 1)
+        if len(data) < _PORTION:
+            return
+        offset += len(data) - len(MAGIC_BYTES) + 1
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
