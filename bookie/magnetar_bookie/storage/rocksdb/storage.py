@@ -41,6 +41,7 @@ from magnetar_bookie.storage.rocksdb.reading import read_records
 from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
 from magnetar_bookie.storage.rocksdb.space import Space
+from magnetar_bookie.storage.rocksdb.use import StorageUse
 from magnetar_metadata.locked_folder import DurableMark, forked
 
 __all__ = ["Opened", "RocksStorage"]
@@ -219,6 +220,18 @@ class RocksStorage:
     def used_bytes(self) -> int:
         """What of that is records that are still there."""
         return sum(use.used for use in self.usage.segments.values())
+
+    def use(self) -> StorageUse:
+        """Raises `StorageFailed`."""
+        return StorageUse(
+            segments=len(self.usage.segments),
+            held_bytes=self.held_bytes(),
+            used_bytes=self.used_bytes(),
+            index_bytes=self._ask(self.index.disk_bytes),
+            reclaimed_segments=self._reclaimer.freed,
+            reclaimed_bytes=self._reclaimer.freed_bytes,
+            unreadable_segments=self._reclaimer.unreadable,
+        )
 
     def index_is_flushed(self, number: int) -> bool:
         """Whether the index holds all groups up to this one durably."""
