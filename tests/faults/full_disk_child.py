@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar_bookie.storage.interface import Changes, LedgerRecord, StorageFailed, StorageFull
-from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
+from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
 from magnetar_bookie.storage.rocksdb.ballast import BALLAST_NAME
 from tests.running import until
 
@@ -42,9 +42,14 @@ def _fill(path: Path) -> None:
         os.close(file)
 
 
+# Nothing of it is dropped before the process ends.
+_open: list[RocksStorage] = []
+
+
 async def _until_full(disk: Path) -> None:
     folder = disk / "bookie"
     storage = await open_rocksdb(folder, _OPTIONS)
+    _open.append(storage)
     assert (folder / BALLAST_NAME).stat().st_blocks * 512 >= _OPTIONS.ballast_disk_bytes
     written = 0
     with contextlib.suppress(StorageFull):
@@ -68,6 +73,7 @@ async def _on_the_full_disk(disk: Path, *, index_is_gone: bool) -> None:
     if index_is_gone:
         shutil.rmtree(folder / "index")
     storage = await open_rocksdb(folder, _OPTIONS)
+    _open.append(storage)
     assert storage.intact is not index_is_gone
     assert not (folder / BALLAST_NAME).exists()
     assert await storage.read(1, range(written), 1 << 40) == [_RECORD] * written
@@ -96,12 +102,18 @@ async def _with_room_again(disk: Path) -> None:
     await storage.close()
 
 
+async def _and_end(body: Coroutine[Any, Any, None]) -> None:
+    """Before the storage is dropped: RocksDB may wait there until the disk has room."""
+    await body
+    os._exit(0)
+
+
 def _in_a_process(body: Coroutine[Any, Any, None]) -> None:
     """It ends as by kill -9."""
     child = os.fork()
     if not child:
         try:
-            asyncio.run(body)
+            asyncio.run(_and_end(body))
         except BaseException:  # noqa: BLE001 (nothing of the parent's may run here)
             traceback.print_exc()
             os._exit(1)
