@@ -21,6 +21,7 @@ OPTIONS = RocksOptions(
     index_flush_bytes=96 << 10,
     max_open_segments=4,
     reserve_disk_bytes=1 << 20,
+    ballast_disk_bytes=16 << 10,
     mark_sync_interval_s=0.01,
 )
 COUNTER = 1

@@ -39,7 +39,7 @@ def _environment() -> dict[str, str]:
         ("tear remove_log flip_log", 16),
         ("flip_index remove_from_index remove_index remove_mark flip_mark", 16),
         ("failed_sync full_disk slow_sync", 6),
-        ("power failed_sync_and_power", 12),
+        ("power failed_sync_and_power", 8),
     ],
 )
 def test_what_was_acknowledged_is_there_or_it_is_told(kinds: str, rounds: int) -> None:
@@ -358,7 +358,7 @@ def test_segment_that_goes_is_gone_for_good_before_it_is_forgotten(
 def test_dropped_ledgers_give_their_bytes_back_though_they_lay_among_others(tmp_path: Path) -> None:
     """Ten ledgers side by side, 200 MB; nine go. What lives reads as before, also out of the log alone."""
     ledgers, rounds, record = range(1, 11), 160, b"x" * (128 << 10)
-    options = RocksOptions(segment_bytes=16 << 20)
+    options = RocksOptions(segment_bytes=16 << 20, ballast_disk_bytes=0)
 
     def held() -> int:
         return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())

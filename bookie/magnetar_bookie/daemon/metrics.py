@@ -11,8 +11,10 @@ from prometheus_client.registry import Collector
 
 from magnetar_bookie.core.counters import Histogram
 from magnetar_bookie.daemon.disk_use import Use
+from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
+from magnetar_bookie.storage.rocksdb.use import StorageUse
 
 __all__ = ["Metrics"]
 
@@ -70,6 +72,7 @@ class Metrics(Collector):
             yield _gauge("disk_free_bytes", "Free on the file system.", self._disk.free_bytes)
             yield _gauge("disk_total_bytes", "Size of the file system.", self._disk.total_bytes)
             yield _gauge("folder_bytes", "Taken by the bookie's files.", self._disk.folder_bytes)
+        yield from _storage(use_of(bookie.storage))
         auditing = process.auto_recovery is not None and process.auto_recovery.auditing
         yield _gauge("auditor", "1: this one is elected.", auditing)
         yield _counter("repair_tasks_done", "Repair tasks that the worker finished.", repairs.tasks_done)
@@ -78,6 +81,19 @@ class Metrics(Collector):
             "Entries that the worker copied, or found where they should be.",
             repairs.entries_in_place,
         )
+
+
+def _storage(use: StorageUse | None) -> Iterator[Metric]:
+    if use is None:
+        return
+    yield _gauge("segments", "Files of the log.", use.segments)
+    yield _gauge("segments_held_bytes", "What the log's files hold.", use.held_bytes)
+    yield _gauge("segments_used_bytes", "What of that is entries that are still there.", use.used_bytes)
+    yield _gauge("index_bytes", "What the index' files take.", use.index_bytes)
+    yield _counter("reclaimed_segments", "Files of the log that were freed.", use.reclaimed_segments)
+    yield _counter("reclaimed_bytes", "What those held.", use.reclaimed_bytes)
+    unreadable = use.unreadable_segments
+    yield _gauge("unreadable_segments", "Files of the log of which something can't be read.", unreadable)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -9,6 +9,7 @@ from typing import Any
 
 from magnetar_bookie.core.counters import Histogram
 from magnetar_bookie.daemon.disk_use import Use
+from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.server.bookie_process import BookieProcess
 
 __all__ = ["status_of", "version"]
@@ -23,7 +24,7 @@ def version() -> str:
 
 def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: Use | None) -> dict[str, Any]:
     bookie, collector = process.bookie, process.collector
-    counters = bookie.counters
+    counters, storage = bookie.counters, use_of(bookie.storage)
     return {
         "bookie_id": bookie.bookie_id,
         "instance_id": bookie.record.cookie.instance_id.hex(),
@@ -65,6 +66,7 @@ def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: 
         "add_streams": bookie.add_streams,
         "long_polls": bookie.long_polls,
         "disk": None if disk is None else asdict(disk),
+        "storage": None if storage is None else asdict(storage),
         "auto_recovery": _auto_recovery(process),
     }
 

@@ -7,7 +7,7 @@ refused with INVALID_ARGUMENT; nothing of it was done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -17,16 +17,17 @@ from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID, MAX_LEDGER_ID, Durable, LedgerReplicas
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.server.add_stream import AddStream
+from magnetar_bookie.server.entry_ranges import ranges_of
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.long_polls import LongPolls
 from magnetar_bookie.server.options import MAX_ANSWER_BYTES, BookieOptions
+from magnetar_bookie.server.read_only import CONFIGURED, FULL, OPERATOR, ReadOnlyReasons
 from magnetar_bookie.server.record_reader import RecordReader
 from magnetar_bookie.storage.interface import Damaged, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_protos.ledger_pb2 import (
     BookieRecord,
     ConfirmAnswer,
     ConfirmRequest,
-    EntryRange,
     FenceAnswer,
     FenceRequest,
     InventoryAnswer,
@@ -43,12 +44,6 @@ from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
 
-# Why a bookie is read-only.
-OPERATOR: Final = "its operator wants it"
-CONFIGURED: Final = "its configuration says so"
-FULL: Final = "its disk is full"
-LEAVING: Final = "it is being decommissioned"
-STOPPING: Final = "it is being stopped"
 # So many ledgers are listed at a time.
 _PORTION: Final = 1000
 # Between two looks whether answers have left.
@@ -74,11 +69,9 @@ class Bookie:
         self._reads = 0
         # Streams that are served, oldest first.
         self._streams: dict[AddStream, None] = {}
-        self._read_only: dict[str, None] = {}
+        self._read_only = ReadOnlyReasons(partial(setattr, self._replicas, "read_only"))
         # Looks for room on a full disk.
         self._room_timer: Timer | None = None
-        # Called when the bookie becomes read-only or ceases to be.
-        self._listeners: dict[Callable[[], object], None] = {}
         self._methods: dict[str, tuple[type[Message], Callable[[Any], Awaitable[Message | bytes]]]] = {
             "read": (ReadRequest, partial(self._bounded, self._read)),
             "fence": (FenceRequest, self._fence),
@@ -202,20 +195,11 @@ class Bookie:
         return list(self._read_only)
 
     def set_read_only(self, reason: str, holds: bool) -> None:
-        before = self.read_only
-        if holds:
-            self._read_only[reason] = None
-        else:
-            self._read_only.pop(reason, None)
-        self._replicas.read_only = self.read_only
-        if self.read_only is not before:
-            for listener in list(self._listeners):
-                listener()
+        self._read_only.set(reason, holds)
 
     def listen_read_only(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Calls it at each change of `read_only`; returns what ends that."""
-        self._listeners[listener] = None
-        return lambda: self._listeners.pop(listener, None)
+        return self._read_only.listen(listener)
 
     def in_limbo(self, ledger_id: int) -> bool:
         return self._replicas.in_limbo(ledger_id)
@@ -363,7 +347,7 @@ class Bookie:
             for entry_id, record in zip(held, records, strict=False)
             if isinstance(record, bytes) and self._replicas.in_line(ledger_id, entry_id) is None
         ]
-        return InventoryAnswer(status=Status.OK, held=_ranges(whole), next_entry_id=end)
+        return InventoryAnswer(status=Status.OK, held=ranges_of(whole), next_entry_id=end)
 
     def _ids(self, first: int, last: int, step: int) -> range:
         """The entries that one answer speaks of, of those asked for."""
@@ -407,13 +391,3 @@ class Bookie:
             self.set_read_only(FULL, False)
         elif self.failed is None:
             self._room_timer = self._clock.call_later(self.options.disk_check_interval_s, self._look_for_room)
-
-
-def _ranges(entry_ids: Sequence[int]) -> list[EntryRange]:
-    ranges: list[EntryRange] = []
-    for entry_id in entry_ids:
-        if ranges and ranges[-1].last_entry_id + 1 == entry_id:
-            ranges[-1].last_entry_id = entry_id
-        else:
-            ranges.append(EntryRange(first_entry_id=entry_id, last_entry_id=entry_id))
-    return ranges

@@ -30,11 +30,12 @@ from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.counters import RepairCounters
 from magnetar_bookie.errors import BookieRefused
-from magnetar_bookie.server.bookie import STOPPING, Bookie
+from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_bookie.server.identity import establish_identity
 from magnetar_bookie.server.limbo import narrow_limbo, note_loss
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.server.read_only import STOPPING
 from magnetar_bookie.server.registration import Registration, follow_leaving
 from magnetar_bookie.server.scrubber import Scrubber
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed

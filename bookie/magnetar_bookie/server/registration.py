@@ -19,7 +19,8 @@ import logging
 from google.protobuf.message import DecodeError
 
 from magnetar_bookie import paths
-from magnetar_bookie.server.bookie import LEAVING, Bookie
+from magnetar_bookie.server.bookie import Bookie
+from magnetar_bookie.server.read_only import LEAVING
 from magnetar_metadata.errors import BadVersion, NoNode, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
 from magnetar_protos.ledger_pb2 import BookieRegistration

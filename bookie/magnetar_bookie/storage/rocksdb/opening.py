@@ -43,6 +43,7 @@ from typing import Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
 from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
+from magnetar_bookie.storage.rocksdb.ballast import give_up_ballast, make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, has_note, put_note, remove_note
@@ -95,6 +96,7 @@ def _open_locked(folder: Path, options: RocksOptions) -> Opened:
     except FolderInUse as error:
         raise StorageInUse(f"the bookie's storage can't be opened: {error}") from None
     try:
+        give_up_ballast(folder, options)
         _check_format(folder)
         if mark.number is None and (segments_in(records) or (folder / "index").exists()):
             put_note(folder, LOST, f"the durable mark of {folder} is damaged or gone")
@@ -134,6 +136,7 @@ def _open_index(folder: Path, options: RocksOptions, mark: DurableMark) -> Opene
         segments = Segments(
             folder / "records", options.segment_bytes, options.max_open_segments, reached.segment, reached.end
         )
+        make_ballast(folder, options)
         return Opened(folder, mark, index, reached.usage, segments, reached.number, not has_note(folder, LOST))
     except BaseException:
         with contextlib.suppress(StorageFailed):

@@ -25,6 +25,9 @@ class RocksOptions(Configuration):
     # Entries are refused when they would leave less free than this on the disk: fences and tombstones, the index and
     # what frees room need some.
     reserve_disk_bytes: int = Field(default=512 << 20, ge=1 << 20)
+    # A file holds so much besides, half of what is kept back at most; an opening gives it up where somebody else has
+    # filled the disk. 0: none.
+    ballast_disk_bytes: int = Field(default=64 << 20, ge=0)
     # Once it was full, a disk has room again when so much more is free.
     room_disk_bytes: int = Field(default=256 << 20, ge=1 << 20)
     # Entries are refused that would have the folder hold more; 0: no limit but the disk's.

@@ -57,6 +57,9 @@ class Reclaimer:
         self._to_check: dict[int, None] = {}
         # Those of which a head or a table can't be read.
         self._rotten: dict[int, None] = {}
+        # Segments that were freed, and what they held.
+        self.freed = 0
+        self.freed_bytes = 0
         self._stopped = False
         # Something was dropped since it looked last.
         self.wanted = True
@@ -77,6 +80,11 @@ class Reclaimer:
         self.wanted, self._looked_at = False, current
         if self._to_check or self._candidates():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger-reclaim")
+
+    @property
+    def unreadable(self) -> int:
+        """Segments of which something could not be read."""
+        return len({**self._unreadable, **self._rotten})
 
     def stop(self) -> None:
         self._stopped = True
@@ -139,7 +147,8 @@ class Reclaimer:
             await storage.in_thread(storage.segments.delete, emptied)
             batch = IndexBatch()
             for segment in emptied:
-                del storage.usage.segments[segment]
+                self.freed += 1
+                self.freed_bytes += storage.usage.segments.pop(segment).end
                 self._rotten.pop(segment, None)
                 self._unreadable.pop(segment, None)
                 batch.delete(ledger_key(b"u", segment))

@@ -32,6 +32,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord, StorageFailed
 from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
+from magnetar_bookie.storage.rocksdb.ballast import make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexDamaged
 from magnetar_bookie.storage.rocksdb.notes import INDEX_DAMAGED, LOST, put_note, remove_note
@@ -40,6 +41,7 @@ from magnetar_bookie.storage.rocksdb.reading import read_records
 from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
 from magnetar_bookie.storage.rocksdb.space import Space
+from magnetar_bookie.storage.rocksdb.use import StorageUse
 from magnetar_metadata.locked_folder import DurableMark, forked
 
 __all__ = ["Opened", "RocksStorage"]
@@ -219,6 +221,18 @@ class RocksStorage:
         """What of that is records that are still there."""
         return sum(use.used for use in self.usage.segments.values())
 
+    def use(self) -> StorageUse:
+        """Raises `StorageFailed`."""
+        return StorageUse(
+            segments=len(self.usage.segments),
+            held_bytes=self.held_bytes(),
+            used_bytes=self.used_bytes(),
+            index_bytes=self._ask(self.index.disk_bytes),
+            reclaimed_segments=self._reclaimer.freed,
+            reclaimed_bytes=self._reclaimer.freed_bytes,
+            unreadable_segments=self._reclaimer.unreadable,
+        )
+
     def index_is_flushed(self, number: int) -> bool:
         """Whether the index holds all groups up to this one durably."""
         if self._flushing is not None and not self._ask(self.index.flushing):
@@ -333,10 +347,14 @@ class RocksStorage:
         """The last one, when nothing follows it."""
         self._mark_timer = None
         if self.dead is None:
-            done = asyncio.get_running_loop().run_in_executor(self._writer, self._mark.sync)
-            done.add_done_callback(self._mark_was_synced)
+            loop = asyncio.get_running_loop()
+            done = loop.run_in_executor(self._writer, self._mark.sync)
+            done.add_done_callback(self._by_itself)
+            # By a thread that no sync waits for.
+            ballast = loop.run_in_executor(self._readers, make_ballast, self._folder, self._options)
+            ballast.add_done_callback(self._by_itself)
 
-    def _mark_was_synced(self, done: asyncio.Future[None]) -> None:
+    def _by_itself(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None:
             self.fail(error)
