@@ -44,6 +44,15 @@ class Pipe:
         self._bytes += len(message)
         _wake(self._getting)
 
+    async def emptied(self) -> None:
+        """Returns when all that was put has been got, or the pipe has ended."""
+        while self._messages and not self._ended:
+            self._putting = asyncio.get_running_loop().create_future()
+            try:
+                await self._putting
+            finally:
+                self._putting = None
+
     async def get(self) -> bytes | None:
         if self._getting is not None:
             raise RuntimeError("a stream has one receiver at a time: who gets what would be chance")

@@ -10,12 +10,15 @@ from typing import Final, Self
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA: Final = 0
 HEADERS: Final = 1
+RST_STREAM: Final = 3
 SETTINGS: Final = 4
 PING: Final = 6
 WINDOW_UPDATE: Final = 8
 CONTINUATION: Final = 9
+ACK: Final = 1
 END_STREAM: Final = 1
 END_HEADERS: Final = 4
+_INITIAL_WINDOW: Final = 4
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -51,6 +54,7 @@ class RawConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self._writer = writer
+        self._initial_window = 65_535
 
     @classmethod
     async def open(cls, address: str, *, hello: bool = True) -> Self:
@@ -64,6 +68,41 @@ class RawConnection:
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
+
+    async def upload(self, stream: int, data: bytes | memoryview) -> bool:
+        """Sends it as the server's windows allow. False: the server broke the stream off, or hung up."""
+        data, windows = memoryview(data), {0: 65_535, stream: 65_535}
+        try:
+            while data:
+                room = min(16_384, *windows.values())
+                if room <= 0:
+                    if not await self._follow(stream, windows):
+                        return False
+                    continue
+                part, data = data[:room], data[room:]
+                await self.send(frame(DATA, 0, stream, bytes(part)))
+                for window in windows:
+                    windows[window] -= len(part)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return False
+        return True
+
+    async def _follow(self, stream: int, windows: dict[int, int]) -> bool:
+        """Reads a frame and does what has to be done about it."""
+        head = await self.reader.readexactly(9)
+        size, kind, flags, number = int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:], "big")
+        payload = await self.reader.readexactly(size)
+        if kind == WINDOW_UPDATE and number in windows:
+            windows[number] += int.from_bytes(payload, "big")
+        elif kind == SETTINGS and not flags & ACK:
+            for key, value in struct.iter_unpack(">HI", payload):
+                if key == _INITIAL_WINDOW:
+                    windows[stream] += value - self._initial_window
+                    self._initial_window = value
+            await self.send(frame(SETTINGS, ACK, 0, b""))
+        elif kind == PING and not flags & ACK:
+            await self.send(frame(PING, ACK, 0, payload))
+        return not (kind == RST_STREAM or (kind == HEADERS and flags & END_STREAM))
 
     async def wait_closed_by_server(self) -> None:
         try:

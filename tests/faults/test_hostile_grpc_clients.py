@@ -10,6 +10,7 @@ from typing import Self
 import pytest
 
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Connection
 from tests.faults.grpc_process import GrpcChild, grpc_child
 from tests.faults.raw_http2 import (
@@ -119,7 +120,7 @@ def test_a_message_over_the_limit_is_broken_off(path: bytes) -> None:
         for _ in range(4):
             raw = await attackers.open()
             await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(path, METHOD)))
-            await raw.send(frame(DATA, 0, 1, grpc_message(b"", size=MAX_TRANSPORT_BYTES + 2)))
+            await raw.send(frame(DATA, 0, 1, grpc_message(b"", size=PIECE_BYTES + 1)))
             status = await within(_read_until(raw, b"grpc-status"), "the refusal")
             assert b"grpc-status\x018" in status  # RESOURCE_EXHAUSTED
             await _send_on(raw, CHUNK, times=1_000)  # past every window
@@ -179,13 +180,73 @@ def test_half_sent_requests_keep_nobody_out() -> None:
         for _ in range(60):
             raw = await attackers.open()
             await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(CALL, METHOD)))
-            await raw.send(frame(DATA, 0, 1, grpc_message(b"", size=MAX_TRANSPORT_BYTES)))
+            await raw.send(frame(DATA, 0, 1, grpc_message(b"", size=PIECE_BYTES)))
             for _ in range(3):
                 await raw.send(CHUNK)
             raws.append(raw)
             await served(honest)
 
     others_are_served_during(hostility, at_most_mb=60, grpc_max_receiving=4, grpc_receiving_grace_ms=10)
+
+
+@pytest.mark.parametrize("path", [CALL, STREAM])
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_large_messages_that_never_end_take_a_bounded_share_of_memory(path: bytes, in_pieces: bool) -> None:
+    """Forty clients send all but the end of the largest message, as fast as the server takes it, and stop: 376 MB."""
+    whole = bytes(MAX_TRANSPORT_BYTES - 1_000)
+    if in_pieces:
+        count = len(whole) // PIECE_BYTES
+        upload = grpc_message(bytes(PIECE_BYTES)) * count + grpc_message(bytes(1_000), size=2_000)
+    else:
+        upload = grpc_message(whole, size=MAX_TRANSPORT_BYTES)
+
+    async def hostility(attackers: Attackers, honest: Connection) -> None:
+        uploads = []
+        for _ in range(40):
+            raw = await attackers.open()
+            await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(path, METHOD)))
+            uploads.append(asyncio.create_task(raw.upload(1, upload)))
+        large = bytes(3_000_000)
+        assert await honest.call("m", large, timeout_s=60) == b"m:" + large
+        ended = await within(asyncio.gather(*uploads), "each was taken in whole, or broken off")
+        assert in_pieces or not any(ended)
+        stream = honest.open_stream("echo")
+        await stream.send(large)
+        assert await within(stream.receive(), "an honest message gets its turn") == large
+
+    others_are_served_during(hostility, at_most_mb=200, grpc_max_receiving=4, grpc_receiving_grace_ms=50)
+
+
+def test_a_message_of_too_many_pieces_is_broken_off() -> None:
+    async def hostility(attackers: Attackers, honest: Connection) -> None:
+        for path in (CALL, STREAM):
+            raw = await attackers.open()
+            await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(path, METHOD)))
+            upload = grpc_message(bytes(PIECE_BYTES)) * 200
+            assert not await within(raw.upload(1, upload), "the server breaks it off")
+            await served(honest)
+
+    others_are_served_during(hostility, at_most_mb=60)
+
+
+def test_streams_whose_service_takes_nothing_hold_a_bounded_share_of_memory() -> None:
+    """Whole messages, the largest, that the service leaves where they are."""
+
+    async def hostility(attackers: Attackers, honest: Connection) -> None:
+        count = MAX_TRANSPORT_BYTES // PIECE_BYTES
+        upload = grpc_message(bytes(PIECE_BYTES)) * count + grpc_message(b"end")
+        uploads = []
+        for _ in range(40):
+            raw = await attackers.open()
+            await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(STREAM, (b"magnetar-method", b"hang"))))
+            uploads.append(asyncio.create_task(raw.upload(1, upload)))
+        ended = await within(asyncio.gather(*uploads), "each was taken in whole, or broken off")
+        assert any(ended)
+        await served(honest)
+
+    others_are_served_during(
+        hostility, at_most_mb=200, grpc_max_receiving=4, grpc_receiving_grace_ms=50, grpc_taking_grace_ms=50
+    )
 
 
 def test_a_client_that_does_not_shake_hands_is_dropped() -> None:

@@ -12,15 +12,11 @@ Names of gRPC's that stand here are channel arguments of its C core. Those that 
 
 from __future__ import annotations
 
-from typing import Final
-
 from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES
 
-__all__ = ["MAX_GRPC_MESSAGE_BYTES", "client_arguments", "server_arguments"]
-
-# A message of ours may be one byte longer on its way: `wire.py`.
-MAX_GRPC_MESSAGE_BYTES: Final = MAX_TRANSPORT_BYTES + 1
+__all__ = ["client_arguments", "server_arguments"]
 
 Arguments = list[tuple[str, int | str]]
 
@@ -28,6 +24,8 @@ Arguments = list[tuple[str, int | str]]
 def client_arguments(options: GrpcOptions) -> Arguments:
     return [
         *_both(options),
+        ("grpc.max_receive_message_length", MAX_TRANSPORT_BYTES),
+        ("grpc.max_send_message_length", PIECE_BYTES),
         ("grpc.enable_retries", 0),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
@@ -44,6 +42,12 @@ def client_arguments(options: GrpcOptions) -> Arguments:
 def server_arguments(options: GrpcOptions) -> Arguments:
     return [
         *_both(options),
+        # For each stream that waits for a message it may hold one half-sent.
+        ("grpc.max_receive_message_length", PIECE_BYTES),
+        ("grpc.max_send_message_length", MAX_TRANSPORT_BYTES),
+        # Nor may a stream's window grow with the bandwidth, up to megabytes that nobody has read.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 2 * PIECE_BYTES),
         ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", options.grpc_max_connections),
         ("grpc.max_concurrent_streams", options.grpc_max_streams_per_connection),
@@ -55,8 +59,6 @@ def server_arguments(options: GrpcOptions) -> Arguments:
 
 def _both(options: GrpcOptions) -> Arguments:
     return [
-        ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", MAX_GRPC_MESSAGE_BYTES),
         # The first is where gRPC begins to refuse at random, the second where it always does: the same for us.
         ("grpc.max_metadata_size", options.grpc_max_metadata_bytes),
         ("grpc.absolute_max_metadata_size", options.grpc_max_metadata_bytes),

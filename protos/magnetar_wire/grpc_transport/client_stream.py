@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import END, SERVICE, STREAM, encoded, method_metadata
+from magnetar_wire.grpc_transport.wire import END, SERVICE, STREAM, encoded, method_metadata, pieces
 from magnetar_wire.pipe import Pipe, check_size
 from magnetar_wire.transport import Disconnected, TransportError
 
@@ -96,7 +96,8 @@ class ClientStream:
     async def _send(self, call: Call) -> None:
         try:
             while (message := await self._outgoing.get()) is not None:
-                await call.write(encoded(message))
+                for piece in pieces(encoded(message)):
+                    await call.write(piece)
             await call.write(END)
             await call.done_writing()
         except (TransportError, grpc.aio.AioRpcError, asyncio.InvalidStateError):

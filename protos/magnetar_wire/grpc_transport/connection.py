@@ -20,12 +20,13 @@ from magnetar_wire.grpc_transport.client_stream import ClientStream
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import CALL, SERVICE, method_metadata
+from magnetar_wire.grpc_transport.wire import CALL, PIECE_BYTES, SERVICE, method_metadata, pieces
 from magnetar_wire.pipe import check_size
 from magnetar_wire.transport import Disconnected, NotReached
 
 __all__ = ["GrpcConnection"]
 
+_Call = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, bytes]
 _READY = grpc.ChannelConnectivity.READY
 _IDLE = grpc.ChannelConnectivity.IDLE
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
@@ -38,10 +39,12 @@ class GrpcConnection:
         self._closed = False
         self._channel: grpc.aio.Channel | None = None
         self._ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] | None = None
+        # The same for what travels in several pieces.
+        self._ask_in_pieces: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] | None = None
         # The attempt that is being waited for, by however many requests, or by none any more: so it returns why it
         # failed, and raises nothing that nobody might see.
         self._connecting: asyncio.Task[NotReached | None] | None = None
-        self._calls: dict[grpc.aio.UnaryUnaryCall[bytes, bytes], None] = {}
+        self._calls: dict[_Call, None] = {}
         self._streams: dict[ClientStream, None] = {}
         # Channels that others took the place of.
         self._closing: dict[asyncio.Task[None], None] = {}
@@ -52,7 +55,13 @@ class GrpcConnection:
         deadline = loop.time() + timeout_s
         await self.connected(timeout_s)
         assert self._ask is not None
-        call = self._ask(request, timeout=max(0.0, deadline - loop.time()), metadata=method_metadata(method))
+        assert self._ask_in_pieces is not None
+        left_s, metadata = max(0.0, deadline - loop.time()), method_metadata(method)
+        call: _Call
+        if len(request) < PIECE_BYTES:
+            call = self._ask(request, timeout=left_s, metadata=metadata)
+        else:
+            call = self._ask_in_pieces(pieces(request), timeout=left_s, metadata=metadata)
         self._calls[call] = None
         try:
             return await call
@@ -76,7 +85,7 @@ class GrpcConnection:
         """gRPC's pause can't be cut short; but a new channel has none, and one that is not connected loses nothing."""
         if self._closed or self._channel is None or self._channel.get_state() in (_READY, _IDLE):
             return
-        old, self._channel, self._ask = self._channel, None, None
+        old, self._channel, self._ask, self._ask_in_pieces = self._channel, None, None, None
         if self._connecting is not None:
             self._connecting.cancel()  # whoever waits for it begins anew
         closing = asyncio.get_running_loop().create_task(old.close())
@@ -112,6 +121,7 @@ class GrpcConnection:
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(self.address, options=client_arguments(self.options))
             self._ask = self._channel.unary_unary(f"/{SERVICE}/{CALL}")
+            self._ask_in_pieces = self._channel.stream_unary(f"/{SERVICE}/{CALL}")
         return self._channel
 
     async def _wait_connected(self, timeout_s: float) -> grpc.aio.Channel:

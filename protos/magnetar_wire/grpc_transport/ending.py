@@ -50,3 +50,5 @@ class Ending:
         """The first one counts."""
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._context.abort(status, details, trailing))
+            # It always raises, and the handler may be cancelled before it asks.
+            self._sending.add_done_callback(lambda sending: sending.cancelled() or sending.exception())

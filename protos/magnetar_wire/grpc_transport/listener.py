@@ -104,9 +104,10 @@ class _Handler:
             if task.cancelling():  # the client is gone, or the listener closes
                 raise
             ending.broken_off()
-        except Exception:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
-            _log.exception("a request failed")
-            ending.failed()
+        except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
+            if not (ending.begun and isinstance(error, Disconnected)):  # the transport broke it off itself
+                _log.exception("a request failed")
+                ending.failed()
         else:
             if not ending.begun:
                 return answer
@@ -129,7 +130,7 @@ class _Handler:
         if self._streams >= self._options.grpc_max_long_streams:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._streams} streams are being served")
         self._streams += 1
-        stream = ServedStream(context, self._options, on_cancel=ending.broken_off)
+        stream = ServedStream(context, self._admission, self._options, on_cancel=ending.broken_off)
         try:
             await self._service.stream(_peer(context), method, stream)
             await stream.flush()

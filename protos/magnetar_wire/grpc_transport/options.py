@@ -31,12 +31,14 @@ class GrpcOptions(Configuration):
     grpc_max_streams_per_connection: int = Field(default=4_096, gt=0)
     # Calls and streams of one connection, and of all of them, that are served at a time; further ones are refused.
     grpc_max_served: int = Field(default=16_384, gt=0)
-    # Requests that are being received at a time, the largest of which take as many times MAX_TRANSPORT_BYTES. When
-    # another comes, the one that has been received for longest is refused, unless that is shorter than the grace.
+    # Calls and large messages of streams that are being received at a time, which take as many times
+    # MAX_TRANSPORT_BYTES at most. When another comes, the one that has been received for longest is broken off, unless
+    # that is shorter than the grace; and one that is there, and that the service does not take, after the second.
     grpc_max_receiving: int = Field(default=32, gt=0)
     grpc_receiving_grace_ms: int = Field(default=2_000, ge=0)
-    # Streams from one server's clients at a time. Each may have one message of the largest size on its way.
-    grpc_max_long_streams: int = Field(default=1_024, gt=0)
+    grpc_taking_grace_ms: int = Field(default=30_000, ge=0)
+    # Streams from one server's clients at a time. Each may have 1.25 MiB in memory besides what is being received.
+    grpc_max_long_streams: int = Field(default=256, gt=0)
     # The requests that wait for their answers, in all: further ones are refused.
     grpc_max_pending_bytes: int = Field(default=256 * 1024 * 1024, ge=MAX_TRANSPORT_BYTES)
     # What headers and trailers may take.

@@ -2,6 +2,10 @@
 
 As at the client's, tasks of the stream's own read and write, with pipes to the service. They end before the handler
 does: gRPC's library gives the call's memory back then, whoever still uses it.
+
+What one stream holds of what its client sent is two pieces that are on their way, one that was read, and what waits
+for the service, which is a piece and one message of less. A larger message takes a place of the server's
+(`admission.py`) until the service has it; meanwhile nothing more is read.
 """
 
 from __future__ import annotations
@@ -9,12 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.client_stream import MAX_WAITING_MESSAGES
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.grpc_transport.wire import END, decoded
+from magnetar_wire.grpc_transport.wire import END, PIECE_BYTES, decoded, joined
 from magnetar_wire.pipe import Pipe, check_size
-from magnetar_wire.transport import Disconnected, TransportError
+from magnetar_wire.transport import Disconnected, Refusal, TransportError
 
 __all__ = ["ServedStream"]
 
@@ -22,10 +27,13 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class ServedStream:
-    def __init__(self, context: Context, options: GrpcOptions, on_cancel: Callable[[], object]) -> None:
+    def __init__(
+        self, context: Context, admission: Admission, options: GrpcOptions, on_cancel: Callable[[], object]
+    ) -> None:
         self._context = context
+        self._admission = admission
         self._on_cancel = on_cancel
-        self._incoming = Pipe(MAX_WAITING_MESSAGES, options.grpc_stream_buffer_bytes)
+        self._incoming = Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, options.grpc_stream_buffer_bytes))
         self._outgoing = Pipe(MAX_WAITING_MESSAGES, options.grpc_stream_buffer_bytes)
         self._finished = False
         # The client broke off: whatever the service makes of it is no failure of the service's.
@@ -48,8 +56,7 @@ class ServedStream:
         self._finished = True
 
     def cancel(self) -> None:
-        self._breaks(Disconnected("the stream was cancelled"))
-        self._on_cancel()
+        self._break_off("the stream was cancelled")
 
     async def flush(self) -> None:
         """Everything sent has been handed to gRPC, or the stream is broken."""
@@ -62,6 +69,12 @@ class ServedStream:
         for task in (self._reading, self._writing):
             task.cancel()
         await asyncio.wait([self._reading, self._writing])
+        # A cancelled task knows its frames, and they this: what they hold is not to wait for the garbage collector.
+        del self._reading, self._writing
+
+    def _break_off(self, why: str) -> None:
+        self._breaks(Disconnected(why))
+        self._on_cancel()
 
     def _breaks(self, error: TransportError) -> None:
         self._incoming.breaks(error)
@@ -69,17 +82,38 @@ class ServedStream:
 
     async def _read(self) -> None:
         try:
-            while isinstance(message := await self._context.read(), bytes):
-                if message == END:
+            while isinstance(piece := await self._context.read(), bytes):
+                if piece == END:
                     self._incoming.finish()
                     return
-                await self._incoming.put(decoded(message))
+                if len(piece) < PIECE_BYTES:
+                    await self._incoming.put(decoded(piece))
+                elif not await self._read_on(piece):
+                    break
         except TransportError:
             return  # broken already, by whoever says why
+        except Refusal as refusal:  # what it sent before may have been done
+            self._break_off(str(refusal))
+            return
         except grpc.aio.BaseError:
             pass
         # Without the empty message it did not finish. The library cancels the service as well, a moment later.
         self._client_has_gone()
+
+    async def _read_on(self, first: bytes) -> bool:
+        """A message of several pieces. False: it broke off."""
+        place = await self._admission.enter()
+        place.break_off = lambda: self._break_off("a message took too long while others waited")
+        try:
+            message = await joined(first, self._context.read)
+            if message is None:
+                return False
+            self._admission.received(place)
+            await self._incoming.put(decoded(message))
+            await self._incoming.emptied()
+            return True
+        finally:
+            self._admission.leave(place)
 
     async def _write(self) -> None:
         try:

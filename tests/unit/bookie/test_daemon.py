@@ -275,7 +275,7 @@ def test_a_sync_that_hangs_is_not_healthy(tmp_path: Path) -> None:
 
 def test_storage_that_gives_no_answer_is_not_healthy(tmp_path: Path) -> None:
     async def body(machine: Machine) -> None:
-        async with machine.running(health_max_answer_s=0.1, close_timeout_s=0.2) as daemon:
+        async with machine.running(health_max_answer_s=0.1, drain_timeout_s=0.2, close_timeout_s=0.2) as daemon:
             assert daemon.process is not None
             stream = machine.transport.connect(daemon.process.address).open_stream("add")
             await stream.send(add_request(1, [(0, record(1, 0))], KEY, recovery=False))
