@@ -70,6 +70,9 @@ def _build(shadow: Path, inode: int, now: Path | None, target: Path, random: Ran
                 names.pop(name, None)
                 if name in seen:
                     names[name] = seen[name]
+        # A file system keeps the order in which names change. RocksDB makes a manifest before CURRENT names it.
+        if names.get("CURRENT") == seen.get("CURRENT"):
+            names |= {name: held_as for name, held_as in seen.items() if name.startswith("MANIFEST-")}
     for name, (number, is_folder) in names.items():
         still_there = now is not None and seen.get(name) == (number, is_folder)
         if is_folder:
