@@ -775,7 +775,7 @@ async def count_with(store: MetadataStore, seed: int | str, clock: SystemClock, 
     made = unknown = 0
     for _ in range(times):
         try:
-            await change(store, "/cas/count", _plus_one, clock=clock, randomness=randomness, timeout_s=30)
+            await change(store, "/cas/count", _plus_one, clock=clock, randomness=randomness, timeout_s=120)
             made += 1
         except OutcomeUnknown:
             unknown += 1

@@ -65,9 +65,10 @@ class TestQuorum(MetadataStoreContract):
 
         return backend_of(make)
 
+    @pytest.mark.timeout(300)  # a loaded machine may take half a minute to elect another leader
     def test_zz_compare_and_set_counts_right_while_the_leader_is_killed(self, quorum: LocalZooKeeper) -> None:
         """Every success is in the count; with lost answers resolved, nothing else is."""
-        run(_count_while_the_leader_is_killed(quorum), timeout_s=100)
+        run(_count_while_the_leader_is_killed(quorum), timeout_s=240)
 
 
 async def _leader_killed_under(space: ZooKeeperSpace, quorum: LocalZooKeeper) -> None:
