@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -100,7 +100,8 @@ def all_whole(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]
     if min(confirmed) < NO_ENTRY or not all(map(operator.lt, confirmed, entries)):
         return False
     # A small entry is sooner copied than looked at through a view; one at a time, so that copies take no memory.
-    looked_at = records if max(map(len, records)) < _SMALL else map(memoryview, records)
+    small = max(map(len, records)) < _SMALL
+    looked_at: Iterable[bytes | memoryview] = records if small else (memoryview(record) for record in records)
     sums = map(crc32c, map(_entry_in, looked_at), map(crc32c, map(_fields_in, records)))
     return tuple(sums) == fields[4::_FIELDS_EACH]
 
