@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.pipe import Pipe, check_size
+from magnetar_wire.pipe import Pipe, PipedStream, check_size
 from magnetar_wire.transport import (
     MAX_TRANSPORT_BYTES,
     DeadlinePassed,
@@ -136,7 +136,8 @@ class _Connection:
         try:
             listener = self._listener()
         except NotReached as error:
-            client.breaks(error)
+            back.breaks(error)
+            forth.breaks(error)
             return client
         client.finishes = forth.finish
         task = listener.serve(lambda service: service.stream(_PEER, method, served))
@@ -177,32 +178,18 @@ def _stream_served(task: asyncio.Task[None], forth: Pipe, back: Pipe) -> None:
     forth.breaks(error or Disconnected("the server has ended the stream"))
 
 
-class _Stream:
+class _Stream(PipedStream):
     def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._finished = False
+        super().__init__(incoming, outgoing)
         # What finishing does beyond that nothing more is sent; the service's way ends when the service has.
         self.finishes: Callable[[], object] = lambda: None
         self.on_cancel: Callable[[], object] = lambda: None
-
-    async def send(self, message: bytes) -> None:
-        check_size(message)
-        if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
-        await self._outgoing.put(message)
-
-    async def receive(self) -> bytes | None:
-        return await self._incoming.get()
 
     async def finish(self) -> None:
         self._finished = True
         self.finishes()
 
     def cancel(self) -> None:
-        self.breaks(Disconnected("the stream was cancelled"))
+        self._break_pipes(Disconnected("the stream was cancelled"))
         self.on_cancel()
 
-    def breaks(self, error: TransportError) -> None:
-        self._incoming.breaks(error)
-        self._outgoing.breaks(error)

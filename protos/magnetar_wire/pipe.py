@@ -12,7 +12,7 @@ from collections import deque
 
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Disconnected, TransportError
 
-__all__ = ["Pipe", "check_size"]
+__all__ = ["Pipe", "PipedStream", "check_size"]
 
 
 class Pipe:
@@ -83,6 +83,28 @@ class Pipe:
             self._ended, self._error = True, error
             _wake(self._getting)
             _wake(self._putting)
+
+
+class PipedStream:
+    """What the ends of streams have in common: one pipe for what comes, and one for what goes."""
+
+    def __init__(self, incoming: Pipe, outgoing: Pipe) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._finished = False
+
+    async def send(self, message: bytes) -> None:
+        check_size(message)
+        if self._finished:
+            raise RuntimeError("a stream was sent to after it was finished")
+        await self._outgoing.put(message)
+
+    async def receive(self) -> bytes | None:
+        return await self._incoming.get()
+
+    def _break_pipes(self, error: TransportError) -> None:
+        self._incoming.breaks(error)
+        self._outgoing.breaks(error)
 
 
 def check_size(message: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar_wire.grpc_transport.outcomes import met_as
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.wire import END, SERVICE, STREAM, encoded, method_metadata, pieces
-from magnetar_wire.pipe import Pipe, check_size
+from magnetar_wire.pipe import Pipe, PipedStream
 from magnetar_wire.transport import Disconnected, TransportError
 
 if TYPE_CHECKING:
@@ -28,23 +28,13 @@ MAX_WAITING_MESSAGES: Final = 16
 Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
-class ClientStream:
+class ClientStream(PipedStream):
     def __init__(self, connection: GrpcConnection, method: str) -> None:
         self._connection = connection
         self._method = method
-        self._incoming = Pipe(MAX_WAITING_MESSAGES, connection.options.grpc_stream_buffer_bytes)
-        self._outgoing = Pipe(MAX_WAITING_MESSAGES, connection.options.grpc_stream_buffer_bytes)
-        self._finished = False
+        buffer_bytes = connection.options.grpc_stream_buffer_bytes
+        super().__init__(Pipe(MAX_WAITING_MESSAGES, buffer_bytes), Pipe(MAX_WAITING_MESSAGES, buffer_bytes))
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"stream {method}")
-
-    async def send(self, message: bytes) -> None:
-        check_size(message)
-        if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
-        await self._outgoing.put(message)
-
-    async def receive(self) -> bytes | None:
-        return await self._incoming.get()
 
     async def finish(self) -> None:
         self._finished = True
@@ -54,7 +44,7 @@ class ClientStream:
         self.breaks(Disconnected("the stream was cancelled"))
 
     def breaks(self, error: TransportError) -> None:
-        self._end(error)
+        self._break_pipes(error)
         self._task.cancel()
 
     def when_ended(self, callback: Callable[[], object]) -> None:
@@ -62,10 +52,6 @@ class ClientStream:
 
     async def wait_ended(self) -> None:
         await asyncio.wait([self._task])
-
-    def _end(self, error: TransportError) -> None:
-        self._incoming.breaks(error)
-        self._outgoing.breaks(error)
 
     async def _run(self) -> None:
         """Owns the call: whatever ends this ends that, and both pipes."""
@@ -80,9 +66,9 @@ class ClientStream:
                 sending.cancel()
                 await asyncio.wait([sending])
         except TransportError as error:
-            self._end(error)
+            self._break_pipes(error)
         finally:
-            self._end(Disconnected("the stream has ended"))
+            self._break_pipes(Disconnected("the stream has ended"))
 
     async def _receive(self, call: Call) -> None:
         try:

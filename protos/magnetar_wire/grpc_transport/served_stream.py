@@ -18,7 +18,7 @@ from magnetar_wire.grpc_transport.client_stream import MAX_WAITING_MESSAGES
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.wire import END, PIECE_BYTES, decoded, joined
-from magnetar_wire.pipe import Pipe, check_size
+from magnetar_wire.pipe import Pipe, PipedStream
 from magnetar_wire.transport import Disconnected, Refusal, TransportError
 
 __all__ = ["ServedStream"]
@@ -26,30 +26,22 @@ __all__ = ["ServedStream"]
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-class ServedStream:
+class ServedStream(PipedStream):
     def __init__(
         self, context: Context, admission: Admission, options: GrpcOptions, on_cancel: Callable[[], object]
     ) -> None:
+        buffer_bytes = options.grpc_stream_buffer_bytes
+        super().__init__(
+            Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, buffer_bytes)), Pipe(MAX_WAITING_MESSAGES, buffer_bytes)
+        )
         self._context = context
         self._admission = admission
         self._on_cancel = on_cancel
-        self._incoming = Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, options.grpc_stream_buffer_bytes))
-        self._outgoing = Pipe(MAX_WAITING_MESSAGES, options.grpc_stream_buffer_bytes)
-        self._finished = False
         # The client broke off: whatever the service makes of it is no failure of the service's.
         self.client_gone = False
         loop = asyncio.get_running_loop()
         self._reading = loop.create_task(self._read())
         self._writing = loop.create_task(self._write())
-
-    async def send(self, message: bytes) -> None:
-        check_size(message)
-        if self._finished:
-            raise RuntimeError("a stream was sent to after it was finished")
-        await self._outgoing.put(message)
-
-    async def receive(self) -> bytes | None:
-        return await self._incoming.get()
 
     async def finish(self) -> None:
         """The client learns of it when the service has returned, since that is the status it gets."""
@@ -65,7 +57,7 @@ class ServedStream:
         await asyncio.wait([self._writing])
 
     async def close(self) -> None:
-        self._breaks(Disconnected("the stream has ended"))
+        self._break_pipes(Disconnected("the stream has ended"))
         for task in (self._reading, self._writing):
             task.cancel()
         await asyncio.wait([self._reading, self._writing])
@@ -73,12 +65,8 @@ class ServedStream:
         del self._reading, self._writing
 
     def _break_off(self, why: str) -> None:
-        self._breaks(Disconnected(why))
+        self._break_pipes(Disconnected(why))
         self._on_cancel()
-
-    def _breaks(self, error: TransportError) -> None:
-        self._incoming.breaks(error)
-        self._outgoing.breaks(error)
 
     async def _read(self) -> None:
         try:
@@ -126,4 +114,4 @@ class ServedStream:
 
     def _client_has_gone(self) -> None:
         self.client_gone = True
-        self._breaks(Disconnected("the client has gone"))
+        self._break_pipes(Disconnected("the client has gone"))
