@@ -192,4 +192,3 @@ class _Stream(PipedStream):
     def cancel(self) -> None:
         self._break_pipes(Disconnected("the stream was cancelled"))
         self.on_cancel()
-
