@@ -1,0 +1,1 @@
+"""The broker: topics on ledgers, subscriptions, and who may reach them. ARCHITECTURE.md says where to begin."""

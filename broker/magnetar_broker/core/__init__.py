@@ -1,0 +1,1 @@
+"""The broker's rules, without I/O."""

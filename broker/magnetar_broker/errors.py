@@ -1,0 +1,32 @@
+"""What a broker tells a client that went wrong.
+
+    BrokerError           with the `ErrorCode` that travels
+    └── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+
+What the ledgers raise stays within the managed ledger; what it passes on is one of these.
+"""
+
+from __future__ import annotations
+
+from magnetar_protos.broker_pb2 import ErrorCode, Problem
+
+__all__ = ["BrokerError", "TopicGivenUp"]
+
+
+class BrokerError(Exception):
+    """What was asked for was not done."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(code=self.code, text=str(self))
+
+
+class TopicGivenUp(BrokerError):
+    """Whoever meets it looks the topic up again. What had no receipt is unknown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.SERVICE_NOT_READY, text)

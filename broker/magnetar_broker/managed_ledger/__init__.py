@@ -1,0 +1,1 @@
+"""A topic's log, as a list of ledgers; and the cursors in it, whose state lives in ledgers of their own."""

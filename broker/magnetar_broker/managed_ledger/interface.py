@@ -1,0 +1,143 @@
+"""What the parts of a topic know of one another: the log and the cursors in it.
+
+    producers ──append──► Log ──read──► subscriptions ──acknowledge──► Cursor
+                           ▲                                             │
+                           └───────────────── trim ◄─────────────────────┘
+
+`ManagedLedger` is the log, and `CursorTable` holds the cursors. Both belong to one broker's life of the topic: when
+either finds that another broker has taken over, or that it can't tell any more, it calls `lost` once, refuses all that
+follows with `TopicGivenUp`, and the topic is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+
+__all__ = ["AppendDone", "Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf"]
+
+# Called with the entry's place, or why it has none; in the order of the appends.
+AppendDone = Callable[[Position | BrokerError], object]
+# Entries of one ledger: its id, the first and the last.
+EntriesOf = tuple[int, int, int]
+# Some messages of one batch: where it is, which (bit i: message i), and how many it has.
+MessagesOf = tuple[Position, int, int]
+
+
+class Log(Protocol):
+    """A topic's entries, in order, over all its ledgers."""
+
+    @property
+    def incarnation(self) -> str:
+        """The topic's; another one under the same name has another."""
+
+    @property
+    def before_first(self) -> Position:
+        """Right before the first entry that there still is, or the first that there will be."""
+
+    @property
+    def last(self) -> Position:
+        """The last entry that may be read; `before_first` where there is none."""
+
+    @property
+    def next_index(self) -> int:
+        """The index of the next message: as many messages as the topic has ever taken."""
+
+    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> None:
+        """Stores the entry behind all others, with the broker's part in front, and then calls `done`.
+
+        Never raises: what can't be taken any more is told to `done`.
+        """
+
+    @property
+    def pending_bytes(self) -> int:
+        """Of what was appended and is not decided."""
+
+    def first_after(self, position: Position) -> Position:
+        """The first entry behind it that there still is; of a position at or behind `last`, the one that will be next,
+        as far as that is known."""
+
+    def entries_between(self, after: Position, up_to: Position) -> int:
+        """How many there still are behind `after`, up to and with `up_to`."""
+
+    async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
+        """Entries at or behind `start`, in order, up to `last`: at least one, if there is one; else none.
+
+        Raises `BrokerError`.
+        """
+
+    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
+        """These, in the order in which they are named; None for what there is no more."""
+
+    async def first_at_time(self, time_ms: int) -> Position:
+        """The first entry that a broker took at this time or later; behind `last` where there is none."""
+
+
+class Cursor(Protocol):
+    """A subscription's place: everything up to `mark_delete` is acknowledged, and some of what follows.
+
+    Changes count at once; `saved` tells when they have become durable. A cursor that is not durable saves nothing.
+    """
+
+    name: str
+    durable: bool
+    properties: Mapping[str, str]
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+    @property
+    def saved_mark_delete(self) -> Position:
+        """What is durable of it, and will never be asked for again. Of one that is not durable: `mark_delete`."""
+
+    def acknowledged(self, position: Position) -> bool:
+        """The entry is done, whole."""
+
+    def acknowledged_messages(self, position: Position) -> int:
+        """Which of the batch's messages are, bit by bit, if it is not done; 0: none, or it is."""
+
+    def first_open_after(self, position: Position) -> Position:
+        """The first place behind it that is not acknowledged. It may be one that has no entry (any more, or yet)."""
+
+    def acknowledge(self, entries: Iterable[EntriesOf], messages: Iterable[MessagesOf] = ()) -> list[Position]:
+        """Returns the batches among `messages` that are done by now, whole. What the log has not is passed over."""
+
+    def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
+        """Everything up to the entry; or, with `messages`, up to that entry and those messages in it."""
+
+    def open_entries(self) -> int:
+        """How many entries of the log are not acknowledged."""
+
+    async def saved(self) -> None:
+        """Returns when all that was acknowledged before this call is durable. Raises `BrokerError`."""
+
+    async def move_to(self, position: Position) -> None:
+        """A seek: everything up to it is acknowledged, nothing behind it; durable when this returns."""
+
+
+class CursorTable(Protocol):
+    """The cursors of one topic."""
+
+    def get(self, name: str) -> Cursor | None:
+        """A durable one."""
+
+    def durable(self) -> list[Cursor]: ...
+
+    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
+        """A durable one. Raises `BrokerError`, ALREADY_EXISTS among them."""
+
+    def create_transient(self, name: str, mark_delete: Position) -> Cursor:
+        """One that is not durable; whoever has it just lets it go."""
+
+    async def delete(self, name: str) -> None:
+        """With its ledger."""
+
+    def slowest_saved(self) -> Position | None:
+        """Up to here no durable cursor asks for anything any more; None: there is no durable cursor."""
+
+    def log_was_trimmed(self) -> None:
+        """Ledgers have left the log: cursors in them move on, and what they knew of them is dropped."""

@@ -1,0 +1,53 @@
+"""Where a broker's things stand in the metadata store.
+
+    /tenants/<tenant>                                     TenantNode
+    /namespaces/<tenant>/<namespace>                      NamespaceNode
+    /partitioned/<tenant>/<namespace>/<domain>/<topic>    PartitionedTopicNode
+    /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
+    /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
+    /topics/…/<topic>/cursors/<subscription>              CursorNode
+
+Topics and subscriptions are encoded as path components. All are changed through magnetar_metadata.compare_and_set.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.path_component import encode_path_component
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+__all__ = ["NAMESPACES", "PARTITIONED", "TENANTS", "TOPICS"]
+
+TENANTS: Final = "/tenants"
+NAMESPACES: Final = "/namespaces"
+PARTITIONED: Final = "/partitioned"
+TOPICS: Final = "/topics"
+
+
+def tenant(name: str) -> str:
+    return f"{TENANTS}/{name}"
+
+
+def namespace(name: NamespaceName) -> str:
+    return f"{NAMESPACES}/{name}"
+
+
+def partitioned(topic: TopicName) -> str:
+    return f"{PARTITIONED}/{topic.namespace_name}/{topic.domain}/{topic.encoded_local_name}"
+
+
+def topic(name: TopicName) -> str:
+    return f"{TOPICS}/{name.namespace_name}/{name.domain}/{name.encoded_local_name}"
+
+
+def pages(name: TopicName) -> str:
+    return f"{topic(name)}/pages"
+
+
+def cursors(name: TopicName) -> str:
+    return f"{topic(name)}/cursors"
+
+
+def cursor(name: TopicName, subscription: str) -> str:
+    return f"{cursors(name)}/{encode_path_component(subscription)}"

@@ -1,0 +1,1 @@
+"""What a broker answers: its streams and calls over the transport, and HTTP."""

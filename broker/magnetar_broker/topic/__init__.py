@@ -1,0 +1,1 @@
+"""Topics: their producers, their subscriptions, and how what was stored gets to consumers."""

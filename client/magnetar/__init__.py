@@ -1,0 +1,1 @@
+"""The client of Magnetar: `magnetar.Client`, and `magnetar.aio` for asyncio."""
