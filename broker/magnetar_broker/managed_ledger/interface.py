@@ -91,6 +91,8 @@ class Cursor(Protocol):
     name: str
     durable: bool
     properties: Mapping[str, str]
+    # How often `move_to` has moved it, as durable as that.
+    moves: int
 
     @property
     def mark_delete(self) -> Position: ...
