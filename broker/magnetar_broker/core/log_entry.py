@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
 
 from magnetar_broker.core.position import Position
 from magnetar_wire.entry import Entry
 
-__all__ = ["LogEntry", "facts_of"]
+__all__ = ["LogEntry", "facts_of", "log_entry"]
+
+_HEADER_BYTES: Final = 10
+_UINT32: Final = struct.Struct(">I")
 
 
 @dataclass(slots=True)
