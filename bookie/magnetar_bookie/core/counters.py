@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["BookieCounters", "Histogram", "RepairCounters"]
+from magnetar_wire.histogram import BYTES, SECONDS, Histogram
+
+__all__ = ["BookieCounters", "RepairCounters"]
 
 _ENTRIES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0)
-_BYTES: Final = tuple(float(1024 * 4**power) for power in range(9))  # 1 KiB … 64 MiB
-_SECONDS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-
-
-class Histogram:
-    """How many values were at most each of the bounds, and above them all."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = tuple(bounds)
-        # Of each bound: the values up to it and above the one before; at the end those above all.
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
 
 
 class BookieCounters:
@@ -54,9 +32,9 @@ class BookieCounters:
         self.scrub_passes = 0
         # Of the groups that are on the disk.
         self.group_entries = Histogram(_ENTRIES)
-        self.group_bytes = Histogram(_BYTES)
+        self.group_bytes = Histogram(BYTES)
         # From the beginning of its write to the end of its sync.
-        self.sync_seconds = Histogram(_SECONDS)
+        self.sync_seconds = Histogram(SECONDS)
         # Since when a group has been on its way to the disk, on the monotonic clock; None: there is none.
         self.syncing_since: float | None = None
 

@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from magnetar_bookie.core.counters import Histogram
 from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.rocksdb.use import StorageUse
+from magnetar_wire.histogram import Histogram
 
 __all__ = ["Metrics"]
 

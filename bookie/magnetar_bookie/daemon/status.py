@@ -7,10 +7,10 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from magnetar_bookie.core.counters import Histogram
 from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.server.bookie_process import BookieProcess
+from magnetar_wire.histogram import Histogram
 
 __all__ = ["status_of", "version"]
 

@@ -1,0 +1,124 @@
+"""What a broker counts of its work: plain numbers, raised once per batch of entries, and read by whoever shows them.
+
+    BrokerCounters                        the process, whatever becomes of its topics
+    TopicCounters                         one topic while it is loaded
+    ├── Traffic                           of each producer
+    └── DeliveryCounters                  of each subscription, and of each of its consumers
+
+All of them only rise. A rate is what a total rose by, over a time that is not too short: `Traffic.sample` is called for
+all of them now and then, so nothing that counts ever looks at a clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.histogram import BYTES, SECONDS, Histogram
+
+__all__ = ["BrokerCounters", "DeliveryCounters", "TopicCounters", "Traffic"]
+
+# Over less than that a rate says little.
+_SHORTEST_S: Final = 1.0
+
+
+class Traffic:
+    """Messages that went one way."""
+
+    __slots__ = (
+        "_bytes_then",
+        "_messages_then",
+        "_sampled_at",
+        "bytes",
+        "bytes_per_s",
+        "entries",
+        "messages",
+        "messages_per_s",
+    )
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.entries = 0
+        self.bytes = 0
+        # As of the last sample.
+        self.messages_per_s = 0.0
+        self.bytes_per_s = 0.0
+        self._messages_then = 0
+        self._bytes_then = 0
+        # On the monotonic clock; below 0: never.
+        self._sampled_at = -1.0
+
+    def count(self, messages: int, entries: int, size_bytes: int) -> None:
+        self.messages += messages
+        self.entries += entries
+        self.bytes += size_bytes
+
+    def sample(self, now: float) -> None:
+        """Makes the rates anew, unless that was just done."""
+        if self._sampled_at >= 0:
+            passed = now - self._sampled_at
+            if passed < _SHORTEST_S:
+                return
+            self.messages_per_s = (self.messages - self._messages_then) / passed
+            self.bytes_per_s = (self.bytes - self._bytes_then) / passed
+        self._sampled_at = now
+        self._messages_then = self.messages
+        self._bytes_then = self.bytes
+
+
+class TopicCounters:
+    """Of one topic while it is loaded."""
+
+    __slots__ = ("failed_entries", "received", "refused_entries")
+
+    def __init__(self) -> None:
+        # What is durable.
+        self.received = Traffic()
+        # Entries that were not stored: because of what they were, and because the log could not.
+        self.refused_entries = 0
+        self.failed_entries = 0
+
+
+class DeliveryCounters:
+    """Of one subscription, or of one consumer."""
+
+    __slots__ = ("acknowledged_entries", "delivered", "expired_entries", "redelivered_messages")
+
+    def __init__(self) -> None:
+        # Whatever was sent to consumers, what they were sent before included.
+        self.delivered = Traffic()
+        self.redelivered_messages = 0
+        self.acknowledged_entries = 0
+        self.expired_entries = 0
+
+
+class BrokerCounters:
+    """Since the process began."""
+
+    __slots__ = (
+        "delivered",
+        "entry_bytes",
+        "load_seconds",
+        "loads_failed",
+        "lookups",
+        "lookups_failed",
+        "publish_seconds",
+        "received",
+        "refused_entries",
+        "unloads",
+    )
+
+    def __init__(self) -> None:
+        # What is durable, and what was sent to consumers, of all topics there ever were.
+        self.received = Traffic()
+        self.delivered = Traffic()
+        self.refused_entries = 0
+        # From when an entry was taken until its receipt was in line to be sent: one observation for entries that share
+        # both, with how many they are.
+        self.publish_seconds = Histogram(SECONDS)
+        self.entry_bytes = Histogram(BYTES)
+        # Of topics that were opened.
+        self.load_seconds = Histogram(SECONDS)
+        self.loads_failed = 0
+        self.unloads = 0
+        self.lookups = 0
+        self.lookups_failed = 0

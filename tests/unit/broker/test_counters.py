@@ -1,0 +1,41 @@
+"""What a broker counts, and the rates that are made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.counters import BrokerCounters, Traffic
+
+
+def test_a_rate_is_what_the_total_rose_by_since_the_sample_before() -> None:
+    traffic = Traffic()
+    traffic.count(10, 1, 1000)
+    traffic.sample(100.0)
+    assert (traffic.messages_per_s, traffic.bytes_per_s) == (0.0, 0.0)
+    traffic.count(50, 5, 6000)
+    traffic.sample(110.0)
+    assert (traffic.messages_per_s, traffic.bytes_per_s) == (5.0, 600.0)
+    traffic.sample(120.0)
+    assert (traffic.messages_per_s, traffic.bytes_per_s) == (0.0, 0.0)
+    assert (traffic.messages, traffic.entries, traffic.bytes) == (60, 6, 7000)
+
+
+def test_samples_right_after_one_another_change_nothing() -> None:
+    traffic = Traffic()
+    traffic.sample(0.0)
+    traffic.count(8, 1, 80)
+    traffic.sample(4.0)
+    traffic.count(1000, 1, 1000)
+    traffic.sample(4.001)
+    assert traffic.messages_per_s == 2.0
+    traffic.sample(8.0)
+    assert traffic.messages_per_s == 250.0
+
+
+def test_entries_that_share_a_latency_are_observed_at_once() -> None:
+    seconds = BrokerCounters().publish_seconds
+    seconds.observe(0.003, 20)
+    seconds.observe(100.0)
+    assert seconds.count == 21
+    assert seconds.total == pytest.approx(100.06)
+    assert seconds.counts[-1] == 1
