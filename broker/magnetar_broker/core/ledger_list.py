@@ -61,11 +61,11 @@ class ListChange:
     # A new ledger, behind all others.
     made: int | None = None
     # The last ledger, which was closed empty, leaves.
-    without_last: bool = False
-    # So many leave from the front.
-    trimmed: int = 0
+    empty: int | None = None
+    # All up to and with this one leave.
+    trimmed: int | None = None
     # Of those to be deleted: they are.
-    deleted: tuple[int, ...] = ()
+    deleted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +171,14 @@ class LedgerList:
     def entries(self) -> int:
         return self.entries_up_to(self.last) - self.ledgers[0].rank if self.ledgers else 0
 
-    def may_trim(self, up_to: Position) -> int:
-        """How many ledgers, from the front, are closed and end at or before it."""
-        count = 0
+    def may_trim(self, up_to: Position) -> list[int]:
+        """The ledgers, from the front, that are closed and end at or before it."""
+        found = []
         for listed in self.ledgers:
             if not listed.closed or listed.last > up_to:
                 break
-            count += 1
-        return count
+            found.append(listed.ledger_id)
+        return found
 
     # ── the last ledger ──
 
@@ -203,9 +203,10 @@ class LedgerList:
             self.last_time_ms = written.last_time_ms
 
     @property
-    def ends_empty(self) -> bool:
-        """The last ledger was closed without an entry: the next change takes it off the list."""
-        return bool(self.ledgers) and self.ledgers[-1].closed and not self.ledgers[-1].entries
+    def empty(self) -> int | None:
+        """The last ledger, if it was closed without an entry: the next change takes it off the list."""
+        last = self.ledgers[-1] if self.ledgers else None
+        return last.ledger_id if last is not None and last.closed and not last.entries else None
 
     # ── changes ──
 
@@ -213,8 +214,8 @@ class LedgerList:
         """Makes the node what it is to be. Returns the pages that come, and the numbers of those that go."""
         ledgers, dropped = self._after(change)
         trimmed_up_to, pages = self._trimmed_up_to(change), self.pages
-        if change.trimmed:
-            pages = [page for page in pages if page[1] > self.ledgers[change.trimmed - 1].ledger_id]
+        if change.trimmed is not None:
+            pages = [page for page in pages if page[1] > change.trimmed]
         gone = [number for number, _ in self.pages[: len(self.pages) - len(pages)]]
         in_node = ledgers[bisect_left(ledgers, pages[-1][1] + 1, key=_ledger_id) :] if pages else ledgers
         made: list[NewPage] = []
@@ -249,9 +250,10 @@ class LedgerList:
 
     def _after(self, change: ListChange) -> tuple[list[ListedLedger], list[int]]:
         """The ledgers in the list, and those that leave it."""
-        ledgers = self.ledgers[change.trimmed :]
-        dropped = [listed.ledger_id for listed in self.ledgers[: change.trimmed]]
-        if change.without_last:
+        trimmed = self._count_up_to(change.trimmed)
+        ledgers = self.ledgers[trimmed:]
+        dropped = [listed.ledger_id for listed in self.ledgers[:trimmed]]
+        if ledgers and ledgers[-1].ledger_id == change.empty:
             dropped.append(ledgers.pop().ledger_id)
         if change.made is not None:
             rank = ledgers[-1].rank + ledgers[-1].entries if ledgers else 0
@@ -259,7 +261,12 @@ class LedgerList:
         return ledgers, dropped
 
     def _trimmed_up_to(self, change: ListChange) -> Position:
-        return self.ledgers[change.trimmed - 1].last if change.trimmed else self.trimmed_up_to
+        for listed in reversed(self.ledgers[: self._count_up_to(change.trimmed)]):
+            return listed.last
+        return self.trimmed_up_to
+
+    def _count_up_to(self, ledger_id: int | None) -> int:
+        return 0 if ledger_id is None else bisect_left(self.ledgers, ledger_id + 1, key=_ledger_id)
 
     def _find_last(self) -> None:
         for listed in reversed(self.ledgers):
