@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -108,7 +109,7 @@ class LedgerList:
             self.ledgers.append(_listed(listed, rank))
             rank += listed.entries
         ids = [listed.ledger_id for listed in self.ledgers]
-        if any(later <= earlier for earlier, later in zip(ids, ids[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(ids)):
             raise ForeignList(f"the ledgers of topic {node.incarnation} are not in order")
         if not all(listed.closed for listed in self.ledgers[:-1]):
             raise ForeignList(f"a ledger of topic {node.incarnation} that is not the last is not closed")

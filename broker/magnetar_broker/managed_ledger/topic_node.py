@@ -12,6 +12,7 @@ so that list and node never differ. One whose outcome can't be found out ends th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie.client.foreign_nodes import decode_node
@@ -21,8 +22,8 @@ from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import LEAVE, Instead, first_value
-from magnetar_metadata.errors import ForeignValue, OutcomeUnknown
+from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Refused
 from magnetar_metadata.store import ABSENT, ANY, Change, Delete, MetadataStore, Put
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -54,29 +55,40 @@ class TopicNode:
         # The change under way, if any; whoever comes next waits for it.
         self._changing: asyncio.Task[None] | None = None
 
-    async def take_over(self, *, create: bool) -> None:
-        """Begins this life: from here on nobody else's changes the node.
+    async def take_over(self, *, create: bool, along: Sequence[Change] = ()) -> None:
+        """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
 
-        Raises `BeingDeleted`, TOPIC_NOT_FOUND, and what the metadata store raises.
+        Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
+        metadata store raises.
         """
         incarnation = self._randomness.token(_UUID_BYTES).hex()
 
         def taken(payload: bytes | None) -> bytes | Instead:
             if payload is None:
-                if not create:
-                    return LEAVE
-                return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
+                return LEAVE
             node = decode_topic(self._path, payload)
             if node.state == pb.DELETING:
                 return LEAVE
             node.life = self._life
             return node.SerializeToString()
 
-        stored = await compare_and_set.change(
-            self._store, self._path, taken, clock=self._clock, randomness=self._randomness
-        )
-        if stored is None:
-            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+        def made(payload: bytes | None) -> bytes | Instead:
+            if payload is not None:
+                return LEAVE
+            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
+
+        stored = await self._changed_to(taken)
+        while stored is None:
+            if not create:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+            try:
+                await self._changed_to(made, along)
+            except Refused as error:
+                if not error.index:
+                    raise
+                text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
+                raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
+            stored = await self._changed_to(taken)
         node = decode_topic(self._path, stored.payload)
         if node.state == pb.DELETING:
             raise BeingDeleted
@@ -85,6 +97,11 @@ class TopicNode:
             self.list = LedgerList.decode(node, pages)
         except ForeignList as error:
             raise ForeignValue(f"{self._path!r}: {error}") from None
+
+    async def _changed_to(self, update: Update, along: Sequence[Change] = ()) -> Stored | None:
+        return await compare_and_set.change(
+            self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along
+        )
 
     async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
@@ -126,11 +143,11 @@ class TopicNode:
             if made is not None:
                 await self._client.ledgers.record(made, self._path, changed, along)
             else:
-                await compare_and_set.change(
-                    self._store, self._path, changed, clock=self._clock, randomness=self._randomness, along=along
-                )
+                await self._changed_to(changed, along)
         except OutcomeUnknown as error:
-            raise TopicGivenUp(f"whether the ledgers of topic {self.name} were changed is not known: {error}") from error
+            raise TopicGivenUp(
+                f"whether the ledgers of topic {self.name} were changed is not known: {error}"
+            ) from error
         known.apply(change, result)
 
     @property
