@@ -24,7 +24,15 @@ from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, TooLarge
 from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
-__all__ = ["Entry", "check_entry", "decode_entry", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
+__all__ = [
+    "Entry",
+    "check_entry",
+    "decode_entry",
+    "decode_head",
+    "encode_entry",
+    "split_broker_metadata",
+    "with_broker_metadata",
+]
 
 _MAGIC: Final = b"\x0e\x01"
 _BROKER_MAGIC: Final = b"\x0e\x02"
@@ -76,6 +84,14 @@ def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True)
     broker, at = _broker_part(stored)
     metadata, payload_at = _head(stored, at, verify=verify)
     return Entry(metadata, stored[payload_at:], broker)
+
+
+def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
+    """What stands in front of an entry's payload, which is neither looked at nor copied: nor is the checksum."""
+    _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
+    broker, at = _broker_part(stored)
+    metadata, _ = _head(stored, at, verify=False)
+    return broker, metadata
 
 
 def check_entry(entry: bytes) -> MessageMetadata:

@@ -55,18 +55,21 @@ class ProduceSession:
         # Taken, and not decided yet.
         self._undecided_bytes = 0
         self._sending = False
+        self._told_to_end = asyncio.Event()
         # The sender waits for answers; the receiver for room, or for the end.
         self._to_send: asyncio.Future[None] | None = None
         self._changed: asyncio.Future[None] | None = None
 
     async def serve(self) -> None:
-        """Until the client has finished and knows everything, or the stream breaks. Raises `Refusal`."""
+        """Until the client has finished, or `end`, and all is told; or the stream breaks. Raises `Refusal`."""
         try:
             async with OrderedTaskGroup() as tasks:
                 sender = tasks.create_task(self._send())
-                while (message := await self._stream.receive()) is not None:
-                    self._take(message, tasks)
-                    await self._room()
+                receiver = tasks.create_task(self._receive(tasks))
+                told = tasks.create_task(self._told_to_end.wait())
+                await asyncio.wait([receiver, told], return_when=asyncio.FIRST_COMPLETED)
+                receiver.cancel()
+                told.cancel()
                 for channel in list(self._channels.values()):
                     self._close(channel, tasks)
                 while self._channels or len(self.answers) or self._sending:
@@ -79,7 +82,16 @@ class ProduceSession:
                 channel.broken(_GONE)
             self._channels.clear()
 
+    def end(self) -> None:
+        """Takes nothing more; `serve` returns when all is told."""
+        self._told_to_end.set()
+
     # ── what comes ──
+
+    async def _receive(self, tasks: OrderedTaskGroup) -> None:
+        while (message := await self._stream.receive()) is not None:
+            self._take(message, tasks)
+            await self._room()
 
     def _take(self, message: bytes, tasks: OrderedTaskGroup) -> None:
         try:
