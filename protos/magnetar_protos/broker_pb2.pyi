@@ -416,28 +416,36 @@ class ConsumeAnswer(_message.Message):
     def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ...) -> None: ...
 
 class ConsumerOpened(_message.Message):
-    __slots__ = ("consumer_id", "consumer_name", "incarnation", "epoch", "active")
+    __slots__ = ("consumer_id", "consumer_name", "incarnation", "epoch", "active", "moves", "behind")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     consumer_name: str
     incarnation: str
     epoch: int
     active: bool
-    def __init__(self, consumer_id: _Optional[int] = ..., consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., active: bool = ...) -> None: ...
+    moves: int
+    behind: MessagePlace
+    def __init__(self, consumer_id: _Optional[int] = ..., consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., active: bool = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
 
 class EpochBegan(_message.Message):
-    __slots__ = ("consumer_id", "epoch", "acknowledged_from")
+    __slots__ = ("consumer_id", "epoch", "acknowledged_from", "moves", "behind")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FROM_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     epoch: int
     acknowledged_from: int
-    def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_from: _Optional[int] = ...) -> None: ...
+    moves: int
+    behind: MessagePlace
+    def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_from: _Optional[int] = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
 
 class ActiveChanged(_message.Message):
     __slots__ = ("consumer_id", "active")
