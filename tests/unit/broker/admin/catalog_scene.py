@@ -155,7 +155,7 @@ def scene(
 
             run(inside())
 
-        del running.__wrapped__  # type: ignore[attr-defined]  # pytest would look for fixtures of its parameters
+        del running.__wrapped__  # pytest would look for fixtures of its parameters
         return running
 
     return decorate

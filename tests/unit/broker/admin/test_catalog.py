@@ -111,7 +111,7 @@ def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
         with pytest.raises(BrokerError, match="does not know field 99") as refused:
             check_known(request, "update_namespace")
         assert refused.value.code == ErrorCode.UNSUPPORTED
-        request.policies.DiscardUnknownFields()  # type: ignore[attr-defined]
+        request.policies.DiscardUnknownFields()
     check_known(request, "update_namespace")
 
 
