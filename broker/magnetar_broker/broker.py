@@ -104,7 +104,9 @@ class Broker:
             await life.store.session.wait_lost()
             self.life = None
             _log.warning("the session with the metadata store is lost: all topics are given up")
-            await life.give_up(TopicGivenUp("its broker has lost its session with the metadata store: look it up again"))
+            await life.give_up(
+                TopicGivenUp("its broker has lost its session with the metadata store: look it up again")
+            )
             await life.close()
             await self._new_life()
 

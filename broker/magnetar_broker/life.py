@@ -18,8 +18,8 @@ from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.ownership import OwnsEverything
 from magnetar_broker.service.produce_session import ProduceSession
-from magnetar_broker.service.publish_budget import PublishBudget
 from magnetar_broker.topic.housekeeping import Housekeeping
+from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore
@@ -49,11 +49,9 @@ class BrokerLife:
     ) -> None:
         self.store = store
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
-        self.cache = EntryCache(options.managed_ledger_cache_size_mb * _MIB)
+        self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, options)
-        storage = StoredTopics(
-            self.client, self.cache, clock, randomness, counters, options, options, options, options
-        )
+        storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
         self.topics = Topics(storage, self.catalog, options, clock, counters)
         self.finding = Finding(self.topics, self.catalog, OwnsEverything(address), counters)
         self.admin_calls = AdminCalls(self.topics, self.catalog)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["OwnsEverything", "Ownership"]
+__all__ = ["Ownership", "OwnsEverything"]
 
 
 class Ownership(Protocol):

@@ -11,7 +11,7 @@ not, as it comes; their clients do not know, and send it again on another stream
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -20,8 +20,8 @@ from magnetar_broker.core.receipts import ProduceAnswers
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.service.producer_channel import ProducerChannel
-from magnetar_broker.service.publish_budget import PublishBudget
 from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
 from magnetar_wire.errors import InvalidTopicName, WireError
@@ -90,10 +90,12 @@ class ProduceSession:
 
     async def _receive(self, tasks: OrderedTaskGroup) -> None:
         while (message := await self._stream.receive()) is not None:
-            self._take(message, tasks)
+            for channel in self._take(message, tasks):
+                await channel.room()
             await self._room()
 
-    def _take(self, message: bytes, tasks: OrderedTaskGroup) -> None:
+    def _take(self, message: bytes, tasks: OrderedTaskGroup) -> Iterable[ProducerChannel]:
+        """Returns those that entries came for."""
         try:
             request = ProduceRequest.FromString(message)
             # A large entry is refused by itself: see accept_entry.
@@ -102,16 +104,19 @@ class ProduceSession:
             raise Refusal(Code.INVALID_ARGUMENT, f"what was to be published can't be read: {error}") from None
         for asked in request.open:
             self._open(asked, tasks)
+        touched: dict[ProducerChannel, None] = {}
         for run in runs:
-            self._take_run(run)
+            channel = self._channels.get(run.channel)
+            if channel is not None:  # otherwise it has ended
+                self._take_run(run, channel)
+                touched[channel] = None
         for close in request.close:
             if (channel := self._channels.get(close.producer_id)) is not None:
                 self._close(channel, tasks)
+        return touched
 
-    def _take_run(self, run: DecodedRun) -> None:
-        channel = self._channels.get(run.channel)
-        if channel is None:
-            return  # it has ended
+    def _take_run(self, run: DecodedRun, channel: ProducerChannel) -> None:
+        channel.expect(run)
         size = sum(map(len, run.entries))
         self._undecided_bytes += size
         self._budget.take(size)

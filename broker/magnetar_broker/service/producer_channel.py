@@ -75,17 +75,25 @@ class ProducerChannel:
         for run in waiting:
             producer.publish(run.first, run.entries)
 
-    def take(self, run: DecodedRun) -> None:
+    def expect(self, run: DecodedRun) -> None:
+        """Raises `Refusal` unless it is what comes next."""
         if run.first != self._next:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
                 f"entry {run.first} came for producer {self.producer_id}, and {self._next} is the next one",
             )
+
+    def take(self, run: DecodedRun) -> None:
         self._next += len(run.entries)
         if self._producer is not None:
             self._producer.publish(run.first, run.entries)
         else:
             self._waiting.append(run)
+
+    async def room(self) -> None:
+        """Returns when its topic has not too much undecided."""
+        if self._topic is not None:
+            await self._topic.budget.room()
 
     async def close(self) -> None:
         """What was sent before is decided and told; then its end is."""
@@ -109,7 +117,7 @@ class ProducerChannel:
             return
         self.over = True
         self._let_go(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed"))
-        self._owner.answers.ended(self.producer_id, error and error.problem)
+        self._owner.answers.ended(self.producer_id, None if error is None else error.problem)
         self._owner.channel_over(self)
         self._owner.wake()
 

@@ -1,7 +1,7 @@
 """What topics need from time to time, done for all of them by one task: ten thousand idle ones have none of their own.
 
-The topics are gone round in steps of a tenth of the interval, so many at a time that a round takes an interval; with
-very many of them it takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by age. It
+The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
+very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by age. It
 is trimmed where the durable cursors have moved to another ledger since the last time, or a ledger was added. One that
 nobody uses is deleted or closed, where the options say so.
 """
@@ -41,9 +41,13 @@ class Housekeeping:
         async with OrderedTaskGroup() as tasks:
             left: list[Topic] = []
             size = 0
+            next_round = self._clock.monotonic()
             while True:
                 await self._clock.sleep(pause_s)
                 if not left:
+                    if self._clock.monotonic() < next_round:
+                        continue
+                    next_round = self._clock.monotonic() + self._options.topic_housekeeping_interval_s
                     left = self._topics.loaded()
                     size = min(-(-len(left) // _STEPS), _MOST_AT_A_STEP)
                 step, left = left[:size], left[size:]

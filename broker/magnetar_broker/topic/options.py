@@ -20,7 +20,9 @@ class TopicOptions(Configuration):
     max_producers_per_topic: int = Field(default=0, ge=0)
     # Of one `produce` stream; further ones are refused.
     max_producers_per_stream: int = Field(default=20_000, gt=0)
-    # Taken and not decided yet: of one stream, and of all; streams are not read on while there is more.
+    # Taken and not decided yet, of one topic, one stream, and all: streams are not read on while there is more. That of
+    # a topic is far enough below managed_ledger_max_pending_bytes, where what comes ends its producer.
+    max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
     max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
     max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)
     # Answers that wait for a client that does not take them, before its stream is not read on.

@@ -1,9 +1,9 @@
 """What a topic needs of its parts, and of whoever publishes.
 
-    ManagedLedger   is a TopicLog
-    CursorTable     is a TopicCursors
-    Subscriptions   is a TopicSubscriptions
-    a channel of a `produce` stream is a ProducerSink
+ManagedLedger   is a TopicLog
+CursorTable     is a TopicCursors
+Subscriptions   is a TopicSubscriptions
+a channel of a `produce` stream is a ProducerSink
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ class TopicLog(Log, Protocol):
     on_appended: Callable[[], object]
     # Called once, when the log has found that it is somebody else's.
     on_lost: Callable[[BrokerError], object]
+
+    @property
+    def waiting_for(self) -> str:
+        """Why publishing waits; empty: it does not."""
 
     def tick(self, now: float) -> None:
         """Called every second or so, with the monotonic clock."""

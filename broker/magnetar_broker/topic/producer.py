@@ -17,6 +17,8 @@ from magnetar_broker.core.counters import BrokerCounters, TopicCounters, Traffic
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.parts import ProducerSink, TopicLog
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 
 __all__ = ["Producer"]
@@ -27,11 +29,13 @@ class Producer:
 
     __slots__ = (
         "_all_counters",
+        "_budget",
         "_bytes",
         "_clock",
         "_entries",
         "_log",
         "_max_message_bytes",
+        "_max_pending_bytes",
         "_messages",
         "_on_stored",
         "_pending",
@@ -62,7 +66,9 @@ class Producer:
         address: str,
         sink: ProducerSink,
         log: TopicLog,
+        budget: PublishBudget,
         max_message_bytes: int,
+        max_pending_bytes: int,
         clock: Clock,
         topic_counters: TopicCounters,
         all_counters: BrokerCounters,
@@ -88,7 +94,11 @@ class Producer:
         self.on_settled: Callable[[], object] = _nothing
         self._sink = sink
         self._log = log
+        # The topic's.
+        self._budget = budget
         self._max_message_bytes = max_message_bytes
+        # From there on the log refuses what is appended, and says so only when all before it is decided.
+        self._max_pending_bytes = max_pending_bytes
         self._clock = clock
         self._topic_counters = topic_counters
         self._all_counters = all_counters
@@ -108,9 +118,20 @@ class Producer:
         now = self._clock.monotonic()
         append, pending, decided = self._log.append, self._pending, self._decided
         name, limit = self.producer_name, self._max_message_bytes
+        size = sum(map(len, entries))
+        self._budget.take(size)
+        pending_bytes = self._log.pending_bytes
+        if pending_bytes and pending_bytes + size > self._max_pending_bytes:
+            # Before it is appended: what comes behind a refusal must not be stored, should there be room by then.
+            self.end(
+                BrokerError(
+                    ErrorCode.TOO_MANY_REQUESTS,
+                    f"{pending_bytes} bytes wait to be stored, and {self._max_pending_bytes} may: send again, later",
+                )
+            )
         for number, entry in enumerate(entries, first):
             if self._stopped:
-                self._sink.decided(len(entry))
+                self._release(len(entry))
                 continue
             try:
                 messages, batch_size, sequence_id = accept_entry(entry, name, limit)
@@ -118,7 +139,7 @@ class Producer:
                 self._topic_counters.refused_entries += 1
                 self._all_counters.refused_entries += 1
                 self._sink.refused(number, error)
-                self._sink.decided(len(entry))
+                self._release(len(entry))
                 continue
             pending.append((number, len(entry), messages, sequence_id, now))
             append(entry, messages, batch_size, decided)
@@ -127,7 +148,7 @@ class Producer:
         number, size, messages, sequence_id, taken_at = self._pending.popleft()
         if isinstance(result, BrokerError):
             self._topic_counters.failed_entries += 1
-            self._sink.decided(size)
+            self._release(size)
             self.end(result)
         else:
             self._entries += 1
@@ -171,7 +192,12 @@ class Producer:
             traffic.count(messages, entries, size)
         self._all_counters.publish_seconds.observe(self._clock.monotonic() - taken_at, entries)
         self._all_counters.entry_bytes.observe(size / entries, entries)
-        self._sink.decided(size)
+        self._release(size)
+
+    def _release(self, size_bytes: int) -> None:
+        """It is decided."""
+        self._budget.give_back(size_bytes)
+        self._sink.decided(size_bytes)
 
     def _wake(self) -> None:
         waiting, self._settled = self._settled, []

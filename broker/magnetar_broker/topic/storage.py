@@ -73,7 +73,17 @@ class StoredTopics:
             cursors.abandon()
             log.abandon()
             raise
-        return Topic(name, log, cursors, subscriptions, self._topic_options, clock, randomness, self._counters)
+        return Topic(
+            name,
+            log,
+            cursors,
+            subscriptions,
+            self._topic_options,
+            clock,
+            randomness,
+            self._counters,
+            self._ledger_options.managed_ledger_max_pending_bytes,
+        )
 
     async def delete(self, name: TopicName) -> None:
         await delete_topic(name, self._client, self._clock, self._randomness)

@@ -22,6 +22,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.parts import ProducerSink, TopicCursors, TopicLog, TopicSubscriptions
 from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -42,10 +43,12 @@ class Topic:
     __slots__ = (
         "_all_counters",
         "_clock",
+        "_max_pending_bytes",
         "_names",
         "_options",
         "_pending_of",
         "_randomness",
+        "budget",
         "counters",
         "cursors",
         "ended",
@@ -67,12 +70,16 @@ class Topic:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
+        max_pending_bytes: int,
     ) -> None:
+        """`max_pending_bytes`: from there on the log refuses what is appended."""
         self.name = name
         self.log = log
         self.cursors = cursors
         self.subscriptions = subscriptions
         self.counters = TopicCounters()
+        # What was taken and is not decided yet.
+        self.budget = PublishBudget(options.max_pending_publish_bytes_per_topic)
         # Why it is served no more.
         self.ended: BrokerError | None = None
         # Called once, where it was given up.
@@ -84,6 +91,7 @@ class Topic:
         self._clock = clock
         self._randomness = randomness
         self._all_counters = counters
+        self._max_pending_bytes = max_pending_bytes
         self._names: ProducerNames[Producer] = ProducerNames()
         # Producers by name, those that have gone too, of whose entries some are pending.
         self._pending_of: dict[str, list[Producer]] = {}
@@ -99,6 +107,10 @@ class Topic:
     @property
     def in_use(self) -> bool:
         return bool(self._names.live) or self.subscriptions.consumers > 0
+
+    def waiting_for(self) -> str:
+        """Why publishing waits; empty: it does not."""
+        return self.log.waiting_for
 
     async def open_producer(self, asked: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
         """A producer that nobody else has the name of. What its predecessor of that name has sent is decided.
@@ -123,7 +135,9 @@ class Topic:
             address,
             sink,
             self.log,
+            self.budget,
             self._options.max_message_size,
+            self._max_pending_bytes,
             self._clock,
             self.counters,
             self._all_counters,

@@ -45,7 +45,7 @@ class TopicStorage(Protocol):
 
 
 class TopicCatalog(Protocol):
-    async def check_topic(self, name: TopicName) -> None:
+    async def check_topic(self, name: TopicName) -> object:
         """Raises `BrokerError` where there can be no such topic: no such tenant, no such namespace."""
 
     async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:

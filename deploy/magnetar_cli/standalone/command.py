@@ -38,7 +38,7 @@ def standalone(
         typer.Option("--set", metavar="NAME=VALUE", help="One setting; it goes before file and environment."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Once ready, one line on standard output: {\"grpc\": …, \"http\": …}.")
+        bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "http": …}.')
     ] = False,
 ) -> None:
     """Run a whole Magnetar in one process: metadata store, one bookie, and a broker.

@@ -1,4 +1,4 @@
-"""How much may have been taken from all `produce` streams and not be decided yet.
+"""How much may have been taken and not be decided yet: of one topic, and of all that a broker has.
 
 Streams wait here before they are read on. What is decided makes room; those that wait longest go on first.
 """
@@ -12,10 +12,13 @@ __all__ = ["PublishBudget"]
 
 
 class PublishBudget:
+    __slots__ = ("_max_bytes", "_waiting", "used_bytes")
+
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.used_bytes = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Made when somebody waits: most topics never need it.
+        self._waiting: deque[asyncio.Future[None]] | None = None
 
     def take(self, size_bytes: int) -> None:
         """Always: what was received is there. Whoever takes waits for room before it receives more."""
@@ -31,5 +34,7 @@ class PublishBudget:
     async def room(self) -> None:
         while self.used_bytes >= self._max_bytes:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(waiter)
             await waiter
