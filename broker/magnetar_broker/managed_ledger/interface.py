@@ -70,6 +70,11 @@ class Log(Protocol):
         Raises `BrokerError`.
         """
 
+    def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
+        """The same, at once, if its first entry is at hand: as many as are at hand; none where `read` would return
+        none; None where it has to be waited for. This is how a subscription at the log's end gets what is new in the
+        turn in which it became readable."""
+
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         """These, in the order in which they are named; None for what there is no more."""
 
@@ -86,6 +91,8 @@ class Cursor(Protocol):
     name: str
     durable: bool
     properties: Mapping[str, str]
+    # How often `move_to` has moved it, as durable as that.
+    moves: int
 
     @property
     def mark_delete(self) -> Position: ...
