@@ -13,7 +13,7 @@ class CursorTableNode(_message.Message):
     def __init__(self, life: _Optional[bytes] = ...) -> None: ...
 
 class CursorNode(_message.Message):
-    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted")
+    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -27,13 +27,15 @@ class CursorNode(_message.Message):
     DELETING_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     mark_delete: CursorPlace
     ledger_id: int
     deleting: _containers.RepeatedScalarFieldContainer[int]
     properties: _containers.ScalarMap[str, str]
     deleted: bool
-    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ...) -> None: ...
+    moves: int
+    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ...) -> None: ...
 
 class CursorPlace(_message.Message):
     __slots__ = ("ledger_id", "entry_id")
@@ -44,16 +46,18 @@ class CursorPlace(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
 
 class CursorRecord(_message.Message):
-    __slots__ = ("reset", "mark_delete", "entries", "messages")
+    __slots__ = ("reset", "mark_delete", "entries", "messages", "moves")
     RESET_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     reset: bool
     mark_delete: CursorPlace
     entries: _containers.RepeatedCompositeFieldContainer[AcknowledgedEntries]
     messages: _containers.RepeatedCompositeFieldContainer[AcknowledgedMessages]
-    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ...) -> None: ...
+    moves: int
+    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ..., moves: _Optional[int] = ...) -> None: ...
 
 class AcknowledgedEntries(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "bits", "runs")

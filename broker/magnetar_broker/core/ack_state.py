@@ -58,7 +58,7 @@ class Unsaved:
 
 
 class AckState:
-    __slots__ = ("_acknowledged", "_batches", "_entries", "_log", "changes", "mark_delete", "unsaved")
+    __slots__ = ("_acknowledged", "_batches", "_entries", "_log", "changes", "mark_delete", "moves", "unsaved")
 
     def __init__(self, log: LogPlaces, mark_delete: Position, *, durable: bool = False) -> None:
         self._log = log
@@ -70,6 +70,8 @@ class AckState:
         self._acknowledged = 0
         # Grows with each change.
         self.changes = 0
+        # How often `move_to` was called.
+        self.moves = 0
         self.unsaved = Unsaved() if durable else None
 
     # ── what is known ──
@@ -147,6 +149,7 @@ class AckState:
         self._clear()
         self.mark_delete = self._within_the_log(position)
         self.changes += 1
+        self.moves += 1
         if self.unsaved is not None:
             self.unsaved = Unsaved(reset=True)
 
@@ -165,8 +168,9 @@ class AckState:
 
     # ── what was saved ──
 
-    def restore(self, mark_delete: Position, *, reset: bool) -> None:
+    def restore(self, mark_delete: Position, moves: int, *, reset: bool) -> None:
         """A record of it begins. `settle` is to be called after the last one."""
+        self.moves = moves
         if reset:
             self._clear()
             self.mark_delete = mark_delete
@@ -181,7 +185,7 @@ class AckState:
     def restore_bits(self, ledger_id: int, first: int, bits: int) -> None:
         """Bit i stands for entry `first` + i."""
         end = self._end(ledger_id)
-        if end is None or not 0 <= first <= end:
+        if not bits or end is None or not 0 <= first <= end:
             return
         bits &= (2 << (end - first)) - 1
         number, low = divmod(first, CHUNK_ENTRIES)
@@ -329,4 +333,3 @@ class AckState:
         self._entries.clear()
         self._batches.clear()
         self._acknowledged = 0
-

@@ -10,6 +10,7 @@ Of each chunk of entries the shorter form is written: runs where there are few h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -34,7 +35,7 @@ class BadCursorRecord(Exception):
 
 def encode_snapshot(state: AckState) -> list[bytes]:
     """All that there is to know, in pieces."""
-    return _pieces(state.mark_delete, True, state.entries(), state.batches())
+    return _pieces(state, True, state.entries(), state.batches())
 
 
 def encode_changes(state: AckState, unsaved: Unsaved) -> list[bytes]:
@@ -46,19 +47,20 @@ def encode_changes(state: AckState, unsaved: Unsaved) -> list[bytes]:
     if mark.ledger_id in unsaved.entries:
         unsaved.entries[mark.ledger_id].remove_up_to(mark.entry_id)
     batches = [(position, *state.batch(position)) for position in unsaved.batches]
-    return _pieces(mark, unsaved.reset, unsaved.entries, (batch for batch in batches if batch[2]))
+    return _pieces(state, unsaved.reset, unsaved.entries, (batch for batch in batches if batch[2]))
 
 
 def _pieces(
-    mark: Position, reset: bool, entries: dict[int, EntrySet], batches: Iterable[tuple[Position, int, int]]
+    state: AckState, reset: bool, entries: dict[int, EntrySet], batches: Iterable[tuple[Position, int, int]]
 ) -> list[bytes]:
-    place = CursorPlace(ledger_id=mark.ledger_id, entry_id=mark.entry_id)
+    place = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
     pieces = []
-    record, size = CursorRecord(reset=reset, mark_delete=place), 0
-    for one in (*_entries(entries), *_messages(batches)):
+    record, size = CursorRecord(reset=reset, mark_delete=place, moves=state.moves), 0
+    told: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(entries), _messages(batches))
+    for one in told:
         if size > PIECE_BYTES - len(one.bits):
             pieces.append(record.SerializeToString())
-            record, size = CursorRecord(mark_delete=place), 0
+            record, size = CursorRecord(mark_delete=place, moves=state.moves), 0
         if isinstance(one, AcknowledgedEntries):
             record.entries.append(one)
             size += _FRAME_BYTES + len(one.bits) + _RUN_BYTES * len(one.runs)
@@ -109,7 +111,8 @@ def apply_record(state: AckState, payload: bytes) -> None:
         raise BadCursorRecord(str(error)) from None
     if not record.HasField("mark_delete"):
         raise BadCursorRecord("it has no mark-delete position")
-    state.restore(Position(record.mark_delete.ledger_id, record.mark_delete.entry_id), reset=record.reset)
+    mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+    state.restore(mark_delete, record.moves, reset=record.reset)
     for told in record.entries:
         first = told.first_entry_id
         for place, length in enumerate(told.runs):
