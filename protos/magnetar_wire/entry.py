@@ -24,7 +24,7 @@ from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, TooLarge
 from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
-__all__ = ["Entry", "decode_entry", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
+__all__ = ["Entry", "decode_entry", "decode_head", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
 
 _MAGIC: Final = b"\x0e\x01"
 _BROKER_MAGIC: Final = b"\x0e\x02"
@@ -72,6 +72,18 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
 def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True) -> Entry:
     """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
     stored = _as_bytes(stored)
+    broker, metadata, payload_at = _head(stored, verify)
+    return Entry(metadata, stored[payload_at:], broker)
+
+
+def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
+    """What stands in front of an entry's payload, which is neither looked at nor copied: nor is the checksum."""
+    broker, metadata, _ = _head(stored, verify=False)
+    return broker, metadata
+
+
+def _head(stored: bytes, verify: bool) -> tuple[BrokerEntryMetadata | None, MessageMetadata, int]:
+    """With where the payload starts."""
     _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
     broker, at = _broker_part(stored)
     if len(stored) - at < _HEADER.size:
@@ -97,7 +109,7 @@ def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True)
     if not metadata.IsInitialized():  # protobuf checks what is required in writing only
         missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
         raise MalformedEntry(f"the entry's metadata lacks {', '.join(missing)}")
-    return Entry(metadata, stored[payload_at:], broker)
+    return broker, metadata, payload_at
 
 
 def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:

@@ -112,9 +112,9 @@ class LedgerStore:
     async def record(
         self, made: MadeLedger, owner: str, update: compare_and_set.Update, along: Sequence[Change] = ()
     ) -> compare_and_set.Stored | None:
-        """Records a new ledger in its owner's node and takes its intent away, in one transaction, with `along` in it.
+        """Records a new ledger in its owner's node and takes its intent away, in one transaction, and `along` with it.
 
-        Raises `IntentSwept`, and changes nothing, where the sweeper was faster; and what `compare_and_set.change` does.
+        Raises `IntentSwept`, and changes nothing, where the sweeper was faster.
         """
         try:
             return await self._change(owner, update, along=[made.release, *along])

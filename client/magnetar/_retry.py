@@ -1,0 +1,31 @@
+"""How long to wait before something is tried again: twice as long each time, up to a bound, and never quite as long as
+the others who wait for the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["Backoff"]
+
+FIRST_S: Final = 0.1
+LONGEST_S: Final = 5.0
+
+
+class Backoff:
+    def __init__(self, randomness: Randomness, first_s: float = FIRST_S, longest_s: float = LONGEST_S) -> None:
+        self._randomness = randomness
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._next_s = first_s
+
+    def next(self) -> float:
+        """Seconds: between half of what is due and all of it."""
+        due = self._next_s
+        self._next_s = min(due * 2, self._longest_s)
+        return due * (0.5 + 0.5 * self._randomness.random())
+
+    def reset(self) -> None:
+        """It went well."""
+        self._next_s = self._first_s

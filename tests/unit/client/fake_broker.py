@@ -1,0 +1,270 @@
+"""A broker of a few hundred lines that keeps what clients tell it in memory, and keeps the contract of broker.proto.
+
+It checks what a real one would: entries' checksums and sizes, numbers without gaps, epochs of producers. Tests say what
+is to go wrong: receipts may be held back, streams broken, producers ended, topics deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from magnetar_protos.broker_pb2 import (
+    EntryRefused,
+    ErrorCode,
+    LookupAnswer,
+    LookupRequest,
+    OpenProducer,
+    PartitionsAnswer,
+    PartitionsRequest,
+    Problem,
+    ProduceAnswer,
+    ProducerEnded,
+    ProduceRequest,
+    ProducerOpened,
+    Receipt,
+)
+from magnetar_wire.batch import decode_messages
+from magnetar_wire.entry import decode_entry
+from magnetar_wire.errors import WireError
+from magnetar_wire.frame import DecodedRun, decode_frame
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.messages import Messages
+from magnetar_wire.transport import Code, Peer, Refusal, Stream
+
+ADDRESS = "broker:6652"
+
+
+@dataclass
+class Topic:
+    """What is stored under one name, in one ledger."""
+
+    name: str
+    ledger_id: int
+    incarnation: str
+    entries: list[bytes] = field(default_factory=list)
+    # By name: who may send now.
+    producers: dict[str, _Producer] = field(default_factory=dict)
+
+    def messages(self) -> list[Messages]:
+        return [decode_messages(decode_entry(entry)) for entry in self.entries]
+
+    def payloads(self) -> list[bytes | None]:
+        return [payload for messages in self.messages() for payload in messages.payloads]
+
+
+@dataclass(eq=False)
+class _Producer:
+    session: ProduceSession
+    id: int
+    name: str
+    instance: bytes
+    epoch: int
+    topic: Topic
+    next_number: int = 0
+
+
+class FakeBroker:
+    """`await FakeBroker.start(transport)`."""
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self.address = address
+        self.topics: dict[str, Topic] = {}
+        self.partitioned: dict[str, int] = {}
+        self.produce_sessions: list[ProduceSession] = []
+        # Every OpenProducer, in order.
+        self.opened: list[OpenProducer] = []
+        self.calls: list[str] = []
+        # What a topic's opening, or a question about it, is answered with in place of going well.
+        self.problems: dict[str, ErrorCode] = {}
+        # Entries that are refused, by what they hold.
+        self.refuses: Callable[[bytes], bool] = lambda _: False
+        # Cleared: entries are stored, and not receipted.
+        self.receipting = asyncio.Event()
+        self.receipting.set()
+        self._ledgers = 0
+        self._names = 0
+        self._listener: object = None
+        self._transport: InProcessTransport | None = None
+
+    async def start(self, transport: InProcessTransport) -> FakeBroker:
+        self._transport = transport
+        self._listener = await transport.listen(self.address, self)
+        return self
+
+    async def stop(self) -> None:
+        """All streams break; nobody is reached any more until it is started again."""
+        await self._listener.close()  # type: ignore[attr-defined]
+        for topic in self.topics.values():
+            topic.producers.clear()
+        self.produce_sessions.clear()
+
+    def topic(self, name: str) -> Topic:
+        full = name if "://" in name else f"persistent://public/default/{name}"
+        if full not in self.topics:
+            self._ledgers += 1
+            self.topics[full] = Topic(full, self._ledgers, f"incarnation-{self._ledgers}")
+        return self.topics[full]
+
+    def delete(self, name: str) -> None:
+        """With its producers."""
+        topic = self.topic(name)
+        del self.topics[topic.name]
+        self.end_producers(topic, ErrorCode.SERVICE_NOT_READY)
+
+    def end_producers(self, topic: Topic, code: ErrorCode) -> None:
+        for producer in list(topic.producers.values()):
+            producer.session.end(producer, Problem(code=code, text="ended by the test"))
+
+    def break_streams(self) -> None:
+        for session in list(self.produce_sessions):
+            session.stream.cancel()
+
+    def problem(self, topic: str) -> Problem | None:
+        code = self.problems.get(topic)
+        return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
+
+    def make_name(self) -> str:
+        self._names += 1
+        return f"standalone-{self._names}"
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        self.calls.append(method)
+        if method == "lookup":
+            topic = LookupRequest.FromString(request).topic
+            return LookupAnswer(problem=self.problem(topic), address=self.address).SerializeToString()
+        if method == "partitions":
+            topic = PartitionsRequest.FromString(request).topic
+            count = self.partitioned.get(topic, 0)
+            return PartitionsAnswer(problem=self.problem(topic), partitions=count).SerializeToString()
+        raise Refusal(Code.UNIMPLEMENTED, method)
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        if method != "produce":
+            raise Refusal(Code.UNIMPLEMENTED, method)
+        session = ProduceSession(self, stream)
+        self.produce_sessions.append(session)
+        try:
+            await session.serve()
+        finally:
+            if session in self.produce_sessions:
+                self.produce_sessions.remove(session)
+            session.gone()
+
+
+class ProduceSession:
+    def __init__(self, broker: FakeBroker, stream: Stream) -> None:
+        self.stream = stream
+        self._broker = broker
+        self._producers: dict[int, _Producer] = {}
+        self._ids: set[int] = set()
+        self._answers: asyncio.Queue[ProduceAnswer] = asyncio.Queue()
+        # How many entries each message that came had: what was gathered.
+        self.frames: list[int] = []
+
+    async def serve(self) -> None:
+        sender = asyncio.get_running_loop().create_task(self._send())
+        try:
+            while (message := await self.stream.receive()) is not None:
+                self._take(ProduceRequest.FromString(message))
+        finally:
+            sender.cancel()
+            await asyncio.wait([sender])
+
+    def gone(self) -> None:
+        for producer in self._producers.values():
+            self._forget(producer)
+
+    def end(self, producer: _Producer, problem: Problem | None) -> None:
+        self._producers.pop(producer.id, None)
+        self._forget(producer)
+        self._answers.put_nowait(ProduceAnswer(ended=[ProducerEnded(producer_id=producer.id, problem=problem)]))
+
+    @staticmethod
+    def _forget(producer: _Producer) -> None:
+        if producer.topic.producers.get(producer.name) is producer:
+            del producer.topic.producers[producer.name]
+
+    async def _send(self) -> None:
+        while True:
+            answer = await self._answers.get()
+            if answer.receipts or answer.refused:
+                await self._broker.receipting.wait()
+            await self.stream.send(answer.SerializeToString())
+
+    def _take(self, request: ProduceRequest) -> None:
+        for opening in request.open:
+            self._open(opening)
+        runs = decode_frame(request.frame)
+        self.frames.append(sum(len(run.entries) for run in runs))
+        answer = ProduceAnswer()
+        for run in runs:
+            if run.channel in self._producers:
+                self._store(self._producers[run.channel], run, answer)
+        if runs:
+            self._answers.put_nowait(answer)
+        for closing in request.close:
+            if (producer := self._producers.get(closing.producer_id)) is not None:
+                self.end(producer, None)
+
+    def _open(self, opening: OpenProducer) -> None:
+        broker = self._broker
+        broker.opened.append(opening)
+        assert opening.producer_id not in self._ids, "an id is never used twice on one stream"
+        self._ids.add(opening.producer_id)
+        problem = broker.problem(opening.topic)
+        topic = broker.topic(opening.topic)
+        name = opening.producer_name or broker.make_name()
+        if problem is None and opening.incarnation not in ("", topic.incarnation):
+            problem = Problem(code=ErrorCode.INCARNATION_CHANGED, text=f"{topic.name} was made again")
+        present = topic.producers.get(name)
+        if problem is None and present is not None:
+            if (present.instance, True) == (opening.instance, present.epoch < opening.connection_epoch):
+                present.session.end(present, Problem(code=ErrorCode.SERVICE_NOT_READY, text="evicted"))
+            else:
+                problem = Problem(code=ErrorCode.PRODUCER_BUSY, text=f"{topic.name} has a producer {name}")
+        if problem is not None:
+            ended = ProducerEnded(producer_id=opening.producer_id, problem=problem)
+            self._answers.put_nowait(ProduceAnswer(ended=[ended]))
+            return
+        producer = _Producer(self, opening.producer_id, name, opening.instance, opening.connection_epoch, topic)
+        topic.producers[name] = self._producers[producer.id] = producer
+        last = -1
+        for entry in topic.entries:
+            metadata = decode_entry(entry).metadata
+            if metadata.producer_name == name:
+                last = max(last, metadata.sequence_id, metadata.highest_sequence_id)
+        opened = ProducerOpened(
+            producer_id=producer.id, producer_name=name, incarnation=topic.incarnation, last_sequence_id=last
+        )
+        self._answers.put_nowait(ProduceAnswer(opened=[opened]))
+
+    def _store(self, producer: _Producer, run: DecodedRun, answer: ProduceAnswer) -> None:
+        assert run.first == producer.next_number, "numbers have no gaps"
+        producer.next_number += len(run.entries)
+        topic = producer.topic
+        for number, entry in enumerate(run.entries, run.first):
+            try:
+                metadata = decode_entry(entry).metadata
+                assert metadata.producer_name == producer.name
+                if self._broker.refuses(entry):
+                    raise WireError("refused by the test")
+            except WireError as error:
+                problem = Problem(code=ErrorCode.CHECKSUM_ERROR, text=str(error))
+                answer.refused.append(EntryRefused(producer_id=producer.id, number=number, problem=problem))
+                continue
+            last = answer.receipts[-1] if answer.receipts else None
+            if last is not None and last.producer_id == producer.id and last.first + last.count == number:
+                last.count += 1
+            else:
+                answer.receipts.append(
+                    Receipt(
+                        producer_id=producer.id,
+                        first=number,
+                        count=1,
+                        ledger_id=topic.ledger_id,
+                        first_entry_id=len(topic.entries),
+                    )
+                )
+            topic.entries.append(entry)

@@ -1,0 +1,214 @@
+"""The link: what gathers, what is dispatched, and how it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar._connections import Connections
+from magnetar._produce_link import ProduceLink
+from magnetar.exceptions import AlreadyClosed, ConnectError, ProducerBusy
+from magnetar_protos.broker_pb2 import EntryRefused, ErrorCode, OpenProducer, Problem, ProducerOpened, Receipt
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.batch import encode_batch
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.messages import Messages
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import Disconnected, TransportError
+from tests.running import run, until
+from tests.unit.client.fake_broker import ADDRESS, FakeBroker
+
+
+class Recorder:
+    """A channel that sends what it is given, and remembers what it is told."""
+
+    def __init__(self, link: ProduceLink, topic: str) -> None:
+        self.link = link
+        self.told: list[Any] = []
+        self.line: list[bytes] = []
+        self.sent = 0
+        self.name = f"of {topic}"
+        self.id = link.open(self, OpenProducer(topic=topic, producer_name=self.name))
+
+    def send(self, *payloads: bytes) -> None:
+        shared = MessageMetadata(producer_name=self.name, sequence_id=0, publish_time=1)
+        self.line += [encode_batch(Messages([payload]), shared) for payload in payloads]
+        self.link.ready(self.id)
+
+    def fill(self, builder: FrameBuilder) -> bool:
+        while self.line:
+            if not builder.add(self.id, self.sent, self.line[0]):
+                return False
+            self.line.pop(0)
+            self.sent += 1
+        return True
+
+    def opened(self, answer: ProducerOpened) -> None:
+        self.told.append(answer)
+
+    def received(self, receipt: Receipt) -> None:
+        self.told.append((receipt.first, receipt.count, receipt.first_entry_id))
+
+    def refused(self, refusal: EntryRefused) -> None:
+        self.told.append(refusal)
+
+    def ended(self, problem: Problem | None) -> None:
+        self.told.append(problem)
+
+    def disconnected(self, error: TransportError) -> None:
+        self.told.append(error)
+
+
+def connections(transport: InProcessTransport, *addresses: str, **options: float) -> Connections:
+    return Connections(transport, addresses or (ADDRESS,), SystemClock(), SeededRandomness(1), **options)
+
+
+def link_of(made: Connections) -> ProduceLink:
+    return made.link(ADDRESS, ProduceLink, ProduceLink.method)
+
+
+def test_what_gathers_leaves_together_and_each_channel_gets_its_own_answers() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        link = link_of(made)
+        assert link_of(made) is link
+        one, other = Recorder(link, "one"), Recorder(link, "other")
+        await until(lambda: bool(one.told and other.told), "both are open")
+        one.send(b"a", b"b")
+        other.send(b"c")
+        one.send(b"d")
+        await until(lambda: len(one.told) + len(other.told) == 4, "receipts are there")
+        assert one.told[1:] == [(0, 3, 0)]
+        assert other.told[1:] == [(0, 1, 0)]
+        assert broker.topic("one").payloads() == [b"a", b"b", b"d"]
+        assert broker.produce_sessions[0].frames == [0, 4], "one message for all that had gathered"
+        link.close(one.id)
+        await until(lambda: len(one.told) == 3, "it is closed")
+        assert one.told[2] is None
+        assert list(link.channels) == [other.id]
+        await made.close()
+
+    run(go())
+
+
+def test_a_full_frame_leaves_room_for_others_and_keeps_each_ones_order() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        much, little = Recorder(link_of(made), "much"), Recorder(link_of(made), "little")
+        await until(lambda: bool(much.told and little.told), "both are open")
+        payloads = [bytes([i]) * 400_000 for i in range(20)]
+        much.send(*payloads)
+        little.send(b"me too")
+        await until(lambda: len(little.told) > 1, "the little one has its receipt")
+        await until(lambda: len(broker.topic("much").entries) == 20, "all is stored")
+        assert broker.topic("much").payloads() == payloads
+        frames = broker.produce_sessions[0].frames
+        assert max(frames) < 16, "a frame has its bounds"
+        await made.close()
+
+    run(go())
+
+
+def test_a_link_breaks_once_for_all_its_channels_and_the_next_one_is_another() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        link = link_of(made)
+        one, other = Recorder(link, "one"), Recorder(link, "other")
+        await until(lambda: bool(one.told and other.told), "both are open")
+        broker.break_streams()
+        await until(lambda: len(one.told) + len(other.told) == 4, "both are told")
+        assert isinstance(one.told[1], Disconnected)
+        assert isinstance(other.told[1], Disconnected)
+        with pytest.raises(TransportError):
+            Recorder(link, "late")
+        one.send(b"into the void")
+        link.close(one.id)
+        assert link_of(made) is not link
+        await link.wait_ended()
+        await made.close()
+
+    run(go())
+
+
+def test_closing_tells_the_channels_and_leaves_no_task() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        one = Recorder(link_of(made), "one")
+        await until(lambda: bool(one.told), "it is open")
+        await made.close()
+        assert isinstance(one.told[1], Disconnected)
+        with pytest.raises(AlreadyClosed):
+            link_of(made)
+        await broker.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(go())
+
+
+def test_an_answer_that_cannot_be_read_breaks_the_link() -> None:
+    class Babbler(FakeBroker):
+        async def stream(self, peer: Any, method: str, stream: Any) -> None:
+            await stream.receive()
+            await stream.send(b"\xff\xff\xff")
+            await stream.receive()
+
+    async def go() -> None:
+        transport = InProcessTransport()
+        await Babbler().start(transport)
+        made = connections(transport)
+        one = Recorder(link_of(made), "one")
+        await until(lambda: bool(one.told), "it is told")
+        assert isinstance(one.told[0], Disconnected)
+        assert "can't be read" in str(one.told[0])
+        await made.close()
+
+    run(go())
+
+
+def test_questions_go_to_any_address_that_answers() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        broker.partitioned["persistent://public/default/p"] = 3
+        made = connections(transport, "nobody:1", ADDRESS, "nobody:2")
+        assert await made.lookup("persistent://public/default/t") == ADDRESS
+        assert await made.partitions("persistent://public/default/p") == 3
+        broker.problems["t"] = ErrorCode.PRODUCER_BUSY
+        with pytest.raises(ProducerBusy):
+            await made.lookup("t")
+        assert broker.calls == ["lookup", "partitions", "lookup"], "what is no passing trouble is not asked again"
+        await broker.stop()
+        made.operation_timeout_s = 0.3
+        with pytest.raises(ConnectError):
+            await made.lookup("t")
+        await made.close()
+
+    run(go())
+
+
+def test_a_passing_trouble_is_asked_about_again() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        broker.problems["t"] = ErrorCode.SERVICE_NOT_READY
+        asking = asyncio.get_running_loop().create_task(made.lookup("t"))
+        await until(lambda: len(broker.calls) > 2, "it was asked again")
+        assert not asking.done()
+        broker.problems.clear()
+        assert await asking == ADDRESS
+        await made.close()
+
+    run(go())
