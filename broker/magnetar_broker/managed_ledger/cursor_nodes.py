@@ -70,10 +70,18 @@ class CursorNodes:
 
     async def claim(self) -> None:
         """From now on the cursors are this life's, and nobody else's."""
+        self._version = await self._write_life() or await self._write_life()
+
+    async def _write_life(self) -> int:
+        """Returns the version that the table's node has then.
+
+        Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
+        it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
+        """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
         stored = await self._change(paths.cursors(self._topic), lambda _: node)
         assert stored is not None
-        self._version = stored.version
+        return stored.version
 
     async def names(self) -> list[str]:
         folder = paths.cursors(self._topic)

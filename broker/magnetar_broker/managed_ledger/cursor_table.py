@@ -14,10 +14,10 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
@@ -25,7 +25,6 @@ from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, read_cur
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import CursorHome, DurableCursor
-from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
@@ -43,11 +42,21 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _AT_ONCE: Final = 16
 
 
+class CursorLog(LogPlaces, Protocol):
+    """What cursors ask of their log; see `interface.Log`."""
+
+    @property
+    def name(self) -> TopicName: ...
+
+    @property
+    def incarnation(self) -> str: ...
+
+
 class CursorTable:
     __slots__ = ("_cursors", "_deleting", "_home", "_log", "_lost", "_making", "_tasks", "_transient", "on_lost")
 
     def __init__(
-        self, log: Log, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
+        self, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
     ) -> None:
         self.on_lost: Callable[[TopicGivenUp], object] = lambda _: None
         self._log = log
@@ -65,7 +74,7 @@ class CursorTable:
 
     @classmethod
     async def open(
-        cls, log: Log, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
+        cls, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
     ) -> CursorTable:
         """Raises `BrokerError`."""
         table = cls(log, client, options, clock, randomness)
