@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -56,9 +57,10 @@ class Outcomes:
     def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0) -> None:
         for one in payloads:
             self.appended += 1
-            log.append(
-                entry(one, messages), messages or 1, messages, lambda result, one=one: self.told.append((one, result))
-            )
+            log.append(entry(one, messages), messages or 1, messages, partial(self._tell, one))
+
+    def _tell(self, one: bytes, result: Position | BrokerError) -> None:
+        self.told.append((one, result))
 
     @property
     def all_told(self) -> bool:
