@@ -1,16 +1,18 @@
 """What a broker tells a client that went wrong.
 
     BrokerError           with the `ErrorCode` that travels
-    └── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    ├── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    └── DamagedEntry      an entry of a topic that can be read, and is none
 
 What the ledgers raise stays within the managed ledger; what it passes on is one of these.
 """
 
 from __future__ import annotations
 
+from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 
-__all__ = ["BrokerError", "TopicGivenUp"]
+__all__ = ["BrokerError", "DamagedEntry", "TopicGivenUp"]
 
 
 class BrokerError(Exception):
@@ -34,3 +36,11 @@ class TopicGivenUp(BrokerError):
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
+
+
+class DamagedEntry(BrokerError):
+    """What stands at this place of the log is nothing that a broker has stored. It will not get better."""
+
+    def __init__(self, position: Position, reason: object) -> None:
+        super().__init__(ErrorCode.CHECKSUM_ERROR, f"entry {position} can't be read: {reason}")
+        self.position = position
