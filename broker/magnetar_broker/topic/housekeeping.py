@@ -1,9 +1,9 @@
 """What topics need from time to time, done for all of them by one task: ten thousand idle ones have none of their own.
 
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
-very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by age. It
-is trimmed where the durable cursors have moved to another ledger since the last time, or a ledger was added. One that
-nobody uses is deleted or closed, where the options say so.
+very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
+age. It is trimmed where the durable cursors have moved to another ledger since the last time, or a ledger was added.
+One that nobody uses is deleted or closed, where the options say so.
 """
 
 from __future__ import annotations

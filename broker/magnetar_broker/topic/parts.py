@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import CursorTable, Log
 
 __all__ = ["ProducerSink", "TopicCursors", "TopicLog", "TopicSubscriptions"]
@@ -20,9 +20,9 @@ __all__ = ["ProducerSink", "TopicCursors", "TopicLog", "TopicSubscriptions"]
 
 class TopicLog(Log, Protocol):
     # Called after entries became readable, at most once per turn of the loop.
-    on_appended: Callable[[], object]
+    on_appended: Callable[[], object] | None
     # Called once, when the log has found that it is somebody else's.
-    on_lost: Callable[[BrokerError], object]
+    on_lost: Callable[[TopicGivenUp], object] | None
 
     @property
     def waiting_for(self) -> str:
@@ -44,7 +44,7 @@ class TopicLog(Log, Protocol):
 
 
 class TopicCursors(CursorTable, Protocol):
-    on_lost: Callable[[BrokerError], object]
+    on_lost: Callable[[TopicGivenUp], object]
 
     async def close(self) -> None: ...
 

@@ -96,7 +96,8 @@ class Topic:
         # Producers by name, those that have gone too, of whose entries some are pending.
         self._pending_of: dict[str, list[Producer]] = {}
         log.on_appended = subscriptions.appended
-        log.on_lost = cursors.on_lost = self._lost
+        log.on_lost = self._lost
+        cursors.on_lost = self._lost
 
     # ── producers ──
 

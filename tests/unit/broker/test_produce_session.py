@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.service.produce_session import ProduceSession
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.publish_budget import PublishBudget
@@ -22,6 +24,7 @@ from magnetar_protos.broker_pb2 import (
     ProduceRequest,
     ProducerOpened,
 )
+from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
@@ -49,7 +52,7 @@ class Server:
         await session.serve()
 
     def log(self, life: int = -1) -> FakeLog:
-        log = self.storage.opened[life].log
+        log: object = self.storage.opened[life].log
         assert isinstance(log, FakeLog)
         return log
 
@@ -193,7 +196,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         await client.open(1)
         number = 0
         good = []
-        for _number, (one, _, _) in bad.items():
+        for one, _, _ in bad.values():
             behind = entry(number)
             good.append(behind)
             await client.send((1, number, [one, behind]))
@@ -212,10 +215,6 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
 
 def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
     """An entry that the encoder would not make, with a good checksum."""
-    from crc32c import crc32c
-
-    from magnetar_protos.entry_pb2 import MessageMetadata
-
     head = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, uuid="u" * metadata_bytes)
     data = head.SerializeToString()
     covered = len(data).to_bytes(4, "big") + data + bytes(payload_bytes)
@@ -270,7 +269,7 @@ def test_a_name_has_one_producer_at_a_time() -> None:
 
 
 def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
-    """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, and is known to it."""
+    """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
 
     async def play(server: Server, connect: Callable[[], Client]) -> None:
         before, after = connect(), connect()
@@ -362,8 +361,6 @@ def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
         server.log().prompt = False
         await client.send((1, 0, [entry(0)]))
         await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
-        from magnetar_broker.errors import TopicGivenUp
-
         server.log().on_lost(TopicGivenUp("somebody else has it"))
         assert await client.code(1) == ErrorCode.SERVICE_NOT_READY
         server.log().decide(error=TopicGivenUp("somebody else has it"))
@@ -380,8 +377,6 @@ def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap()
     """PRD-10: what comes behind an entry that was not stored is not stored either."""
 
     async def play(server: Server, connect: Callable[[], Client]) -> None:
-        from magnetar_broker.errors import BrokerError
-
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -400,8 +395,8 @@ def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap()
 
 
 def test_another_incarnation_is_refused() -> None:
-    """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake, and
-    no producer that knew the old one makes a new one."""
+    """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake,
+    and no producer that knew the old one makes a new one."""
 
     async def play(server: Server, connect: Callable[[], Client]) -> None:
         client = connect()
@@ -544,8 +539,6 @@ def test_ending_in_peace_tells_what_was_taken_first() -> None:
     """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
 
     async def play(server: Server, connect: Callable[[], Client]) -> None:
-        from magnetar_broker.errors import TopicGivenUp
-
         client = connect()
         await client.open(1)
         log = server.log()

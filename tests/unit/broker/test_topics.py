@@ -24,13 +24,15 @@ from tests.unit.broker.topic_scene import (
     FakeLog,
     FakeStorage,
     FakeSubscriptions,
+    entry,
     topics_on,
 )
 
 
 def log_of(topic: Topic) -> FakeLog:
-    assert isinstance(topic.log, FakeLog)
-    return topic.log
+    log: object = topic.log
+    assert isinstance(log, FakeLog)
+    return log
 
 
 def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -> None:
@@ -142,8 +144,6 @@ def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
         log.prompt = False
         sink: Any = _Sink()
         producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        from tests.unit.broker.topic_scene import entry
-
         producer.publish(0, [entry(0)])
         unloading = asyncio.create_task(topics.unload(NAME))
         await until(lambda: topic.ended is not None, "it is ending")
@@ -209,7 +209,7 @@ def test_a_lost_topic_is_told_and_gone_once() -> None:
         topic = await topics.get(NAME, create=True)
         assert isinstance(topic.cursors, FakeCursors)
         topic.cursors.on_lost(TopicGivenUp("one"))
-        topic.log.on_lost(TopicGivenUp("two"))
+        log_of(topic).on_lost(TopicGivenUp("two"))
         again = await topics.get(NAME, create=False)
         assert again is not topic
         assert log_of(topic).abandoned
