@@ -1,4 +1,4 @@
-"""One consumer's channel of a `consume` stream: what the subscription tells the consumer goes to the stream's outbox."""
+"""One consumer's channel of a `consume` stream: what the subscription tells it goes to the stream's outbox."""
 
 from __future__ import annotations
 

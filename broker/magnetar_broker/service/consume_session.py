@@ -175,10 +175,10 @@ class ConsumeSession:
             request = ConsumeRequest.FromString(message)
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"what a consumer asks can't be read: {error}") from None
-        parts = len(request.open) + len(request.seek) + len(request.flow) + len(request.unsubscribe) +
-        len(request.close) parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge) parts
-        += sum(1 + len(one.entries) for one in request.redeliver) if parts >
-        self._options.max_parts_per_consume_request:
+        parts = sum(map(len, (request.open, request.seek, request.flow, request.unsubscribe, request.close)))
+        parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge)
+        parts += sum(1 + len(one.entries) for one in request.redeliver)
+        if parts > self._options.max_parts_per_consume_request:
             raise Refusal(
                 Code.INVALID_ARGUMENT,
                 f"one message has {parts} parts, and at most {self._options.max_parts_per_consume_request} are taken: "
