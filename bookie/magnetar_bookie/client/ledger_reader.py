@@ -103,6 +103,10 @@ class LedgerReader:
         """The highest entry that may be read; of a closed ledger its last. Never falls."""
         return self._last_add_confirmed
 
+    def told_confirmed(self, entry_id: int) -> None:
+        """Up to this entry may be read: its writer says so, or the list that the closed ledger is in."""
+        self._raise_to(entry_id)
+
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
         """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one.
 

@@ -17,7 +17,7 @@ from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, Outco
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, NodeExists, NoNode, OutcomeUnknown
-from magnetar_metadata.store import ABSENT, Delete, MetadataStore, Put
+from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Put
 from magnetar_protos.ledger_pb2 import LedgerIdCounter, LedgerIntent
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -110,16 +110,16 @@ class LedgerStore:
         return decode_node(LedgerIdCounter, paths.LEDGER_IDS, stored.payload).last_ledger_id if stored else 0
 
     async def record(
-        self, made: MadeLedger, owner: str, update: compare_and_set.Update
+        self, made: MadeLedger, owner: str, update: compare_and_set.Update, along: Sequence[Change] = ()
     ) -> compare_and_set.Stored | None:
-        """Records a new ledger in its owner's node and takes its intent away, in one transaction.
+        """Records a new ledger in its owner's node and takes its intent away, in one transaction, and `along` with it.
 
         Raises `IntentSwept`, and changes nothing, where the sweeper was faster.
         """
         try:
-            return await self._change(owner, update, along=[made.release])
+            return await self._change(owner, update, along=[made.release, *along])
         except (BadVersion, NoNode) as error:
-            if not error.index:
+            if error.index != 1:
                 raise
             raise IntentSwept(f"ledger {made.ledger_id} was not recorded in time and is being deleted") from None
 
@@ -178,7 +178,7 @@ class LedgerStore:
                     yield name + rest
 
     async def _change(
-        self, path: str, update: compare_and_set.Update, along: Sequence[Delete] = ()
+        self, path: str, update: compare_and_set.Update, along: Sequence[Change] = ()
     ) -> compare_and_set.Stored | None:
         return await compare_and_set.change(
             self.store, path, update, clock=self._clock, randomness=self._randomness, along=along

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_broker.core.position import Position
-from magnetar_wire.entry import Entry
+from magnetar_wire.entry import Entry, decode_head
+from magnetar_wire.errors import MalformedEntry
 
-__all__ = ["LogEntry", "facts_of"]
+__all__ = ["LogEntry", "facts_of", "log_entry"]
 
 
 @dataclass(slots=True)
@@ -29,3 +30,15 @@ def facts_of(entry: Entry) -> tuple[int, int]:
         return 1, 0
     size = entry.metadata.num_messages_in_batch
     return max(size, 1), max(size, 1)
+
+
+def log_entry(position: Position, stored: bytes) -> LogEntry:
+    """What is known of an entry that was read from a ledger, and whose record was checked by that.
+
+    Raises `MalformedEntry` for bytes that no broker has stored.
+    """
+    broker, metadata = decode_head(stored)
+    if broker is None:
+        raise MalformedEntry(f"entry {position} has no broker's part in front")
+    batch_size = max(metadata.num_messages_in_batch, 1) if metadata.HasField("num_messages_in_batch") else 0
+    return LogEntry(position, stored, max(batch_size, 1), batch_size, broker.index, broker.broker_timestamp)

@@ -17,6 +17,7 @@ from typing import Protocol
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["AppendDone", "Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf"]
 
@@ -30,6 +31,9 @@ MessagesOf = tuple[Position, int, int]
 
 class Log(Protocol):
     """A topic's entries, in order, over all its ledgers."""
+
+    @property
+    def name(self) -> TopicName: ...
 
     @property
     def incarnation(self) -> str:
@@ -61,6 +65,12 @@ class Log(Protocol):
         """The first entry behind it that there still is; of a position at or behind `last`, the one that will be next,
         as far as that is known."""
 
+    def ledger_end(self, ledger_id: int) -> int | None:
+        """The last entry of a closed ledger that is on the list, -1: it has none; None: it is open, or not there."""
+
+    def next_ledger(self, ledger_id: int) -> int | None:
+        """The one behind a ledger that is on the list; None: there is none, or the one that was named is not there."""
+
     def entries_between(self, after: Position, up_to: Position) -> int:
         """How many there still are behind `after`, up to and with `up_to`."""
 
@@ -91,8 +101,12 @@ class Cursor(Protocol):
     name: str
     durable: bool
     properties: Mapping[str, str]
-    # How often `move_to` has moved it, as durable as that.
-    moves: int
+    # Why saving takes long, if it does; else empty.
+    waiting_for: str
+
+    @property
+    def moves(self) -> int:
+        """How often `move_to` has moved it, as durable as that."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -132,7 +146,7 @@ class CursorTable(Protocol):
     def get(self, name: str) -> Cursor | None:
         """A durable one."""
 
-    def durable(self) -> list[Cursor]: ...
+    def durable(self) -> Sequence[Cursor]: ...
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """A durable one. Raises `BrokerError`, ALREADY_EXISTS among them."""

@@ -1,0 +1,251 @@
+"""The catalog: which tenants, namespaces and topics there are, and what may be made where.
+
+    /tenants, /namespaces, /partitioned     its own: tenants.py, namespaces.py, partitioned_topics.py
+    /topics                                 the managed ledger's; the catalog only lists them
+
+What is read to decide whether something may be *made* is read afresh, and goes into the transaction that makes it as a
+check of its version (`creation`), so that no deletion and no growth can happen in between. What is read to *find*
+something is a few seconds old at most: a namespace is kept in memory for so long, a partitioned topic not at all, since
+it has to grow at once. Nothing is watched: ten thousand topics would be as many watches.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from magnetar_broker import paths
+from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.admin.namespaces import Namespaces, being_deleted, standing
+from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.admin.partitioned_topics import PartitionedTopics
+from magnetar_broker.admin.tenants import Tenants
+from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, is_system_topic
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.store import Change, Check, MetadataStore
+from magnetar_protos.admin_pb2 import TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies
+from magnetar_wire.clock import Clock
+from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, NamespaceName, TopicDomain, TopicName
+
+__all__ = ["Catalog"]
+
+_CACHED_NAMESPACES: Final = 1000
+_OURS: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
+
+
+class Catalog:
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        randomness: Randomness,
+        options: CatalogOptions | None = None,
+        cluster: str = "standalone",
+    ) -> None:
+        self.options = options or CatalogOptions()
+        self._clock = clock
+        self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_s)
+        max_partitions = self.options.max_num_partitions_per_partitioned_topic
+        self.tenants = Tenants(self._nodes, cluster)
+        self.namespaces = Namespaces(self._nodes, max_partitions)
+        self.partitioned = PartitionedTopics(self._nodes, max_partitions)
+        # When each was read, on the monotonic clock; the one that was asked for last is at the end.
+        self._cache: OrderedDict[NamespaceName, tuple[float, NamespaceNode]] = OrderedDict()
+
+    async def bootstrap(self) -> None:
+        """Makes what every cluster has, where it is not there."""
+        for name in _OURS:
+            for create in (
+                lambda name=name: self.tenants.create(name.tenant, TenantSettings()),
+                lambda name=name: self.namespaces.create(name, Policies()),
+            ):
+                await _unless_there(create)
+
+    async def check_topic(self, name: TopicName) -> Policies:
+        """Raises `BrokerError` where there can't be such a topic; returns what holds in its namespace."""
+        if name.domain is not TopicDomain.PERSISTENT:
+            raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: topics that are not persistent are not served yet")
+        node = standing(name.namespace_name, await self._namespace(name.namespace_name))
+        if name.is_partition:
+            await self._partition(name, fresh=False)
+        return node.policies
+
+    async def creation(self, name: TopicName, *, asked: bool = False) -> list[Change]:
+        """What has to hold while the topic is made: checks for the transaction that makes it.
+
+        Raises `BrokerError` where it may not be made: on first use, or at all, where somebody `asked` for it.
+        """
+        await self._nodes.sync()
+        namespace = await self.namespaces.get(name.namespace_name, fresh=False)
+        policies = standing(name.namespace_name, namespace.node).policies
+        checks: list[Change] = [Check(paths.namespace(name.namespace_name), namespace.version)]
+        if name.is_partition:
+            version = await self._partition(name, fresh=True)
+            return [*checks, Check(paths.partitioned(name.base), version)]
+        if not asked:
+            if is_system_topic(name):
+                raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a topic of the system, which makes it itself")
+            if not self._auto_creation(policies)[0]:
+                raise BrokerError(
+                    ErrorCode.TOPIC_NOT_FOUND,
+                    f"there is no topic {name}, and none is made on first use (allow_auto_topic_creation)",
+                )
+        if await self.partitioned.find(name) is not None:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: its messages are in {name.partition(0)} …"
+            )
+        return checks
+
+    async def partitions(self, name: TopicName, create: bool) -> int:
+        """How many the topic has, 0 for one without partitions, which need not be there yet if `create` allows it.
+
+        Raises TOPIC_NOT_FOUND.
+        """
+        policies = await self.check_topic(name)
+        if name.is_partition:
+            return 0
+        found = await self.partitioned.find(name)
+        if found is not None:
+            if found.node.deletion != Deletion.DELETION_NONE:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"partitioned topic {name} is being deleted")
+            return found.node.partitions
+        if await self._nodes.exists(paths.topic(name)):
+            return 0
+        allowed, partitions = self._auto_creation(policies)
+        if not (create and allowed) and not is_system_topic(name):
+            reason = "allow_auto_topic_creation is off" if create else "nobody asked for it to be made"
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}, and {reason}")
+        if partitions and not is_system_topic(name):
+            await _unless_there(lambda: self.partitioned.create(name, partitions, {}))
+            return (await self.partitioned.get(name)).partitions
+        return 0
+
+    async def topic_exists(self, name: TopicName) -> bool:
+        await self._nodes.sync()
+        return await self._nodes.exists(paths.topic(name))
+
+    async def allows_auto_subscription(self, name: TopicName) -> bool:
+        node = await self._namespace(name.namespace_name)
+        if node.policies.HasField("auto_subscription_creation"):
+            return node.policies.auto_subscription_creation.allowed
+        return self.options.allow_auto_subscription_creation
+
+    async def topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+        """All topics in it that are stored, partitions among them, by their full names, in order."""
+        names = []
+        for domain in TopicDomain:
+            names += await self._listed(paths.TOPICS, namespace, domain, include_system)
+        return sorted(names)
+
+    async def partitioned_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+        names = []
+        for domain in TopicDomain:
+            names += await self._listed(paths.PARTITIONED, namespace, domain, include_system)
+        return sorted(names)
+
+    async def delete_tenant(
+        self, tenant: str, delete_topics: Callable[[NamespaceName], Awaitable[None]] | None
+    ) -> None:
+        """`delete_topics` deletes all that is in a namespace, where it is by force."""
+        if tenant in [name.tenant for name in _OURS]:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"tenant {tenant} is there in every cluster, and stays")
+
+        async def delete_namespace(name: NamespaceName) -> None:
+            await _unless_gone(lambda: self.delete_namespace(name, delete_topics))
+
+        await self.tenants.delete(tenant, delete_namespace if delete_topics else None)
+
+    async def delete_namespace(
+        self, name: NamespaceName, delete_topics: Callable[[NamespaceName], Awaitable[None]] | None
+    ) -> None:
+        if name in _OURS:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"namespace {name} is there in every cluster, and stays")
+        self._cache.pop(name, None)
+        await self.namespaces.delete(name, self._everything, delete_topics)
+
+    async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
+        await self.namespaces.update(name, policies)
+        self._cache.pop(name, None)
+
+    async def _everything(self, namespace: NamespaceName) -> list[str]:
+        await self._nodes.sync()
+        return [
+            *await self.topics(namespace, include_system=True),
+            *await self.partitioned_topics(namespace, include_system=True),
+        ]
+
+    def _auto_creation(self, policies: Policies) -> tuple[bool, int]:
+        """Whether topics are made on first use, and with how many partitions."""
+        if policies.HasField("auto_topic_creation"):
+            return policies.auto_topic_creation.allowed, policies.auto_topic_creation.partitions
+        partitioned = self.options.allow_auto_topic_creation_type == "partitioned"
+        return self.options.allow_auto_topic_creation, self.options.default_num_partitions if partitioned else 0
+
+    async def _partition(self, name: TopicName, *, fresh: bool) -> int:
+        """Its partitioned topic's version; raises TOPIC_NOT_FOUND where that has it not."""
+        found = await self.partitioned.find(name.base, fresh=fresh)
+        if found is None:
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND,
+                f"{name} is named as a partition, and there is no partitioned topic {name.base}",
+            )
+        node = found.node
+        if node.deletion != Deletion.DELETION_NONE:
+            raise being_deleted(f"partitioned topic {name.base}")
+        if name.partition_index >= max(node.partitions, node.growing_to):
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND, f"{name.base} has {node.partitions:,} partitions, and no {name}"
+            )
+        return found.version
+
+    async def _namespace(self, name: NamespaceName) -> NamespaceNode:
+        """As it was a few seconds ago at most."""
+        now = self._clock.monotonic()
+        kept = self._cache.get(name)
+        if kept is not None and now - kept[0] < self.options.metadata_cache_ttl_s:
+            self._cache.move_to_end(name)
+            return kept[1]
+        try:
+            found: Found[NamespaceNode] = await self.namespaces.get(name, fresh=False)
+        except BrokerError:
+            # One that was just made elsewhere may not be known here yet.
+            found = await self.namespaces.get(name)
+        self._cache[name] = now, found.node
+        self._cache.move_to_end(name)
+        if len(self._cache) > _CACHED_NAMESPACES:
+            self._cache.popitem(last=False)
+        return found.node
+
+    async def _listed(
+        self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
+    ) -> list[str]:
+        names = []
+        for encoded in await self._nodes.names(f"{root}/{namespace}/{domain}"):
+            try:
+                name = TopicName.from_path(domain, namespace.tenant, namespace.namespace, encoded)
+            except InvalidTopicName:
+                continue  # an operator's slip: it is no topic
+            if include_system or not is_system_topic(name):
+                names.append(str(name))
+        return names
+
+
+async def _unless_there(create: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await create()
+    except BrokerError as error:
+        if error.code != ErrorCode.ALREADY_EXISTS:
+            raise
+
+
+async def _unless_gone(delete: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await delete()
+    except BrokerError as error:
+        if error.code != ErrorCode.NOT_FOUND:
+            raise

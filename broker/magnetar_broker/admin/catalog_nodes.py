@@ -1,0 +1,126 @@
+"""The catalog's nodes in the metadata store, as messages: read, and changed by compare-and-set.
+
+What the store raises becomes a `BrokerError`: METADATA_ERROR, after which a change may have been made or not, unless
+the text says that it was not. What an update function raises is believed of a fresh value only, and passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, SessionLost
+from magnetar_metadata.store import ABSENT, Change, MetadataStore, Put
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["CatalogNodes", "Found"]
+
+INCARNATION_BYTES: Final = 16
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[M]):
+    node: M
+    version: int
+
+
+class CatalogNodes:
+    def __init__(self, store: MetadataStore, clock: Clock, randomness: Randomness, timeout_s: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._randomness = randomness
+        self._timeout_s = timeout_s
+
+    def incarnation(self) -> bytes:
+        return self._randomness.token(INCARNATION_BYTES)
+
+    async def read(self, kind: type[M], path: str, *, fresh: bool = False) -> Found[M] | None:
+        """Possibly stale, unless it is to be fresh."""
+        with _told(path):
+            if fresh:
+                await self._store.sync()
+            stored = await compare_and_set.read(self._store, path)
+            return Found(_decoded(kind, path, stored.payload), stored.version) if stored else None
+
+    async def exists(self, path: str) -> bool:
+        with _told(path):
+            return await self._store.exists(path) is not None
+
+    async def sync(self) -> None:
+        """What is read after it is at least as new."""
+        with _told("/"):
+            await self._store.sync()
+
+    async def names(self, path: str) -> list[str]:
+        with _told(path):
+            return await self._store.children(path)
+
+    async def change(
+        self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change] = ()
+    ) -> M | None:
+        """Changes the node to what `update` makes of it, None for none, and returns that.
+
+        `update` may alter what it is given. One of `along` that is refused raises its `Refused`; nothing was changed.
+        """
+        made: M | None = None
+
+        def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
+            nonlocal made
+            made = update(None if payload is None else _decoded(kind, path, payload))
+            if made is None:
+                return compare_and_set.DELETE
+            encoded = made.SerializeToString(deterministic=True)
+            return compare_and_set.LEAVE if encoded == payload else encoded
+
+        with _told(path):
+            await compare_and_set.change(
+                self._store,
+                path,
+                changed,
+                clock=self._clock,
+                randomness=self._randomness,
+                along=along,
+                timeout_s=self._timeout_s,
+            )
+        return made
+
+    def making(self, path: str, node: Message) -> Put:
+        """The change that makes a node along with that of another."""
+        payload = node.SerializeToString(deterministic=True)
+        return Put(path, compare_and_set.first_value(payload, self._randomness), ABSENT)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What the store raises, in the words of a broker."""
+    try:
+        yield
+    except SessionLost as error:
+        raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker has lost its metadata session: {error}") from error
+    except NotSent as error:
+        raise BrokerError(
+            ErrorCode.METADATA_ERROR, f"the metadata store can't be reached, and nothing was changed: {error}"
+        ) from error
+    except Refused as error:
+        if error.index:
+            raise
+        raise BrokerError(ErrorCode.METADATA_ERROR, f"the metadata store refuses {path}: {error}") from error
+    except MetadataError as error:
+        raise BrokerError(ErrorCode.METADATA_ERROR, f"{path} in the metadata store: {error}") from error
+
+
+def _decoded(kind: type[M], path: str, payload: bytes) -> M:
+    try:
+        return kind.FromString(payload)
+    except DecodeError as error:
+        raise ForeignValue(f"{path!r} holds no {kind.__name__}: {error}") from None

@@ -1,0 +1,153 @@
+"""Namespaces: where topics are, and the policies that hold for them.
+
+**Nothing is made in a namespace that is being deleted.** Making a topic checks, in its own transaction, that the
+namespace's node is at the version at which it was read and not marked; making a partitioned topic raises
+`partitioned_made` besides. Deleting marks the node first, then looks for topics. Whatever was made before the mark is
+found, and nothing is made behind it.
+
+A deletion that finds topics and has no force takes its mark away again. Killed before that, it leaves a mark that says
+that nothing was deleted yet (IF_EMPTY): deleting it again finishes or takes it away, and creating the namespace takes
+it away. A deletion by force that was killed (BEGUN) can only be finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from magnetar_broker import paths
+from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.admin.tenants import no_tenant
+from magnetar_broker.core.policies import check_policies
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.errors import Refused
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
+from magnetar_wire.topic_name import NamespaceName
+
+__all__ = ["Namespaces"]
+
+
+class Namespaces:
+    def __init__(self, nodes: CatalogNodes, max_partitions: int) -> None:
+        self._nodes = nodes
+        self._max_partitions = max_partitions
+
+    async def names(self, tenant: str) -> list[str]:
+        """Of the tenant's namespaces, without its own."""
+        names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
+        if not names and await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True) is None:
+            raise no_tenant(tenant)
+        return names
+
+    async def get(self, name: NamespaceName, *, fresh: bool = True) -> Found[NamespaceNode]:
+        """Its node, marked or not. Raises NOT_FOUND."""
+        found = await self._nodes.read(NamespaceNode, paths.namespace(name), fresh=fresh)
+        if found is None:
+            raise no_namespace(name)
+        return found
+
+    async def create(self, name: NamespaceName, policies: Policies) -> None:
+        check_policies(policies, self._max_partitions)
+        node = NamespaceNode(incarnation=self._nodes.incarnation(), policies=policies)
+
+        def raised(tenant: TenantNode | None) -> TenantNode:
+            if tenant is None:
+                raise no_tenant(name.tenant)
+            tenant.namespaces_made += 1
+            return tenant
+
+        making = self._nodes.making(paths.namespace(name), node)
+        try:
+            await self._nodes.change(TenantNode, paths.tenant(name.tenant), raised, along=[making])
+        except Refused:
+            await self._take_mark_away(name)
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a namespace {name} already") from None
+
+    async def update(self, name: NamespaceName, policies: Policies) -> None:
+        """All policies are replaced by these."""
+        check_policies(policies, self._max_partitions)
+
+        def updated(node: NamespaceNode | None) -> NamespaceNode:
+            node = standing(name, node)
+            node.policies.CopyFrom(policies)
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), updated)
+
+    async def delete(
+        self,
+        name: NamespaceName,
+        topics: Callable[[NamespaceName], Awaitable[list[str]]],
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+    ) -> None:
+        """`topics` names what is in it, freshly; `delete_topics` deletes all of that, where it is by force."""
+        while True:
+            marked = await self._mark(name, Deletion.DELETION_IF_EMPTY)
+            there = await topics(name)
+            if there and delete_topics is None:
+                await self._take_mark_away(name)
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"namespace {name} has {len(there):,} topics, among them {there[0]}: delete them first, or delete "
+                    "it by force",
+                )
+            if there:
+                assert delete_topics is not None
+                await self._mark(name, Deletion.DELETION_BEGUN)
+                await delete_topics(name)
+                continue
+            changed = False
+
+            def deleted(node: NamespaceNode | None, marked: NamespaceNode = marked) -> NamespaceNode | None:
+                nonlocal changed
+                changed = node is not None and node != marked
+                return node if changed else None
+
+            await self._nodes.change(NamespaceNode, paths.namespace(name), deleted)
+            if not changed:
+                return
+
+    async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:
+        """Returns the node, marked. A stronger mark stays."""
+
+        def marked(node: NamespaceNode | None) -> NamespaceNode:
+            if node is None:
+                raise no_namespace(name)
+            node.deletion = max(node.deletion, mark)
+            return node
+
+        node = await self._nodes.change(NamespaceNode, paths.namespace(name), marked)
+        assert node is not None
+        return node
+
+    async def _take_mark_away(self, name: NamespaceName) -> None:
+        def unmarked(node: NamespaceNode | None) -> NamespaceNode | None:
+            if node is None:
+                return None
+            if node.deletion == Deletion.DELETION_IF_EMPTY:
+                node.deletion = Deletion.DELETION_NONE
+                node.marks_taken_away += 1
+            elif node.deletion == Deletion.DELETION_BEGUN:
+                raise being_deleted(f"namespace {name}")
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), unmarked)
+
+
+def standing(name: NamespaceName, node: NamespaceNode | None) -> NamespaceNode:
+    """The node, if things may be made in it."""
+    if node is None:
+        raise no_namespace(name)
+    if node.deletion != Deletion.DELETION_NONE:
+        raise being_deleted(f"namespace {name}")
+    return node
+
+
+def no_namespace(name: NamespaceName) -> BrokerError:
+    return BrokerError(ErrorCode.NOT_FOUND, f"there is no namespace {name}: create it first")
+
+
+def being_deleted(what: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.NOT_ALLOWED, f"{what} is being deleted; if that was broken off, deleting it again finishes it"
+    )

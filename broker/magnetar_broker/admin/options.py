@@ -1,0 +1,34 @@
+"""What can be set about the catalog."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from magnetar_wire.configuration import Configuration
+
+__all__ = ["CatalogOptions"]
+
+
+class CatalogOptions(Configuration):
+    # What a namespace's policies may set otherwise: whether topics and subscriptions are made on first use.
+    allow_auto_topic_creation: bool = True
+    allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = "non-partitioned"
+    # Of partitioned topics that are made on first use.
+    default_num_partitions: int = Field(default=1, ge=1)
+    allow_auto_subscription_creation: bool = True
+    max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
+    # How old what is known of a namespace may be where nothing is made in it.
+    metadata_cache_ttl_s: float = Field(default=5.0, ge=0)
+    # How long a change waits for a metadata store that can't be reached.
+    metadata_operation_timeout_s: float = Field(default=20.0, gt=0)
+    # Names and entries in one answer, and what a peek may carry.
+    admin_max_names: int = Field(default=1000, ge=1)
+    admin_max_peeked_entries: int = Field(default=100, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> CatalogOptions:
+        if self.default_num_partitions > self.max_num_partitions_per_partitioned_topic:
+            raise ValueError("default_num_partitions is above max_num_partitions_per_partitioned_topic")
+        return self

@@ -1,0 +1,143 @@
+"""Partitioned topics: how many partitions a topic has. Each partition is a topic like any other.
+
+**What may be there beside it.** A topic without partitions and a partitioned one never share a name: whoever makes the
+first checks the namespace's version in its transaction, and making the second raises that, then looks for the first,
+and goes again if it is there. A partition is made only where its partitioned topic says that it has it, at the version
+at which that was read.
+
+**Growing** is announced (`growing_to`), then the new partitions get the subscriptions that the others have, and only
+then clients are told: so a subscription whose consumers are away misses nothing of them. **Deleting** is marked, then
+the partitions go, then the node. Killed at any step, the same call again finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from magnetar_broker import paths
+from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.admin.namespaces import being_deleted, standing
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.errors import Refused
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, PartitionedTopicNode
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["PartitionedTopics"]
+
+
+class PartitionedTopics:
+    def __init__(self, nodes: CatalogNodes, max_partitions: int) -> None:
+        self._nodes = nodes
+        self._max_partitions = max_partitions
+
+    async def find(self, name: TopicName, *, fresh: bool = False) -> Found[PartitionedTopicNode] | None:
+        """Its node, marked or not."""
+        return await self._nodes.read(PartitionedTopicNode, paths.partitioned(name), fresh=fresh)
+
+    async def get(self, name: TopicName) -> PartitionedTopicNode:
+        found = await self.find(name, fresh=True)
+        return _there(name, found.node if found else None)
+
+    async def create(self, name: TopicName, partitions: int, properties: Mapping[str, str]) -> None:
+        if name.is_partition:
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC_NAME, f"{name} is named as a partition, and can't have partitions"
+            )
+        self._check(partitions)
+        node = PartitionedTopicNode(incarnation=self._nodes.incarnation(), partitions=partitions, properties=properties)
+
+        def raised(namespace: NamespaceNode | None) -> NamespaceNode:
+            namespace = standing(name.namespace_name, namespace)
+            namespace.partitioned_made += 1
+            return namespace
+
+        await self._refuse_plain_topic(name)
+        making = self._nodes.making(paths.partitioned(name), node)
+        try:
+            await self._nodes.change(NamespaceNode, paths.namespace(name.namespace_name), raised, along=[making])
+        except Refused:
+            await self.get(name)  # being deleted
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already") from None
+        await self._nodes.sync()
+        try:
+            await self._refuse_plain_topic(name)
+        except BrokerError:
+            await self._delete_node(name, node.incarnation)
+            raise
+
+    async def grow(
+        self, name: TopicName, partitions: int, prepare: Callable[[Sequence[TopicName]], Awaitable[None]]
+    ) -> None:
+        """`prepare` makes the new partitions what the others are; it may be called again for the same ones."""
+        self._check(partitions)
+
+        def announced(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _there(name, node)
+            if partitions < node.partitions:
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"{name} has {node.partitions:,} partitions already, and can't shrink to {partitions:,}",
+                )
+            node.growing_to = max(node.growing_to, partitions)
+            return node
+
+        def grown(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _there(name, node)
+            assert announcement is not None
+            if node.incarnation != announcement.incarnation:
+                raise BrokerError(ErrorCode.INCARNATION_CHANGED, f"{name} was deleted and made again meanwhile")
+            node.partitions = max(node.partitions, partitions)
+            return node
+
+        path = paths.partitioned(name)
+        announcement = await self._nodes.change(PartitionedTopicNode, path, announced)
+        assert announcement is not None
+        await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
+        await self._nodes.change(PartitionedTopicNode, path, grown)
+
+    async def delete(self, name: TopicName, delete_partition: Callable[[TopicName], Awaitable[None]]) -> None:
+        def marked(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            if node is None:
+                raise no_partitioned_topic(name)
+            node.deletion = Deletion.DELETION_BEGUN
+            return node
+
+        node = await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), marked)
+        assert node is not None
+        for index in range(max(node.partitions, node.growing_to)):
+            await delete_partition(name.partition(index))
+        await self._delete_node(name, node.incarnation)
+
+    async def _delete_node(self, name: TopicName, incarnation: bytes) -> None:
+        def deleted(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
+            return node if node is not None and node.incarnation != incarnation else None
+
+        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), deleted)
+
+    async def _refuse_plain_topic(self, name: TopicName) -> None:
+        if await self._nodes.exists(paths.topic(name)):
+            raise BrokerError(
+                ErrorCode.ALREADY_EXISTS,
+                f"there is a topic {name} without partitions: delete it first, or choose a name",
+            )
+
+    def _check(self, partitions: int) -> None:
+        if not 1 <= partitions <= self._max_partitions:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{partitions:,} partitions: a partitioned topic has 1 to {self._max_partitions:,} "
+                "(max_num_partitions_per_partitioned_topic)",
+            )
+
+
+def no_partitioned_topic(name: TopicName) -> BrokerError:
+    return BrokerError(ErrorCode.NOT_FOUND, f"there is no partitioned topic {name}")
+
+
+def _there(name: TopicName, node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+    if node is None:
+        raise no_partitioned_topic(name)
+    if node.deletion != Deletion.DELETION_NONE:
+        raise being_deleted(f"partitioned topic {name}")
+    return node

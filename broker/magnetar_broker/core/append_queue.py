@@ -1,0 +1,139 @@
+"""What was appended to a topic and is not decided, in order.
+
+    sent, to the ledger that is written │ waiting, for room or for a ledger
+
+An append gets its index, its broker time and its stored bytes once, when it comes, and keeps them: if its ledger fails
+and is then closed by its own writer, `resend` puts back what was sent and not confirmed, and the same bytes go to the
+next ledger first, in the same order.
+
+One that can't be taken stands in the queue too, without its bytes, so that everybody is told in the order of the
+appends. It goes to no ledger: it is told when those before it are decided.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.entry import with_broker_metadata
+from magnetar_wire.errors import WireError
+
+__all__ = ["Append", "AppendQueue"]
+
+_NOWHERE: Final = Position(-1, -1)
+_NOTHING: Final = LogEntry(_NOWHERE, b"", 0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Append:
+    # It gets its position when it is confirmed.
+    entry: LogEntry
+    done: Callable[[Position | BrokerError], object]
+    refused: BrokerError | None = None
+
+
+class AppendQueue:
+    __slots__ = ("_last_time_ms", "_max_bytes", "_sent", "_waiting", "next_index", "pending_bytes")
+
+    def __init__(self, next_index: int, last_time_ms: int, max_bytes: int) -> None:
+        self.next_index = next_index
+        self._last_time_ms = last_time_ms
+        self._max_bytes = max_bytes
+        self.pending_bytes = 0
+        self._sent: deque[Append] = deque()
+        self._waiting: deque[Append] = deque()
+
+    def __len__(self) -> int:
+        return len(self._sent) + len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        return self.pending_bytes >= self._max_bytes
+
+    def append(
+        self,
+        entry: bytes,
+        messages: int,
+        batch_size: int,
+        done: Callable[[Position | BrokerError], object],
+        now_ms: int,
+        waits_for: str,
+    ) -> bool:
+        """Returns whether it was taken. The entry that passes the bound still is."""
+        if self.pending_bytes >= self._max_bytes:
+            reason = f": {waits_for}" if waits_for else ""
+            text = f"the topic has {self.pending_bytes} bytes pending and may have {self._max_bytes}{reason}; try later"
+            self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
+            return False
+        # The index of the last message; and a wall clock that falls must not have times fall.
+        index = self.next_index + messages - 1
+        time_ms = max(now_ms, self._last_time_ms)
+        try:
+            stored = with_broker_metadata(entry, time_ms, index)
+        except WireError as error:
+            self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
+            return False
+        self.next_index = index + 1
+        self._last_time_ms = time_ms
+        self.pending_bytes += len(stored)
+        self._waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms), done))
+        return True
+
+    def refuse(self, error: BrokerError, done: Callable[[Position | BrokerError], object]) -> None:
+        self._waiting.append(Append(_NOTHING, done, error))
+
+    @property
+    def waits(self) -> bool:
+        """Something is not sent yet, or refused and not told."""
+        return bool(self._waiting) or (bool(self._sent) and self._sent[0].refused is not None)
+
+    @property
+    def has_waiting(self) -> bool:
+        """There is something for a ledger."""
+        waiting = self._waiting
+        return bool(waiting) and (waiting[0].refused is None or any(one.refused is None for one in waiting))
+
+    def next_waiting(self) -> bytes | None:
+        """What is to be sent next."""
+        waiting = self._waiting
+        while waiting and waiting[0].refused is not None:
+            self._sent.append(waiting.popleft())
+        return waiting[0].entry.stored if waiting else None
+
+    def sent(self) -> None:
+        """What `next_waiting` has named was sent."""
+        self._sent.append(self._waiting.popleft())
+
+    def confirmed(self) -> Append:
+        """The first that was sent is stored. Those refused before it were told."""
+        append = self._sent.popleft()
+        self.pending_bytes -= len(append.entry.stored)
+        return append
+
+    def take_refused(self) -> list[Append]:
+        """Those that are to be told now: nothing before them is pending."""
+        taken = []
+        for queue in (self._sent, self._waiting):
+            while queue and queue[0].refused is not None:
+                taken.append(queue.popleft())
+            if queue:
+                break
+        return taken
+
+    def resend(self) -> None:
+        """The ledger is closed: what was sent and not confirmed is not in it."""
+        self._waiting.extendleft(reversed(self._sent))
+        self._sent.clear()
+
+    def take_all(self) -> list[Append]:
+        taken = [*self._sent, *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        self.pending_bytes = 0
+        return taken

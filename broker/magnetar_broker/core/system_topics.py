@@ -1,0 +1,27 @@
+"""Topics of the system itself: users neither make nor write them, and listings hide them unless asked for them.
+
+All begin with two underscores. Those that belong to no user's namespace are in one of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.path_component import encode_path_component
+from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
+
+__all__ = ["SYSTEM_NAMESPACE", "heartbeat_topic", "is_system_topic"]
+
+SYSTEM_NAMESPACE: Final = NamespaceName("pulsar", "system")
+_PREFIX: Final = "__"
+_HEARTBEAT: Final = "__heartbeat-"
+
+
+def is_system_topic(name: TopicName) -> bool:
+    return name.local_name.startswith(_PREFIX) or name.namespace_name == SYSTEM_NAMESPACE
+
+
+def heartbeat_topic(broker_id: str) -> TopicName:
+    """Into which that broker writes to see whether it can."""
+    local_name = _HEARTBEAT + encode_path_component(broker_id)
+    return TopicName(TopicDomain.PERSISTENT, SYSTEM_NAMESPACE.tenant, SYSTEM_NAMESPACE.namespace, local_name)

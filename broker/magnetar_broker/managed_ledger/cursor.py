@@ -1,0 +1,83 @@
+"""A cursor that nothing is kept of; and what it has in common with those that are durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
+
+__all__ = ["AnyCursor", "TransientCursor"]
+
+
+class AnyCursor:
+    """All that needs no disk."""
+
+    __slots__ = ("__weakref__", "_state", "name", "properties", "waiting_for")
+
+    durable = False
+
+    def __init__(self, name: str, state: AckState, properties: Mapping[str, str]) -> None:
+        self.name = name
+        self.properties = properties
+        self.waiting_for = ""
+        self._state = state
+
+    @property
+    def mark_delete(self) -> Position:
+        return self._state.mark_delete
+
+    @property
+    def moves(self) -> int:
+        return self._state.moves
+
+    def acknowledged(self, position: Position) -> bool:
+        return self._state.acknowledged(position)
+
+    def acknowledged_messages(self, position: Position) -> int:
+        return self._state.acknowledged_messages(position)
+
+    def first_open_after(self, position: Position) -> Position:
+        return self._state.first_open_after(position)
+
+    def open_entries(self) -> int:
+        return self._state.open_entries()
+
+    def acknowledge(self, entries: Iterable[EntriesOf], messages: Iterable[MessagesOf] = ()) -> list[Position]:
+        before = self._state.changes
+        done = self._state.acknowledge(entries, messages)
+        if self._state.changes != before:
+            self._changed()
+        return done
+
+    def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
+        before = self._state.changes
+        self._state.acknowledge_up_to(position, messages, batch_size)
+        if self._state.changes != before:
+            self._changed()
+
+    def log_was_trimmed(self) -> None:
+        before = self._state.changes
+        self._state.log_was_trimmed()
+        if self._state.changes != before:
+            self._changed()
+
+    def _changed(self) -> None:
+        """There is more to save than before."""
+
+
+class TransientCursor(AnyCursor):
+    """Gone with whoever holds it."""
+
+    __slots__ = ()
+
+    @property
+    def saved_mark_delete(self) -> Position:
+        return self._state.mark_delete
+
+    async def saved(self) -> None:
+        """At once."""
+
+    async def move_to(self, position: Position) -> None:
+        self._state.move_to(position)

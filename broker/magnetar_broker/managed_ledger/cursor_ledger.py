@@ -1,0 +1,99 @@
+"""A cursor's ledger: made with a snapshot at its beginning, appended to, read when the cursor is opened.
+
+The snapshot is durable before the ledger is recorded as the cursor's, so every ledger that a cursor points at begins
+with a whole one. How a record looks is core/cursor_record.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.errors import MetadataError
+from magnetar_protos.broker_pb2 import ErrorCode
+
+__all__ = ["CursorLedger", "delete_ledger", "read_cursor_ledger"]
+
+_log = logging.getLogger(__name__)
+
+
+class CursorLedger:
+    """One that is written."""
+
+    __slots__ = ("_snapshot_bytes", "bytes", "entries", "made", "writer")
+
+    def __init__(self, made: MadeLedger, writer: LedgerWriter) -> None:
+        self.made = made
+        self.writer = writer
+        self.entries = 0
+        self.bytes = 0
+        self._snapshot_bytes = 0
+
+    @classmethod
+    async def begin(
+        cls, client: LedgerClient, striping: Striping, purpose: str, snapshot: Sequence[bytes]
+    ) -> CursorLedger:
+        """Returns when the snapshot is durable. Raises what `LedgerClient.create` does, and `AddFailed`."""
+        ledger = cls(*await client.create(striping, purpose))
+        try:
+            await ledger.add(snapshot)
+        except BaseException:
+            ledger.writer.abandon()
+            raise
+        ledger._snapshot_bytes = ledger.bytes
+        return ledger
+
+    async def add(self, records: Sequence[bytes]) -> None:
+        """Returns when they are durable. Raises `AddFailed`."""
+        for record in records:
+            await self.writer.add(record)
+            self.entries += 1
+            self.bytes += len(record)
+
+    def is_long(self, max_entries: int, max_bytes: int) -> bool:
+        """It takes longer to read than a new one would take to write."""
+        since = self.bytes - self._snapshot_bytes
+        return self.entries >= max_entries or since >= max(max_bytes, 4 * self._snapshot_bytes)
+
+
+async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckState, whose: str) -> None:
+    """Fences the ledger and restores what it holds. `settle` is left to the caller.
+
+    Raises `BrokerError`. A ledger that is gone restores nothing.
+    """
+    try:
+        reader = await client.open_with_recovery(ledger_id)
+        async with aclosing(reader.batches()) as batches:
+            async for _, records in batches:
+                for record in records:
+                    apply_record(state, record)
+    except (NoSuchLedger, LedgerDeleted) as error:
+        _log.error(
+            "%s goes on from %s, its place in the metadata store: what it knew besides was in ledger %d (%s)",
+            whose, state.mark_delete, ledger_id, error,
+        )  # fmt: skip
+    except BadCursorRecord as error:
+        raise BrokerError(
+            ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened: ledger {ledger_id} holds a bad record: {error}"
+        ) from error
+    except (LedgerError, MetadataError) as error:
+        raise BrokerError(ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened now: {error}") from error
+
+
+async def delete_ledger(client: LedgerClient, ledger_id: int) -> None:
+    """Makes it a tombstone, unless it is one. Raises `BrokerError`: ask again."""
+    try:
+        await client.delete(ledger_id)
+    except NoSuchLedger:
+        return
+    except (LedgerError, MetadataError) as error:
+        raise BrokerError(ErrorCode.METADATA_ERROR, f"ledger {ledger_id} was not deleted: {error}") from error

@@ -1,0 +1,183 @@
+"""The nodes of a topic's cursors in the metadata store, as one broker's life of the topic changes them.
+
+Theory of operation
+-------------------
+Whoever opens the cursors writes a life of its own into the table's node. From then on each change of a cursor's node is
+one transaction with a check that the table's node is still at that version. So a broker that was replaced, and does not
+know it yet, makes no cursor, points none at another ledger, and deletes none: that would be lost on its successor, who
+has read the nodes before. Its acknowledgements fail by themselves, since the successor fences the ledgers that it
+reads. The other way round, all that was done before the claim is there to be read after it.
+
+Nobody else changes a cursor's node, so it is changed only on top of the very bytes that this life has read or written.
+
+What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
+tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.errors import IntentSwept
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import MetadataError, NotSent, Refused, StoreFull, Unavailable
+from magnetar_metadata.store import Check
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
+from magnetar_wire.clock import Clock
+from magnetar_wire.path_component import decode_path_component
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["CursorNodes", "KnownNode"]
+
+_LIFE_BYTES: Final = 16
+_NOT_CLAIMED: Final = -1
+
+N = TypeVar("N", CursorNode, CursorTableNode)
+
+
+class KnownNode:
+    """A cursor's node as this life has read or written it; None: there is none."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self, payload: bytes | None = None) -> None:
+        self.payload = payload
+
+    @property
+    def node(self) -> CursorNode:
+        return CursorNode.FromString(self.payload or b"")
+
+
+class CursorNodes:
+    __slots__ = ("_client", "_clock", "_randomness", "_topic", "_version")
+
+    def __init__(self, topic: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
+        self._topic = topic
+        self._client = client
+        self._clock = clock
+        self._randomness = randomness
+        # Of the table's node, since it was claimed.
+        self._version = _NOT_CLAIMED
+
+    async def claim(self) -> None:
+        """From now on the cursors are this life's, and nobody else's."""
+        self._version = await self._write_life() or await self._write_life()
+
+    async def _write_life(self) -> int:
+        """Returns the version that the table's node has then.
+
+        Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
+        it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
+        """
+        node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
+        stored = await self._change(paths.cursors(self._topic), lambda _: node)
+        assert stored is not None
+        return stored.version
+
+    async def names(self) -> list[str]:
+        folder = paths.cursors(self._topic)
+        try:
+            children = await self._client.ledgers.store.children(folder)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+        names = []
+        for child in children:
+            try:
+                names.append(decode_path_component(child))
+            except ValueError as error:
+                self._client.ledgers.foreign.pass_over(f"{folder}/{child}", error)
+        return names
+
+    async def read(self, name: str) -> KnownNode:
+        path = paths.cursor(self._topic, name)
+        try:
+            stored = await compare_and_set.read(self._client.ledgers.store, path)
+            if stored is None:
+                return KnownNode()
+            CursorNode.FromString(stored.payload)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+        except DecodeError as error:
+            raise BrokerError(
+                ErrorCode.METADATA_ERROR, f"{path} holds no cursor, so the topic can't be opened: {error}"
+            ) from None
+        return KnownNode(stored.payload)
+
+    async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
+        """Writes `node` in the place of `known`, and claims the new ledger with it. Raises `IntentSwept`, too."""
+        payload = node.SerializeToString()
+
+        def update(found: bytes | None) -> bytes:
+            self._compare(name, known, found)
+            return payload
+
+        path = paths.cursor(self._topic, name)
+        if made is None:
+            await self._change(path, update)
+        else:
+            try:
+                await self._client.ledgers.record(made, path, update, [self._check])
+            except (MetadataError, BrokerError) as error:
+                raise _told(error, self._topic) from error
+        known.payload = payload
+
+    async def remove(self, name: str, known: KnownNode) -> None:
+        def update(found: bytes | None) -> compare_and_set.Instead:
+            if found is None:
+                return compare_and_set.LEAVE
+            self._compare(name, known, found)
+            return compare_and_set.DELETE
+
+        await self._change(paths.cursor(self._topic, name), update)
+        known.payload = None
+
+    async def remove_table(self) -> None:
+        """When no cursor is left, and the topic is deleted."""
+        self._version = _NOT_CLAIMED
+        await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE)
+
+    @property
+    def _check(self) -> Check:
+        assert self._version != _NOT_CLAIMED, "the cursors were not claimed"
+        return Check(paths.cursors(self._topic), self._version)
+
+    def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
+        if found != known.payload:
+            raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
+
+    async def _change(
+        self, path: str, update: Callable[[bytes | None], bytes | compare_and_set.Instead]
+    ) -> compare_and_set.Stored | None:
+        along = [] if self._version == _NOT_CLAIMED else [self._check]
+        try:
+            return await compare_and_set.change(
+                self._client.ledgers.store,
+                path,
+                update,
+                clock=self._clock,
+                randomness=self._randomness,
+                along=along,
+            )
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+
+
+def _told(error: Exception, topic: TopicName) -> Exception:
+    if isinstance(error, BrokerError | IntentSwept):
+        return error
+    if isinstance(error, Refused) and error.index > 0:
+        return TopicGivenUp(f"the cursors of {topic} were opened by another broker")
+    if isinstance(error, NotSent | StoreFull):
+        return BrokerError(ErrorCode.METADATA_ERROR, f"the cursors of {topic} were not changed: {error}")
+    if isinstance(error, Unavailable):
+        return TopicGivenUp(f"whether the cursors of {topic} were changed is not known: {error}")
+    return TopicGivenUp(f"the cursors of {topic} can't be changed: {error}")

@@ -1,0 +1,343 @@
+"""A cursor that survives everything.
+
+Theory of operation
+-------------------
+A cursor's state lies in three places, the later ones on top of those before: its node in the metadata store says where
+it was made; a ledger, which the node points at, begins with a snapshot and goes on with what changed. A cursor that was
+never saved has no ledger, and one that knows no more than a mark-delete position gives it up again when it is closed.
+
+One task saves, and only while there is something to save: it writes what changed as one group, and what is acknowledged
+meanwhile goes into the next. While nobody waits for it, a group is begun once a second or so; when somebody does, at
+once. A group is done when its last record is durable, and then all who waited for it are told.
+
+A new ledger is begun with a snapshot of all that is known: at the first save, when the ledger before has become long
+or an add to it failed. Then the node is pointed at it, which counts only if the cursor is still this broker's
+(cursor_nodes.py), and the one before is deleted. What was added to that one, and failed, may be in it or not: it is in
+the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
+
+An add that meets a fence means that another broker has opened the cursor: the topic is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, LedgerFenced, NotEnoughBookies
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor import AnyCursor
+from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_ledger
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
+from magnetar_wire.clock import Clock, Timer
+
+__all__ = ["CursorHome", "DurableCursor"]
+
+_log = logging.getLogger(__name__)
+# Between two attempts to begin a ledger.
+_PAUSE_S: Final = 0.5
+
+
+class CursorHome:
+    """What all cursors of a topic share."""
+
+    __slots__ = ("client", "clock", "incarnation", "nodes", "options", "striping", "tasks", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        incarnation: str,
+        client: LedgerClient,
+        nodes: CursorNodes,
+        options: CursorOptions,
+        clock: Clock,
+        tasks: OwnedTasks,
+    ) -> None:
+        self.topic = topic
+        self.incarnation = incarnation
+        self.client = client
+        self.nodes = nodes
+        self.options = options
+        self.clock = clock
+        self.tasks = tasks
+        self.striping = Striping(
+            options.managed_ledger_default_ensemble_size,
+            options.managed_ledger_default_write_quorum,
+            options.managed_ledger_default_ack_quorum,
+        )
+
+
+class DurableCursor(AnyCursor):
+    __slots__ = (
+        "_home",
+        "_known",
+        "_ledger",
+        "_problem",
+        "_saved_changes",
+        "_saved_mark_delete",
+        "_saver",
+        "_timer",
+        "_waiting",
+    )
+
+    durable = True
+
+    def __init__(
+        self, home: CursorHome, name: str, state: AckState, properties: Mapping[str, str], known: KnownNode
+    ) -> None:
+        super().__init__(name, state, properties)
+        self._home = home
+        # What the node holds; and the ledger that it points at, once that is of this life.
+        self._known = known
+        self._ledger: CursorLedger | None = None
+        # `AckState.changes` of which all are durable, and the mark-delete position then.
+        self._saved_changes = state.changes
+        self._saved_mark_delete = state.mark_delete
+        # At most one of the two is there.
+        self._saver: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        # Those that wait, and for which changes; in order.
+        self._waiting: list[tuple[int, asyncio.Future[None]]] | None = None
+        # Why nothing is saved any more.
+        self._problem: BrokerError | None = None
+
+    @property
+    def saved_mark_delete(self) -> Position:
+        return min(self._saved_mark_delete, self._state.mark_delete)
+
+    @property
+    def _dirty(self) -> bool:
+        return self._state.changes > self._saved_changes
+
+    def _changed(self) -> None:
+        if self._saver is None and self._timer is None and self._problem is None:
+            delay_s = 1 / self._home.options.managed_ledger_default_mark_delete_rate_limit
+            self._timer = self._home.clock.call_later(delay_s, self._save)
+
+    async def saved(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+        if not self._dirty:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = []
+        self._waiting.append((self._state.changes, done))
+        self._save()
+        await done
+
+    async def move_to(self, position: Position) -> None:
+        if self._problem is not None:
+            raise self._problem
+        self._state.move_to(position)
+        self._saved_mark_delete = self.saved_mark_delete
+        await self.saved()
+
+    def _save(self) -> None:
+        self._cancel_timer()
+        if self._saver is None and self._problem is None:
+            self._saver = self._home.tasks.spawn(self._save_all())
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _save_all(self) -> None:
+        """As long as somebody waits for it. Raises `TopicGivenUp`."""
+        try:
+            while self._dirty:
+                ledger, options = self._ledger, self._home.options
+                if ledger is None or ledger.is_long(
+                    options.managed_ledger_cursor_max_entries_per_ledger,
+                    options.managed_ledger_cursor_max_size_per_ledger_bytes,
+                ):
+                    await self._begin_ledger()
+                    await self._forget_ledgers()
+                else:
+                    await self._add_changes(ledger)
+                if not self._waiting:
+                    break
+        finally:
+            self._saver = None
+        if self._dirty:
+            self._changed()
+
+    async def _add_changes(self, ledger: CursorLedger) -> None:
+        state = self._state
+        changes, mark_delete = state.changes, state.mark_delete
+        try:
+            await ledger.add(encode_changes(state, state.take_unsaved()))
+        except LedgerFenced as error:
+            raise TopicGivenUp(f"{self} was opened by another broker: {error}") from error
+        except AddFailed as error:
+            _log.warning("%s goes on in another ledger: %s", self, error)
+            ledger.writer.abandon()
+            self._ledger = None
+            return
+        self._now_saved(changes, mark_delete)
+
+    async def _begin_ledger(self) -> None:
+        """With all that is known, in the place of the one that there is."""
+        home, state = self._home, self._state
+        while True:
+            changes, mark_delete = state.changes, state.mark_delete
+            state.take_unsaved()
+            try:
+                ledger = await CursorLedger.begin(home.client, home.striping, str(self), encode_snapshot(state))
+                node = self._node(mark_delete, ledger.made.ledger_id)
+                try:
+                    await home.nodes.write(self.name, self._known, node, ledger.made)
+                except BaseException:
+                    ledger.writer.abandon()
+                    raise
+                break
+            except TopicGivenUp:
+                raise
+            except NotEnoughBookies as error:
+                self.waiting_for = str(error)
+                await self._wait_for_bookies()
+            except (AddFailed, IntentSwept, Unavailable, StoreFull, BrokerError) as error:
+                self.waiting_for = str(error)
+                await home.clock.sleep(_PAUSE_S)
+            except (LedgerError, SessionLost) as error:
+                raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
+        self.waiting_for = ""
+        if self._ledger is not None:
+            self._ledger.writer.abandon()
+        self._ledger = ledger
+        self._now_saved(changes, mark_delete)
+
+    async def _wait_for_bookies(self) -> None:
+        try:
+            await self._home.client.wait_for_bookies(self._home.striping)
+        except ClientClosed as error:
+            raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
+        await self._home.clock.sleep(_PAUSE_S)
+
+    def _node(self, mark_delete: Position, ledger_id: int) -> CursorNode:
+        node = self._known.node
+        if node.ledger_id:
+            node.deleting.append(node.ledger_id)
+        node.ledger_id = ledger_id
+        node.moves = self._state.moves
+        node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
+        return node
+
+    async def _forget_ledgers(self) -> None:
+        """Deletes those that were this cursor's. What can't be done now is done when the next one has joined them."""
+        node = self._known.node
+        try:
+            for ledger_id in node.deleting:
+                await delete_ledger(self._home.client, ledger_id)
+            if node.deleting:
+                del node.deleting[:]
+                await self._home.nodes.write(self.name, self._known, node)
+        except TopicGivenUp:
+            raise
+        except BrokerError as error:
+            _log.warning("%s still has ledgers to delete: %s", self, error)
+
+    def _now_saved(self, changes: int, mark_delete: Position) -> None:
+        self._saved_changes = changes
+        self._saved_mark_delete = min(mark_delete, self._state.mark_delete)
+        waiting, self._waiting = self._waiting or [], None
+        for place, (wanted, done) in enumerate(waiting):
+            if wanted > changes:
+                self._waiting = waiting[place:]
+                break
+            if not done.done():
+                done.set_result(None)
+
+    # ── its end ──
+
+    async def close(self) -> None:
+        """Saves what there is to save. One that knows no more than a place leaves no ledger behind.
+
+        Raises `BrokerError`, and then it may be called again, or `end`.
+        """
+        self._cancel_timer()
+        while self._saver is not None:
+            await self._wait_for_saver()
+        if self._problem is None:
+            if self._state.has_holes:
+                await self.saved()
+            elif self._dirty or self._known.node.ledger_id:
+                await self._leave_place()
+        if self._problem is None and self._ledger is not None:
+            try:
+                await self._ledger.writer.close()
+            except (LedgerError, MetadataError) as error:  # all is in it: who opens it next will close it
+                _log.info("%s leaves its ledger open: %s", self, error)
+        self.end(TopicGivenUp(f"{self} was closed"))
+
+    async def _leave_place(self) -> None:
+        state = self._state
+        changes, mark_delete = state.changes, state.mark_delete
+        await self._home.nodes.write(self.name, self._known, self._node(mark_delete, 0))
+        if self._ledger is not None:
+            self._ledger.writer.abandon()
+            self._ledger = None
+        self._now_saved(changes, mark_delete)
+        await self._forget_ledgers()
+
+    async def _wait_for_saver(self) -> None:
+        assert self._saver is not None
+        await asyncio.wait([self._saver])
+
+    async def stop(self, problem: BrokerError) -> None:
+        """Nothing is saved any more; returns when nothing is on its way."""
+        saver = self._saver
+        self.end(problem)
+        if saver is not None:
+            await asyncio.gather(saver, return_exceptions=True)
+
+    def end(self, problem: BrokerError) -> None:
+        """Nothing is saved any more, and all who wait are told why. The first reason stays."""
+        if self._problem is not None:
+            return
+        self._problem = problem
+        self._cancel_timer()
+        if self._saver is not None:
+            self._saver.cancel()
+        if self._ledger is not None:
+            self._ledger.writer.abandon()
+            self._ledger = None
+        waiting, self._waiting = self._waiting or [], None
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(problem)
+                done.exception()  # seen, should its waiter be gone
+
+    # ── its deletion ──
+
+    async def mark_deleted(self) -> None:
+        """From now on nobody will open it any more. It may be called again."""
+        await self.stop(BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self} was deleted"))
+        node = self._known.node
+        if self._known.payload is not None and not node.deleted:
+            node.deleted = True
+            await self._home.nodes.write(self.name, self._known, node)
+
+    async def delete(self) -> None:
+        """Its ledgers, and then its node; after `mark_deleted`. It may be called again."""
+        node = self._known.node
+        for ledger_id in (*node.deleting, node.ledger_id):
+            if ledger_id:
+                await delete_ledger(self._home.client, ledger_id)
+        if self._known.payload is not None:
+            await self._home.nodes.remove(self.name, self._known)
+
+    def __str__(self) -> str:
+        return f"cursor {self.name!r} of {self._home.topic}"

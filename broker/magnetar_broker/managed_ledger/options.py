@@ -1,0 +1,66 @@
+"""What can be set about topics' logs."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.roll import RollRule
+from magnetar_wire.configuration import Configuration
+
+__all__ = ["ManagedLedgerOptions"]
+
+_S_PER_MINUTE = 60
+
+
+class ManagedLedgerOptions(Configuration):
+    # Of a topic's ledgers: so many bookies, so many of which hold an entry, so many of which have it before it counts.
+    managed_ledger_default_ensemble_size: int = Field(default=3, gt=0)
+    managed_ledger_default_write_quorum: int = Field(default=3, gt=0)
+    managed_ledger_default_ack_quorum: int = Field(default=2, gt=0)
+    # A ledger is closed when it holds so much and has reached its least age; and at its greatest.
+    managed_ledger_max_entries_per_ledger: int = Field(default=50_000, gt=0)
+    managed_ledger_max_size_per_ledger_bytes: int = Field(default=2_147_483_648, gt=0)
+    managed_ledger_min_ledger_rollover_time_minutes: float = Field(default=10, ge=0)
+    managed_ledger_max_ledger_rollover_time_minutes: float = Field(default=240, gt=0)
+    # Of all topics together: the newest entries, for those who read as they come.
+    managed_ledger_cache_size_mb: int = Field(default=64, ge=0)
+    # So many readers that are behind have what they read next fetched ahead, a few MiB each.
+    managed_ledger_read_ahead_readers: int = Field(default=16, gt=0)
+    # Of one topic: what was published and is not stored yet. More is refused. The entry that passes it is still taken.
+    managed_ledger_max_pending_bytes: int = Field(default=67_108_864, gt=0)
+
+    @model_validator(mode="after")
+    def _holds(self) -> Self:
+        self.striping  # noqa: B018 (raises where the three don't go together)
+        if self.managed_ledger_min_ledger_rollover_time_minutes > self.managed_ledger_max_ledger_rollover_time_minutes:
+            raise ValueError(
+                "managed_ledger_min_ledger_rollover_time_minutes is at most "
+                "managed_ledger_max_ledger_rollover_time_minutes, not "
+                f"{self.managed_ledger_min_ledger_rollover_time_minutes} of "
+                f"{self.managed_ledger_max_ledger_rollover_time_minutes}"
+            )
+        return self
+
+    @property
+    def striping(self) -> Striping:
+        return Striping(
+            self.managed_ledger_default_ensemble_size,
+            self.managed_ledger_default_write_quorum,
+            self.managed_ledger_default_ack_quorum,
+        )
+
+    @property
+    def roll_rule(self) -> RollRule:
+        return RollRule(
+            self.managed_ledger_max_entries_per_ledger,
+            self.managed_ledger_max_size_per_ledger_bytes,
+            self.managed_ledger_min_ledger_rollover_time_minutes * _S_PER_MINUTE,
+            self.managed_ledger_max_ledger_rollover_time_minutes * _S_PER_MINUTE,
+        )
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.managed_ledger_cache_size_mb * 1_048_576

@@ -1,0 +1,176 @@
+"""A topic's node in the metadata store, as one life of its owner changes it.
+
+A **life** is one opening of the topic by one broker. It puts a number of its own, drawn at random, into the node before
+it looks at anything else, and from then on every other life's change is refused: also that of a broker that had
+made, but not recorded, the next ledger. So the list that a life took over is its own, and what it knows of it stays
+true until it changes it or is refused. Which entries the last ledger holds its fence decides.
+
+Changes are made one at a time, each whole whatever becomes of its caller: who is cancelled leaves the change under way,
+so that list and node never differ. One whose outcome can't be found out ends the life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar_bookie.client.foreign_nodes import decode_node
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_broker import paths
+from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
+from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Refused
+from magnetar_metadata.store import ABSENT, ANY, Change, Delete, MetadataStore, Put
+from magnetar_protos import managed_ledger_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["BeingDeleted", "TopicNode", "decode_topic", "page_path", "read_pages"]
+
+_LIFE_BYTES: Final = 8
+_UUID_BYTES: Final = 16
+
+
+class BeingDeleted(Exception):
+    """The topic's deletion was begun, and must be finished before anything else."""
+
+
+class TopicNode:
+    __slots__ = ("_changing", "_client", "_clock", "_life", "_path", "_randomness", "list", "name")
+
+    def __init__(self, name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
+        self.name = name
+        self._path = paths.topic(name)
+        self._client = client
+        self._clock = clock
+        self._randomness = randomness
+        self._life = randomness.token(_LIFE_BYTES)
+        self.list = LedgerList("")
+        # The change under way, if any; whoever comes next waits for it.
+        self._changing: asyncio.Task[None] | None = None
+
+    async def take_over(self, *, create: bool, along: Sequence[Change] = ()) -> None:
+        """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
+
+        Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
+        metadata store raises.
+        """
+        incarnation = self._randomness.token(_UUID_BYTES).hex()
+
+        def taken(payload: bytes | None) -> bytes | Instead:
+            if payload is None:
+                return LEAVE
+            node = decode_topic(self._path, payload)
+            if node.state == pb.DELETING:
+                return LEAVE
+            node.life = self._life
+            return node.SerializeToString()
+
+        def made(payload: bytes | None) -> bytes | Instead:
+            if payload is not None:
+                return LEAVE
+            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
+
+        stored = await self._changed_to(taken)
+        while stored is None:
+            if not create:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+            try:
+                await self._changed_to(made, along)
+            except Refused as error:
+                if not error.index:
+                    raise
+                text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
+                raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
+            stored = await self._changed_to(taken)
+        node = decode_topic(self._path, stored.payload)
+        if node.state == pb.DELETING:
+            raise BeingDeleted
+        pages = await read_pages(self._store, self.name, node)
+        try:
+            self.list = LedgerList.decode(node, pages)
+        except ForeignList as error:
+            raise ForeignValue(f"{self._path!r}: {error}") from None
+
+    async def _changed_to(self, update: Update, along: Sequence[Change] = ()) -> Stored | None:
+        return await compare_and_set.change(
+            self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along
+        )
+
+    async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
+        """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
+
+        Raises `TopicGivenUp` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
+        errors of the metadata store nothing was changed.
+        """
+        while self._changing is not None:
+            await asyncio.wait([self._changing])
+        task = self._changing = asyncio.create_task(self._change(change, made))
+        task.add_done_callback(self._changed)
+        await asyncio.shield(task)
+
+    def _changed(self, task: asyncio.Task[None]) -> None:
+        self._changing = None
+        if not task.cancelled():
+            task.exception()  # seen, should its caller have been cancelled
+
+    async def _change(self, change: ListChange, made: MadeLedger | None) -> None:
+        known, result = self.list, pb.ManagedLedgerNode()
+
+        def changed(payload: bytes | None) -> bytes:
+            nonlocal result
+            node = None if payload is None else decode_topic(self._path, payload)
+            if node is None or node.state == pb.DELETING:
+                raise TopicGivenUp(f"topic {self.name} is deleted")
+            if node.life != self._life:
+                raise TopicGivenUp(f"topic {self.name} was opened anew, by this broker or another one")
+            known.encode(change, node)
+            result = node
+            return node.SerializeToString()
+
+        new, gone = known.encode(change, pb.ManagedLedgerNode())
+        along: list[Change] = [
+            Put(page_path(self.name, page.number), first_value(page.payload, self._randomness), ABSENT) for page in new
+        ]
+        along += [Delete(page_path(self.name, number), ANY) for number in gone]
+        try:
+            if made is not None:
+                await self._client.ledgers.record(made, self._path, changed, along)
+            else:
+                await self._changed_to(changed, along)
+        except OutcomeUnknown as error:
+            raise TopicGivenUp(
+                f"whether the ledgers of topic {self.name} were changed is not known: {error}"
+            ) from error
+        known.apply(change, result)
+
+    @property
+    def _store(self) -> MetadataStore:
+        return self._client.ledgers.store
+
+
+def page_path(name: TopicName, number: int) -> str:
+    return f"{paths.pages(name)}/{number}"
+
+
+def decode_topic(path: str, payload: bytes) -> pb.ManagedLedgerNode:
+    return decode_node(pb.ManagedLedgerNode, path, payload)
+
+
+async def read_pages(store: MetadataStore, name: TopicName, node: pb.ManagedLedgerNode) -> list[pb.LedgerPage]:
+    """Those that there still are: a deletion takes them away before the node that names them."""
+    pages = []
+    for page in node.pages:
+        path = page_path(name, page.number)
+        stored = await compare_and_set.read(store, path)
+        if stored is not None:
+            pages.append(decode_node(pb.LedgerPage, path, stored.payload))
+        elif node.state != pb.DELETING:
+            raise ForeignValue(f"{path!r} is not there, and {paths.topic(name)!r} names it")
+    return pages

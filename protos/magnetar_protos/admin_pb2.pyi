@@ -1,0 +1,451 @@
+from magnetar_protos import broker_pb2 as _broker_pb2
+from magnetar_protos import catalog_pb2 as _catalog_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Done(_message.Message):
+    __slots__ = ("problem",)
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ...) -> None: ...
+
+class NamesRequest(_message.Message):
+    __slots__ = ("within", "after", "limit", "include_system")
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    within: str
+    after: str
+    limit: int
+    include_system: bool
+    def __init__(self, within: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., include_system: bool = ...) -> None: ...
+
+class NamesAnswer(_message.Message):
+    __slots__ = ("problem", "names", "more")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    names: _containers.RepeatedScalarFieldContainer[str]
+    more: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
+
+class DeleteRequest(_message.Message):
+    __slots__ = ("name", "force")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    force: bool
+    def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class TenantRequest(_message.Message):
+    __slots__ = ("tenant", "settings")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    settings: TenantSettings
+    def __init__(self, tenant: _Optional[str] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ...) -> None: ...
+
+class TenantSettings(_message.Message):
+    __slots__ = ("admin_roles", "allowed_clusters")
+    ADMIN_ROLES_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    admin_roles: _containers.RepeatedScalarFieldContainer[str]
+    allowed_clusters: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, admin_roles: _Optional[_Iterable[str]] = ..., allowed_clusters: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TenantAnswer(_message.Message):
+    __slots__ = ("problem", "settings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    settings: TenantSettings
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ...) -> None: ...
+
+class NamespaceRequest(_message.Message):
+    __slots__ = ("namespace", "policies")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    policies: _catalog_pb2.Policies
+    def __init__(self, namespace: _Optional[str] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ...) -> None: ...
+
+class NamespaceAnswer(_message.Message):
+    __slots__ = ("problem", "policies")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    policies: _catalog_pb2.Policies
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ...) -> None: ...
+
+class TopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class PartitionsRequest(_message.Message):
+    __slots__ = ("topic", "partitions", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PartitionedTopicAnswer(_message.Message):
+    __slots__ = ("problem", "partitions", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    partitions: int
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "start", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    start: _broker_pb2.StartAt
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_broker_pb2.StartAt, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class SkipRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "entries", "all")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    entries: int
+    all: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ..., all: bool = ...) -> None: ...
+
+class ExpireRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "older_than_s")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_S_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    older_than_s: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_s: _Optional[int] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "entries")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    entries: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ...) -> None: ...
+
+class PeekAnswer(_message.Message):
+    __slots__ = ("problem", "entries")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    entries: _containers.RepeatedCompositeFieldContainer[PeekedEntry]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[PeekedEntry, _Mapping]]] = ...) -> None: ...
+
+class PeekedEntry(_message.Message):
+    __slots__ = ("ledger_id", "entry_id", "stored", "acknowledged")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    stored: bytes
+    acknowledged: bytes
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., stored: _Optional[bytes] = ..., acknowledged: _Optional[bytes] = ...) -> None: ...
+
+class Rates(_message.Message):
+    __slots__ = ("messages", "entries", "bytes", "messages_per_s", "bytes_per_s")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    entries: int
+    bytes: int
+    messages_per_s: float
+    bytes_per_s: float
+    def __init__(self, messages: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+
+class TopicStatsAnswer(_message.Message):
+    __slots__ = ("problem", "stats")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    stats: TopicStats
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ...) -> None: ...
+
+class TopicStats(_message.Message):
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    FAILED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_EVER_FIELD_NUMBER: _ClassVar[int]
+    PENDING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    incarnation: str
+    partitions: int
+    received: Rates
+    delivered: Rates
+    refused_entries: int
+    failed_entries: int
+    storage_bytes: int
+    stored_entries: int
+    messages_ever: int
+    pending_bytes: int
+    waiting_for: str
+    producers: _containers.RepeatedCompositeFieldContainer[ProducerStats]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionStats]
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ...) -> None: ...
+
+class ProducerStats(_message.Message):
+    __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    producer_name: str
+    producer_id: int
+    address: str
+    connected_since_ms: int
+    received: Rates
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SubscriptionStats(_message.Message):
+    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TO_BE_REDELIVERED_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_BY_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    type: str
+    durable: bool
+    backlog_entries: int
+    backlog_messages: int
+    unacknowledged_messages: int
+    to_be_redelivered: int
+    blocked_by: str
+    active_consumer: str
+    delivered: Rates
+    redelivered_messages: int
+    acknowledged_entries: int
+    expired_entries: int
+    mark_delete: Place
+    consumers: _containers.RepeatedCompositeFieldContainer[ConsumerStats]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[Place, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ConsumerStats(_message.Message):
+    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_BY_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    consumer_id: int
+    address: str
+    connected_since_ms: int
+    priority_level: int
+    permits: int
+    unacknowledged_messages: int
+    blocked_by: str
+    delivered: Rates
+    redelivered_messages: int
+    acknowledged_entries: int
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class InternalStatsAnswer(_message.Message):
+    __slots__ = ("problem", "stats")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    stats: InternalStats
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
+
+class InternalStats(_message.Message):
+    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    CURSORS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    state: str
+    last: Place
+    ledgers: _containers.RepeatedCompositeFieldContainer[LedgerStats]
+    more_ledgers: int
+    cursors: _containers.RepeatedCompositeFieldContainer[CursorStats]
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ...) -> None: ...
+
+class LedgerStats(_message.Message):
+    __slots__ = ("ledger_id", "entries", "bytes", "closed")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entries: int
+    bytes: int
+    closed: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., closed: bool = ...) -> None: ...
+
+class CursorStats(_message.Message):
+    __slots__ = ("name", "mark_delete", "saved_mark_delete", "open_entries")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    mark_delete: Place
+    saved_mark_delete: Place
+    open_entries: int
+    def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[Place, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[Place, _Mapping]] = ..., open_entries: _Optional[int] = ...) -> None: ...
+
+class BrokerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BrokerAnswer(_message.Message):
+    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    LOADED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    version: str
+    address: str
+    cluster: str
+    started_ms: int
+    loaded_topics: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ...) -> None: ...
+
+class HealthRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HealthAnswer(_message.Message):
+    __slots__ = ("problem", "healthy", "reasons")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    healthy: bool
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., healthy: bool = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,92 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TopicState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LIVE: _ClassVar[TopicState]
+    DELETING: _ClassVar[TopicState]
+LIVE: TopicState
+DELETING: TopicState
+
+class ManagedLedgerNode(_message.Message):
+    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    DELETING_FIELD_NUMBER: _ClassVar[int]
+    NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_UP_TO_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    state: TopicState
+    life: bytes
+    ledgers: _containers.RepeatedCompositeFieldContainer[ListedLedger]
+    pages: _containers.RepeatedCompositeFieldContainer[PageOfLedgers]
+    first_ledger_id: int
+    deleting: _containers.RepeatedScalarFieldContainer[int]
+    next_index: int
+    last_time_ms: int
+    trimmed_up_to: EntryPlace
+    next_page: int
+    properties: _containers.ScalarMap[str, bytes]
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+
+class ListedLedger(_message.Message):
+    __slots__ = ("ledger_id", "closed", "entries", "length_bytes", "last_index", "first_time_ms", "last_time_ms", "closed_ms")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    closed: bool
+    entries: int
+    length_bytes: int
+    last_index: int
+    first_time_ms: int
+    last_time_ms: int
+    closed_ms: int
+    def __init__(self, ledger_id: _Optional[int] = ..., closed: bool = ..., entries: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_index: _Optional[int] = ..., first_time_ms: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ...) -> None: ...
+
+class PageOfLedgers(_message.Message):
+    __slots__ = ("number", "last_ledger_id")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LAST_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    last_ledger_id: int
+    def __init__(self, number: _Optional[int] = ..., last_ledger_id: _Optional[int] = ...) -> None: ...
+
+class LedgerPage(_message.Message):
+    __slots__ = ("ledgers",)
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    ledgers: _containers.RepeatedCompositeFieldContainer[ListedLedger]
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ...) -> None: ...
+
+class EntryPlace(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,213 @@
+"""A cursor's state against a set of acknowledged places, with numbers that nobody has seen and ledgers that go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.cursor_record import apply_record, encode_changes, encode_snapshot
+from magnetar_broker.core.entry_set import CHUNK_ENTRIES, EntrySet
+from magnetar_broker.core.position import EARLIEST, Position
+from tests.unit.broker.plain_log import PlainLog
+
+_MOST = 2**63 - 1
+
+
+@dataclass
+class Model:
+    """All that is acknowledged, one by one; and of batches, message by message."""
+
+    log: PlainLog
+    entries: set[Position] = field(default_factory=set)
+    messages: dict[Position, tuple[set[int], int]] = field(default_factory=dict)
+
+    def acknowledge(self, ledger_id: int, first: int, last: int) -> None:
+        for place in self.log.positions():
+            if place.ledger_id == ledger_id and first <= place.entry_id <= last:
+                self.done(place)
+
+    def done(self, place: Position) -> None:
+        self.entries.add(place)
+        self.messages.pop(place, None)
+
+    def some(self, place: Position, bits: int, size: int) -> bool:
+        if place in self.entries:
+            return True
+        known, known_size = self.messages.get(place, (set(), size))
+        if place not in self.log.positions() or known_size != size or size == 0:
+            return False
+        self.messages[place] = known | {bit for bit in range(size) if bits >> bit & 1}, size
+        if len(self.messages[place][0]) == size:
+            self.done(place)
+            return True
+        if not self.messages[place][0]:
+            del self.messages[place]
+        return False
+
+    def up_to(self, position: Position, bits: int, size: int) -> None:
+        if position.ledger_id not in self.log.ledgers:
+            return
+        if self.log.ledger_end(position.ledger_id) is None and self.log.last.ledger_id != position.ledger_id:
+            return  # nobody can have read anything of it
+        entry_id = min(position.entry_id, self.log.ledgers[position.ledger_id] - 1)
+        for place in self.log.positions():
+            if place < (position.ledger_id, entry_id) or (not size and place == (position.ledger_id, entry_id)):
+                self.done(place)
+        if size:
+            self.some(Position(position.ledger_id, position.entry_id), bits, size)
+
+    def move_to(self, position: Position) -> None:
+        self.entries = {place for place in self.log.positions() if place <= position}
+        self.messages.clear()
+
+    def trimmed(self) -> None:
+        there = self.log.positions()
+        self.entries &= set(there)
+        self.messages = {place: held for place, held in self.messages.items() if place in there}
+
+
+def _same(state: AckState, model: Model) -> None:
+    for place in model.log.positions():
+        assert state.acknowledged(place) == (place in model.entries), place
+        held = model.messages.get(place, (set(), 0))[0]
+        assert state.acknowledged_messages(place) == sum(1 << bit for bit in held), place
+    there = model.log.positions()
+    assert state.open_entries() == len(there) - len(model.entries)
+    open_ones = [place for place in there if place not in model.entries]
+    # The mark-delete position is the furthest that it can be.
+    behind = [place for place in there if place > state.mark_delete]
+    assert all(place in model.entries for place in there if place <= state.mark_delete)
+    assert not behind or behind[0] in open_ones
+    for start in [EARLIEST, *there]:
+        expected = next((place for place in open_ones if place > start), None)
+        found = state.first_open_after(start)
+        if expected is not None:
+            # It may be a place without an entry, but none that has one lies between.
+            assert found <= expected
+            assert not any(start < place < found for place in open_ones)
+            assert found == expected or found not in there
+        else:
+            assert found not in there
+
+
+# The ledgers there are, once and again; some that there never are.
+_NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, -1, -2, _MOST, -_MOST])
+_LEDGERS = st.sampled_from([3, 3, 3, 3, 3, 5, 5, 5, 7, 7, 9, 4, 0, _MOST])
+_RANGES = st.tuples(st.just("range"), _LEDGERS, _NUMBERS, _NUMBERS)
+_SOME = st.tuples(st.just("some"), _LEDGERS, _NUMBERS, st.integers(0, 31), st.sampled_from([0, 1, 4, 4, 4, 5]))
+_UP_TO = st.tuples(st.just("up to"), _LEDGERS, _NUMBERS, st.integers(0, 15), st.sampled_from([0, 0, 4]))
+_STEPS = st.lists(
+    _RANGES
+    | _RANGES
+    | _SOME
+    | _SOME
+    | _UP_TO
+    | st.tuples(st.just("move"), _LEDGERS, _NUMBERS)
+    | st.tuples(st.just("append"), st.integers(1, 4))
+    | st.tuples(st.just("roll"))
+    | st.tuples(st.just("close"))
+    | st.tuples(st.just("trim"))
+    | st.tuples(st.just("save"))
+    | st.tuples(st.just("snapshot"))
+    | st.tuples(st.just("open")),
+    min_size=8,
+    max_size=40,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_STEPS)
+def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
+    log = PlainLog((3, 4))
+    model = Model(log)
+    state = AckState(log, log.before_first, durable=True)
+    records: list[bytes] = encode_snapshot(state)
+    for step in steps:
+        match step:
+            case "range", ledger_id, first, last:
+                state.acknowledge([(ledger_id, first, last)])
+                model.acknowledge(ledger_id, first, last)
+            case "some", ledger_id, entry_id, bits, size:
+                place = Position(ledger_id, entry_id)
+                done = state.acknowledge((), [(place, bits, size)])
+                there = place in log.positions()
+                assert (place in done) == model.some(place, bits, size) or not there
+            case "up to", ledger_id, entry_id, bits, size:
+                state.acknowledge_up_to(Position(ledger_id, entry_id), bits, size)
+                model.up_to(Position(ledger_id, entry_id), bits, size)
+            case "move", ledger_id, entry_id:
+                state.move_to(Position(ledger_id, entry_id))
+                model.move_to(Position(ledger_id, entry_id))
+            case "append", count:
+                if log.is_open:
+                    log.append(count)
+            case ("roll",):
+                log.roll(max(log.ledgers, default=log.last.ledger_id) + 2)
+            case ("close",):
+                log.is_open = False
+            case ("trim",):
+                log.trim(state.mark_delete)
+                state.log_was_trimmed()
+                model.trimmed()
+            case ("save",):
+                records += encode_changes(state, state.take_unsaved())
+            case ("snapshot",):
+                state.take_unsaved()
+                records = encode_snapshot(state)
+            case ("open",):
+                records += encode_changes(state, state.take_unsaved())
+                state = _restored(log, records)
+        _same(state, model)
+    records += encode_changes(state, state.take_unsaved())
+    _same(_restored(log, records), model)
+
+
+def _restored(log: PlainLog, records: list[bytes]) -> AckState:
+    state = AckState(log, EARLIEST, durable=True)
+    for record in records:
+        apply_record(state, record)
+    state.settle()
+    return state
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4 * CHUNK_ENTRIES) | st.sampled_from([CHUNK_ENTRIES - 1, CHUNK_ENTRIES, 2 * CHUNK_ENTRIES]),
+            st.integers(0, 3) | st.integers(0, 3 * CHUNK_ENTRIES) | st.sampled_from([CHUNK_ENTRIES, CHUNK_ENTRIES - 1]),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+def test_a_set_of_entries_over_many_chunks(steps: list[tuple[int, int, bool]]) -> None:
+    held, model = EntrySet(), set[int]()
+    for first, length, adds in steps:
+        if adds:
+            news = EntrySet()
+            added = held.add(first, first + length, news)
+            wanted = set(range(first, first + length + 1)) - model
+            assert added == news.count == len(wanted)
+            assert all(one in news for one in wanted)
+            model |= wanted
+        else:
+            gone = {one for one in model if one <= first}
+            assert held.remove_up_to(first) == len(gone)
+            model -= gone
+        assert held.count == len(model)
+        for start in (0, first, first + length, CHUNK_ENTRIES):
+            expected = start
+            while expected in model:
+                expected += 1
+            assert held.first_absent(start) == expected
+    assert {
+        number * CHUNK_ENTRIES + bit
+        for number, bits in held.chunks()
+        for bit in range(bits.bit_length())
+        if bits >> bit & 1
+    } == model

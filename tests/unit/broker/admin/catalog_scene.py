@@ -1,0 +1,173 @@
+"""Catalogs of several brokers on one metadata server, and processes that die at a chosen change."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from magnetar_broker import paths
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.compare_and_set import change, first_value
+from magnetar_metadata.errors import MetadataError, Refused, SessionLost
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import Change, Made, MetadataStore, Node, Session, Stat, Watch
+from magnetar_protos.admin_pb2 import TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.running import run
+
+NAMESPACE = NamespaceName("acme", "shop")
+
+
+class Killed(SessionLost):
+    """The process died: none of its code runs on."""
+
+
+class KilledStore(MetadataStore):
+    """A session of a process that dies before, or right after, one of its changes."""
+
+    def __init__(self, store: MemoryStore, changes: int, made: bool) -> None:
+        self._store = store
+        self._left = changes
+        self._made = made
+        self.died = False
+
+    async def transaction(self, changes: Sequence[Change]) -> list[Made]:
+        if self._left == 0:
+            self.died = True
+            if self._made:
+                await self._store.transaction(changes)
+            self._made = False
+            raise Killed("killed")
+        self._left -= 1
+        return await self._store.transaction(changes)
+
+    def _alive(self) -> MemoryStore:
+        if self.died:
+            raise Killed("killed")
+        return self._store
+
+    @property
+    def session(self) -> Session:
+        return self._store.session
+
+    async def get(self, path: str) -> Node | None:
+        return await self._alive().get(path)
+
+    async def exists(self, path: str) -> Stat | None:
+        return await self._alive().exists(path)
+
+    async def children(self, path: str) -> list[str]:
+        return await self._alive().children(path)
+
+    async def sync(self) -> None:
+        await self._alive().sync()
+
+    async def ping(self) -> None:
+        await self._alive().ping()
+
+    def watch(self, path: str) -> Watch:
+        return self._store.watch(path)
+
+    def watch_subtree(self, root: str) -> Watch:
+        return self._store.watch_subtree(root)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class CatalogScene:
+    def __init__(self, options: CatalogOptions | None = None) -> None:
+        self.clock = ManualClock()
+        self.server = MemoryServer(self.clock)
+        self.store = self.server.connect()
+        self._options = options
+        self._seed = 0
+        self.catalog = self.another()
+
+    def another(self, store: MetadataStore | None = None) -> Catalog:
+        """Another broker's."""
+        self._seed += 1
+        randomness = SeededRandomness(self._seed)
+        return Catalog(store or self.server.connect(), self.clock, randomness, self._options)
+
+    def killed_after(self, changes: int, *, made: bool) -> tuple[Catalog, KilledStore]:
+        store = KilledStore(self.server.connect(), changes, made)
+        return self.another(store), store
+
+    async def start(self) -> None:
+        await self.catalog.bootstrap()
+        await self.catalog.tenants.create(NAMESPACE.tenant, TenantSettings())
+        await self.catalog.namespaces.create(NAMESPACE, Policies())
+
+    async def make_topic(self, name: TopicName, catalog: Catalog | None = None, *, asked: bool = False) -> None:
+        """As the managed ledger makes it, with what the catalog wants to hold."""
+        along = await (catalog or self.catalog).creation(name, asked=asked)
+        await self.put_topic(name, along)
+
+    async def put_topic(self, name: TopicName, along: Sequence[Change]) -> None:
+        try:
+            await change(
+                self.store,
+                paths.topic(name),
+                lambda _: b"topic",
+                clock=self.clock,
+                randomness=SeededRandomness(9),
+                along=along,
+            )
+        except Refused as error:
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"changed meanwhile: {error}") from error
+
+    async def delete_topic(self, name: TopicName) -> None:
+        node = await self.store.get(paths.topic(name))
+        if node is not None:
+            await self.store.delete(paths.topic(name), node.version)
+
+    async def delete_all(self, catalog: Catalog, namespace: NamespaceName) -> None:
+        for text in await catalog.partitioned_topics(namespace, include_system=True):
+            await catalog.partitioned.delete(TopicName.parse(text), self.delete_topic)
+        for text in await catalog.topics(namespace, include_system=True):
+            await self.delete_topic(TopicName.parse(text))
+
+
+def foreign(payload: bytes) -> bytes:
+    return first_value(payload, SeededRandomness(7))
+
+
+def scene(
+    options: CatalogOptions | None = None,
+) -> Callable[[Callable[[CatalogScene], Awaitable[None]]], Callable[[], None]]:
+    """A test that is given a scene with a tenant and a namespace."""
+
+    def decorate(test: Callable[[CatalogScene], Awaitable[None]]) -> Callable[[], None]:
+        @functools.wraps(test)
+        def running() -> None:
+            async def inside() -> None:
+                made = CatalogScene(options)
+                await made.start()
+                await test(made)
+
+            run(inside())
+
+        del running.__wrapped__  # pytest would look for fixtures of its parameters
+        return running
+
+    return decorate
+
+
+async def code_of(awaitable: Awaitable[Any]) -> ErrorCode | None:
+    """Why it was refused; None: it was not."""
+    try:
+        await awaitable
+    except BrokerError as error:
+        return error.code
+    return None
+
+
+__all__ = ["NAMESPACE", "CatalogScene", "KilledStore", "MetadataError", "code_of", "foreign", "scene"]

@@ -1,0 +1,241 @@
+"""Tenants, namespaces, partitioned topics, and what may be made where."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.core.policies import check_known, check_policies
+from magnetar_broker.core.system_topics import heartbeat_topic, is_system_topic
+from magnetar_broker.errors import BrokerError
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.admin_pb2 import NamespaceRequest, TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import AutoSubscriptionCreation, AutoTopicCreation, Persistence, Policies
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
+
+TOPIC = TopicName.parse("acme/shop/orders")
+
+
+@scene()
+async def test_tenants_have_roles_and_clusters_and_outlive_the_broker(scene: CatalogScene) -> None:
+    """TOP-4."""
+    settings = TenantSettings(admin_roles=["amy", "bob"], allowed_clusters=["standalone"])
+    await scene.catalog.tenants.create("globex", settings)
+    other = scene.another()
+    assert await other.tenants.settings("globex") == settings
+    assert await other.tenants.names() == ["acme", "globex", "public", "pulsar"]
+    await other.tenants.update("globex", TenantSettings(admin_roles=["eve"]))
+    assert (await scene.catalog.tenants.settings("globex")).admin_roles == ["eve"]
+    assert await code_of(other.tenants.create("globex", settings)) == ErrorCode.ALREADY_EXISTS
+    assert await code_of(other.tenants.update("nobody", settings)) == ErrorCode.NOT_FOUND
+    elsewhere = TenantSettings(allowed_clusters=["mars"])
+    assert await code_of(other.tenants.create("initech", elsewhere)) == ErrorCode.INVALID_ARGUMENT
+    assert await code_of(other.tenants.create("a b", settings)) == ErrorCode.INVALID_ARGUMENT
+
+
+@scene()
+async def test_a_tenant_with_namespaces_is_deleted_by_force_only(scene: CatalogScene) -> None:
+    await scene.make_topic(TOPIC)
+    assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_ALLOWED
+    assert await code_of(scene.catalog.delete_tenant("public", None)) == ErrorCode.NOT_ALLOWED
+    await scene.catalog.delete_tenant("acme", lambda name: scene.delete_all(scene.catalog, name))
+    assert "acme" not in await scene.catalog.tenants.names()
+    assert await code_of(scene.catalog.check_topic(TOPIC)) == ErrorCode.NOT_FOUND
+    assert await code_of(scene.catalog.delete_tenant("acme", None)) == ErrorCode.NOT_FOUND
+
+
+@scene()
+async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
+    """TOP-4."""
+    nowhere = NamespaceName("nobody", "n")
+    assert await code_of(scene.catalog.namespaces.create(nowhere, Policies())) == ErrorCode.NOT_FOUND
+    assert await code_of(scene.catalog.namespaces.create(NAMESPACE, Policies())) == ErrorCode.ALREADY_EXISTS
+    assert await code_of(scene.catalog.namespaces.names("nobody")) == ErrorCode.NOT_FOUND
+    assert await scene.catalog.namespaces.names("acme") == ["shop"]
+    assert await code_of(scene.catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.NOT_FOUND
+
+
+@scene()
+async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
+    """TOP-4, TOP-2: a namespace's policies go before the brokers' options."""
+    policies = Policies(
+        persistence=Persistence(ensemble_size=3, write_quorum=2, ack_quorum=2),
+        auto_topic_creation=AutoTopicCreation(allowed=False),
+        auto_subscription_creation=AutoSubscriptionCreation(allowed=False),
+    )
+    assert await scene.catalog.allows_auto_subscription(TOPIC)
+    await scene.catalog.update_policies(NAMESPACE, policies)
+    assert await scene.catalog.check_topic(TOPIC) == policies
+    assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.creation(TOPIC, asked=True)) is None
+    assert not await scene.catalog.allows_auto_subscription(TOPIC)
+    await scene.catalog.update_policies(NAMESPACE, Policies())
+    assert await scene.catalog.partitions(TOPIC, True) == 0
+
+
+@scene()
+async def test_another_brokers_change_is_seen_after_the_cache_has_aged(scene: CatalogScene) -> None:
+    other = scene.another()
+    await other.check_topic(TOPIC)
+    await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
+    # Where something is made nothing old counts.
+    assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    scene.clock.advance(5.0)
+    assert await code_of(other.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+
+
+def test_policies_that_cannot_hold_are_refused() -> None:
+    for sizes in ((1, 2, 1), (2, 1, 2), (3, 3, 0), (0, 0, 0), (101, 1, 1)):
+        ensemble, write, ack = sizes
+        policies = Policies(persistence=Persistence(ensemble_size=ensemble, write_quorum=write, ack_quorum=ack))
+        with pytest.raises(BrokerError) as refused:
+            check_policies(policies, 10)
+        assert refused.value.code == ErrorCode.INVALID_ARGUMENT
+    with pytest.raises(BrokerError, match="11 partitions"):
+        check_policies(Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=11)), 10)
+
+
+def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
+    """TOP-4: and not taken for done."""
+    request = NamespaceRequest(namespace="a/b", policies=Policies(persistence=Persistence(ensemble_size=1)))
+    check_known(request, "update_namespace")
+    # Field 99 of the policies, and of the persistence in them: a varint each.
+    for extra in (b"\x98\x06\x01", b"\x0a\x03\x98\x06\x01"):
+        request.policies.MergeFromString(extra)
+        with pytest.raises(BrokerError, match="does not know field 99") as refused:
+            check_known(request, "update_namespace")
+        assert refused.value.code == ErrorCode.UNSUPPORTED
+        request.policies.DiscardUnknownFields()
+    check_known(request, "update_namespace")
+
+
+@scene()
+async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
+    """TOP-2: with or without partitions as the option says, and not at all where nobody wants it made."""
+    assert await code_of(scene.catalog.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await scene.catalog.partitions(TOPIC, True) == 0
+    await scene.make_topic(TOPIC)
+    assert await scene.catalog.partitions(TOPIC, False) == 0
+    await scene.catalog.update_policies(
+        NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=3))
+    )
+    events = TopicName.parse("acme/shop/events")
+    asked = await asyncio.gather(*(scene.catalog.partitions(events, True) for _ in range(5)))
+    assert asked == [3] * 5
+    assert await scene.catalog.partitions(TOPIC, True) == 0
+
+
+@scene(CatalogOptions(allow_auto_topic_creation_type="partitioned", default_num_partitions=2))
+async def test_the_option_makes_partitioned_topics(scene: CatalogScene) -> None:
+    """TOP-2."""
+    assert await scene.catalog.partitions(TOPIC, True) == 2
+
+
+@scene(CatalogOptions(allow_auto_topic_creation=False))
+async def test_the_option_makes_no_topics(scene: CatalogScene) -> None:
+    """TOP-2."""
+    assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.make_topic(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+    await scene.make_topic(TOPIC, asked=True)
+    # A partition of a topic that somebody has made is made when it is first used.
+    events = TopicName.parse("acme/shop/events")
+    await scene.catalog.partitioned.create(events, 2, {})
+    await scene.make_topic(events.partition(1))
+
+
+@scene()
+async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene) -> None:
+    """TOP-3."""
+    assert await code_of(scene.make_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
+    await scene.catalog.partitioned.create(TOPIC, 3, {"owner": "amy"})
+    assert await scene.another().partitions(TOPIC, False) == 3
+    assert (await scene.catalog.partitioned.get(TOPIC)).properties == {"owner": "amy"}
+    await scene.make_topic(TOPIC.partition(2))
+    assert await code_of(scene.make_topic(TOPIC.partition(3))) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(scene.catalog.check_topic(TOPIC.partition(3))) == ErrorCode.TOPIC_NOT_FOUND
+    assert await scene.catalog.partitions(TOPIC.partition(1), False) == 0
+    # The name belongs to the partitioned topic.
+    assert await code_of(scene.make_topic(TOPIC, asked=True)) == ErrorCode.NOT_ALLOWED
+    assert await code_of(scene.catalog.partitioned.create(TOPIC, 3, {})) == ErrorCode.ALREADY_EXISTS
+    assert await code_of(scene.catalog.partitioned.create(TOPIC.partition(0), 3, {})) == ErrorCode.INVALID_TOPIC_NAME
+    for bad in (0, 4097):
+        assert await code_of(scene.catalog.partitioned.grow(TOPIC, bad, _nothing)) == ErrorCode.INVALID_ARGUMENT
+
+
+@scene()
+async def test_a_topic_without_partitions_keeps_its_name(scene: CatalogScene) -> None:
+    await scene.make_topic(TOPIC)
+    assert await code_of(scene.catalog.partitioned.create(TOPIC, 2, {})) == ErrorCode.ALREADY_EXISTS
+    assert await scene.catalog.partitions(TOPIC, False) == 0
+
+
+@scene()
+async def test_growth_is_told_when_the_new_partitions_are_ready(scene: CatalogScene) -> None:
+    """TOP-3: N can grow, and never falls."""
+    await scene.catalog.partitioned.create(TOPIC, 2, {})
+    prepared: list[TopicName] = []
+
+    async def prepare(new: object) -> None:
+        assert isinstance(new, list)
+        for name in new:
+            await scene.make_topic(name)
+        prepared.extend(new)
+        assert await scene.another().partitions(TOPIC, False) == 2
+
+    await scene.catalog.partitioned.grow(TOPIC, 4, prepare)
+    assert prepared == [TOPIC.partition(2), TOPIC.partition(3)]
+    assert await scene.another().partitions(TOPIC, False) == 4
+    assert await code_of(scene.catalog.partitioned.grow(TOPIC, 3, _nothing)) == ErrorCode.NOT_ALLOWED
+    await scene.catalog.partitioned.grow(TOPIC, 4, _nothing)
+
+
+@scene()
+async def test_listings_hide_what_is_the_systems(scene: CatalogScene) -> None:
+    """TOP-6: and users don't make it."""
+    await scene.make_topic(TOPIC)
+    await scene.catalog.partitioned.create(TopicName.parse("acme/shop/größe 1"), 1, {})
+    system = TopicName.parse("acme/shop/__change_events")
+    assert await code_of(scene.make_topic(system)) == ErrorCode.NOT_ALLOWED
+    await scene.make_topic(system, asked=True)
+    await scene.store.put(f"{paths.TOPICS}/acme/shop/persistent/%zz", b"an operator's slip", ABSENT)
+    assert await scene.catalog.topics(NAMESPACE) == [str(TOPIC)]
+    assert await scene.catalog.topics(NAMESPACE, include_system=True) == [str(system), str(TOPIC)]
+    assert await scene.catalog.partitioned_topics(NAMESPACE) == ["persistent://acme/shop/größe 1"]
+
+
+def test_which_topics_are_the_systems() -> None:
+    """TOP-6."""
+    assert is_system_topic(TopicName.parse("__change_events"))
+    assert is_system_topic(TopicName.parse("a/b/__transaction_buffer_snapshot-partition-1"))
+    assert is_system_topic(heartbeat_topic("broker/1:6652"))
+    assert not is_system_topic(TopicName.parse("_orders"))
+    assert not is_system_topic(TopicName.parse("pulsar/other/t"))
+
+
+@scene()
+async def test_topics_that_are_not_persistent_are_refused(scene: CatalogScene) -> None:
+    assert await code_of(scene.catalog.check_topic(TopicName.parse("non-persistent://acme/shop/t"))) == (
+        ErrorCode.UNSUPPORTED
+    )
+
+
+@scene()
+async def test_without_its_metadata_the_catalog_says_so(scene: CatalogScene) -> None:
+    scene.server.suspend(scene.store)
+    catalog = scene.another(scene.store)
+    assert await code_of(catalog.check_topic(TOPIC)) == ErrorCode.METADATA_ERROR
+    scene.server.resume(scene.store)
+    await catalog.check_topic(TOPIC)
+    scene.server.expire(scene.store)
+    assert await code_of(catalog.tenants.names()) == ErrorCode.SERVICE_NOT_READY
+    assert await code_of(catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.SERVICE_NOT_READY
+
+
+async def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,84 @@
+"""Cursors of a plain log, saved on honest bookies, on a manual clock; and what the metadata store has of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_broker import paths
+from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_metadata import compare_and_set
+from magnetar_protos.cursor_pb2 import CursorNode
+from magnetar_wire.randomness import SeededRandomness
+from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
+from tests.unit.broker.plain_log import PlainLog
+
+__all__ = ["CursorScene", "with_cursors"]
+
+OPTIONS = CursorOptions(
+    managed_ledger_default_ensemble_size=3, managed_ledger_default_write_quorum=3, managed_ledger_default_ack_quorum=2
+)
+
+
+class CursorScene:
+    def __init__(self, cluster: SmallCluster) -> None:
+        self.cluster = cluster
+        self.clock = cluster.clock
+        self.log = PlainLog((5, 100))
+        self.options = OPTIONS
+        self._openings = 0
+
+    async def client(self) -> LedgerClient:
+        """Another process'."""
+        client = self.cluster.another_client()
+        self.cluster.clients.append(client)
+        await client.start()
+        return client
+
+    async def open(self, client: LedgerClient | None = None) -> CursorTable:
+        """Another life of the topic."""
+        self._openings += 1
+        return await CursorTable.open(
+            self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
+        )
+
+    async def node(self, name: str) -> CursorNode | None:
+        store = self.cluster.server.connect()
+        stored = await compare_and_set.read(store, paths.cursor(self.log.name, name))
+        return CursorNode.FromString(stored.payload) if stored else None
+
+    async def ledgers(self) -> list[int]:
+        """Those that are not deleted."""
+        ledgers = self.cluster.client.ledgers
+        return [one async for one in ledgers.ledger_ids() if await self._lives(one)]
+
+    async def _lives(self, ledger_id: int) -> bool:
+        return (await self.cluster.client.ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+
+    async def intents(self) -> list[int]:
+        return await self.cluster.client.ledgers.ids_under("/ledger-intents")
+
+    async def turns(self, count: int = 200) -> None:
+        """Whatever needs no time happens."""
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+
+def with_cursors(test: Callable[[CursorScene], Coroutine[Any, Any, None]], **cluster: Any) -> None:
+    async def inside(running: SmallCluster) -> None:
+        await running.patiently(test(CursorScene(running)))
+
+    in_cluster(inside, **cluster)
+
+
+def entries(ledger_id: int, *ids: int) -> list[tuple[int, int, int]]:
+    return [(ledger_id, entry_id, entry_id) for entry_id in ids]
+
+
+def at(ledger_id: int, entry_id: int) -> Position:
+    return Position(ledger_id, entry_id)

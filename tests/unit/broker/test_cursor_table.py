@@ -1,0 +1,408 @@
+"""Cursors that are saved: what is there when they are opened again, by whom, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.cursor_table import CursorTable, delete_cursors
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.randomness import SeededRandomness
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+
+
+def test_what_had_a_receipt_is_there_when_the_cursor_is_opened_again() -> None:
+    """ACK-1, ACK-2: places, holes, and some messages of a batch; one snapshot is read, and what follows."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, 9), {"who": "we"})
+        cursor.acknowledge([(5, 10, 19), (5, 30, 39)], [(at(5, 50), 0b101, 4)])
+        await cursor.saved()
+        cursor.acknowledge(entries(5, 41, 60), [(at(5, 50), 0b010, 4), (at(5, 51), 1, 2)])
+        await cursor.saved()
+        assert await scene.ledgers() == [1]
+        table.abandon()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert again.properties == {"who": "we"}
+        assert again.mark_delete == again.saved_mark_delete == at(5, 19)
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), *range(30, 40), 41, 60]
+        assert [again.acknowledged_messages(at(5, one)) for one in (49, 50, 51)] == [0, 0b111, 1]
+        assert again.open_entries() == 100 - 32
+        assert again.first_open_after(at(5, 25)) == at(5, 26)
+
+    with_cursors(test)
+
+
+def test_a_receipt_waits_for_the_disk_and_those_that_come_meanwhile_share_the_next_record() -> None:
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 0))
+        await cursor.saved()
+        bookies = scene.cluster.bookies.values()
+        for bookie in bookies:
+            bookie.hanging = {"add"}
+        receipts = []
+        for entry_id in range(1, 30):
+            cursor.acknowledge(entries(5, entry_id))
+            receipts.append(asyncio.create_task(cursor.saved()))
+            await scene.turns(3)
+        assert cursor.mark_delete == at(5, 29)
+        assert cursor.saved_mark_delete == at(5, 0)
+        assert not any(receipt.done() for receipt in receipts)
+        for bookie in bookies:
+            bookie.hanging = set()
+        await asyncio.gather(*receipts)
+        assert cursor.saved_mark_delete == at(5, 29)
+
+    with_cursors(test)
+
+
+def test_a_newcomer_fences_who_had_the_cursor_and_its_receipts_fail() -> None:
+    """OWN-2: opening a cursor fences its ledger, so a zombie's acks fail."""
+
+    async def test(scene: CursorScene) -> None:
+        zombie = await scene.open()
+        lost: list[TopicGivenUp] = []
+        zombie.on_lost = lost.append
+        cursor = await zombie.create("s", at(5, -1), {})
+        idle = await zombie.create("idle", at(5, -1), {})
+        cursor.acknowledge(entries(5, 0, 2))
+        await cursor.saved()
+        heir = await scene.open()
+        cursor.acknowledge(entries(5, 4))
+        with pytest.raises(TopicGivenUp):
+            await cursor.saved()
+        assert len(lost) == 1
+        for refused in (idle.saved(), idle.move_to(at(5, 7)), zombie.create("n", at(5, 0), {}), zombie.delete("s")):
+            idle.acknowledge(entries(5, 5))
+            with pytest.raises(TopicGivenUp):
+                await refused
+        inherited = heir.get("s")
+        assert inherited is not None
+        assert [one for one in range(9) if inherited.acknowledged(at(5, one))] == [0, 2]
+        inherited.acknowledge(entries(5, 1))
+        await inherited.saved()
+        assert len(lost) == 1
+        assert [cursor.name for cursor in heir.durable()] == ["idle", "s"]
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("what", ["first save", "create", "delete", "next ledger", "close"])
+def test_who_was_replaced_changes_no_node_any_more(what: str) -> None:
+    """OWN-2: where there was no ledger to fence as well."""
+
+    async def test(scene: CursorScene) -> None:
+        zombie = await scene.open()
+        fresh = await zombie.create("fresh", at(5, -1), {})
+        used = await zombie.create("used", at(5, -1), {})
+        used.acknowledge(entries(5, 1))
+        await used.saved()
+        if what == "next ledger":
+            for bookie in list(scene.cluster.bookies.values())[:2]:
+                bookie.failing = {"add"}
+        heir = await scene.open()
+        before = [await scene.node(name) for name in ("fresh", "used", "new")]
+        fresh.acknowledge(entries(5, 0))
+        with pytest.raises(TopicGivenUp):
+            match what:
+                case "first save":
+                    await fresh.saved()
+                case "create":
+                    await zombie.create("new", at(5, 3), {})
+                case "delete":
+                    await zombie.delete("used")
+                case "next ledger":
+                    used.acknowledge(entries(5, 9))
+                    await used.saved()
+                case _:
+                    await zombie.close()
+        for bookie in scene.cluster.bookies.values():
+            bookie.failing = set()
+        assert [await scene.node(name) for name in ("fresh", "used", "new")] == before
+        for cursor in heir.durable():
+            cursor.acknowledge(entries(5, 7))
+            await cursor.saved()
+
+    with_cursors(test, bookies=5)
+
+
+def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
+    """CHK-54, ACK-2: one in a ledger that was deleted; what was acknowledged there is nobody else's."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, 9), {})
+        scene.log.roll(6)
+        scene.log.append(50)
+        cursor.acknowledge([*entries(5, 20, 30), *entries(6, 3)])
+        await cursor.saved()
+        lagging = await table.create("untouched", at(5, 0), {})
+        scene.log.trim(at(5, 99))
+        table.abandon()
+        for _ in range(3):
+            table = await scene.open()
+            found = [table.get(name) for name in ("s", "untouched")]
+            assert [one and one.mark_delete for one in found] == [at(6, -1)] * 2
+            assert [one and one.open_entries() for one in found] == [49, 50]
+            assert [one for one in range(50) if found[0] and found[0].acknowledged(at(6, one))] == [3]
+            scene.log.append(1)
+            scene.log.ledgers[6] -= 1
+            table.abandon()
+        # And so it does where it is seen at once.
+        table = await scene.open()
+        scene.log.roll(9)
+        scene.log.append(1)
+        transient = table.create_transient("t", at(6, 10))
+        scene.log.trim(at(6, 49))
+        table.log_was_trimmed()
+        assert [cursor.mark_delete for cursor in table.durable()] == [at(9, -1)] * 2
+        assert transient.mark_delete == at(9, -1)
+        assert lagging.mark_delete == at(5, 0)
+
+    with_cursors(test)
+
+
+def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
+    """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
+
+    async def test(scene: CursorScene) -> None:
+        scene.options = CursorOptions(managed_ledger_cursor_max_size_per_ledger_bytes=300)
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        for entry_id in range(1, 99, 2):
+            cursor.acknowledge(entries(5, entry_id))
+            await cursor.saved()
+        await scene.turns()
+        node = await scene.node("s")
+        assert node is not None
+        assert node.ledger_id > 1
+        assert await scene.ledgers() == [node.ledger_id]
+        assert not node.deleting
+        assert not await scene.intents()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == list(range(1, 99, 2))
+
+    with_cursors(test)
+
+
+def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        names = ["used", "unused", "unsaved", "holes"]
+        used, _, unsaved, holes = [await table.create(name, at(5, -1), {}) for name in names]
+        used.acknowledge_up_to(at(5, 10))
+        await used.saved()
+        await used.move_to(at(5, 3))
+        unsaved.acknowledge([(5, 0, 7)])
+        holes.acknowledge([(5, 3, 7)], [(at(5, 20), 1, 2)])
+        await table.close()
+        node = await scene.node("holes")
+        assert node is not None
+        assert await scene.ledgers() == [node.ledger_id]
+        table = await scene.open()
+        found = [table.get(name) for name in names]
+        assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
+        assert [one and one.moves for one in found] == [1, 0, 0, 0]
+        assert [one and one.acknowledged_messages(at(5, 20)) for one in found] == [0, 0, 0, 1]
+        assert [one and one.open_entries() for one in found] == [96, 100, 92, 95]
+
+    with_cursors(test)
+
+
+def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
+    """SUB-9: back over what was acknowledged, which is to come again."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge([(5, 0, 49), (5, 60, 69)], [(at(5, 80), 1, 3)])
+        await cursor.saved()
+        assert table.slowest_saved() == at(5, 49)
+        moving = asyncio.create_task(cursor.move_to(at(5, 19)))
+        await asyncio.sleep(0)
+        assert table.slowest_saved() == at(5, 19)
+        await moving
+        cursor.acknowledge(entries(5, 25))
+        await cursor.saved()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert again.moves == 1
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
+        assert not again.acknowledged_messages(at(5, 80))
+
+    with_cursors(test)
+
+
+def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
+    """CHK-58: nothing of it is left."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 4))
+        await cursor.saved()
+        waiting = asyncio.create_task(cursor.saved())
+        await table.delete("s")
+        await waiting
+        assert table.get("s") is None
+        assert await scene.node("s") is None
+        assert not await scene.ledgers()
+        with pytest.raises(BrokerError) as refused:
+            await table.delete("s")
+        assert refused.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
+        with pytest.raises(BrokerError):
+            await cursor.move_to(at(5, 1))
+        again = await table.create("s", at(5, 50), {})
+        assert not again.acknowledged(at(5, 60))
+        assert again.mark_delete == at(5, 50)
+
+    with_cursors(test)
+
+
+def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next() -> None:
+    """CHK-58: and nobody sees the cursor meanwhile."""
+
+    async def test(scene: CursorScene) -> None:
+        client = await scene.client()
+        table = await scene.open(client)
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 4))
+        await cursor.saved()
+        deleting = asyncio.create_task(table.delete("s"))
+        while not (node := await scene.node("s")) or not node.deleted:
+            await asyncio.sleep(0)
+        scene.cluster.server.expire(client.ledgers.store)  # type: ignore[arg-type]
+        with pytest.raises(BrokerError):
+            await deleting
+        table = await scene.open()
+        assert not table.durable()
+        assert await scene.node("s") is None
+        assert not await scene.ledgers()
+
+    with_cursors(test)
+
+
+def test_with_the_topic_all_of_its_cursors_go() -> None:
+    async def test(scene: CursorScene) -> None:
+        zombie = await scene.open()
+        for name in ("a", "ä/b", ".", "c d"):
+            cursor = await zombie.create(name, at(5, -1), {})
+            cursor.acknowledge(entries(5, 4))
+            await cursor.saved()
+        client = await scene.client()
+        await delete_cursors(scene.log.name, client, scene.clock, SeededRandomness(0))
+        assert not await scene.ledgers()
+        assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
+        with pytest.raises(TopicGivenUp):
+            await zombie.create("b", at(5, -1), {})
+        # A topic of the same name is another one: what a dead broker left of the first does not become its own.
+        scene.log.incarnation = "another"
+        table = await scene.open()
+        assert not table.durable()
+        left = await table.create("left", at(5, 3), {})
+        assert left.mark_delete == at(5, 3)
+        scene.log.incarnation = "a third"
+        assert not (await scene.open()).durable()
+        assert await scene.node("left") is None
+
+    with_cursors(test)
+
+
+def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
+    async def test(scene: CursorScene) -> None:
+        scene.options = CursorOptions(max_subscriptions_per_topic=2)
+        table = await scene.open()
+
+        async def refused(name: str, properties: dict[str, str]) -> ErrorCode:
+            with pytest.raises(BrokerError) as error:
+                await table.create(name, at(5, 0), properties)
+            return error.value.code
+
+        assert await refused("", {}) == ErrorCode.INVALID_ARGUMENT
+        assert await refused("ä" * 128, {}) == ErrorCode.INVALID_ARGUMENT
+        assert await refused("\ud800", {}) == ErrorCode.INVALID_ARGUMENT
+        assert await refused("a", {"k": "v" * 70_000}) == ErrorCode.INVALID_ARGUMENT
+        await table.create("ä" * 127, at(5, 0), {})
+        assert await refused("ä" * 127, {}) == ErrorCode.ALREADY_EXISTS
+        one, two = await asyncio.gather(
+            table.create("b", at(5, 0), {}), table.create("c", at(5, 0), {}), return_exceptions=True
+        )
+        assert not isinstance(one, BaseException)
+        assert isinstance(two, BrokerError)
+        assert two.code == ErrorCode.NOT_ALLOWED
+
+    with_cursors(test)
+
+
+def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so() -> None:
+    """STO-1, for cursors: nothing is lost, and nothing has a receipt that is not durable."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 1))
+        await cursor.saved()
+        bookies = list(scene.cluster.bookies.values())
+        for bookie in bookies[1:]:
+            bookie.failing = {"add"}
+        cursor.acknowledge(entries(5, 3))
+        receipt = asyncio.create_task(cursor.saved())
+        while not cursor.waiting_for:
+            await scene.clock.sleep(0.1)
+        assert not receipt.done()
+        for bookie in bookies:
+            bookie.failing = set()
+        await receipt
+        assert cursor.waiting_for == ""
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
+
+    with_cursors(test)
+
+
+def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        for turns in range(1, 60, 3):
+            name = f"s{turns}"
+            making = asyncio.create_task(table.create(name, at(5, -1), {}))
+            await scene.turns(turns)
+            making.cancel()
+            await asyncio.gather(making, return_exceptions=True)
+            assert table.slowest_saved() == at(5, -1)
+            while (cursor := table.get(name)) is None:
+                await asyncio.sleep(0)
+            cursor.acknowledge(entries(5, 2))
+            saving = asyncio.create_task(cursor.saved())
+            await scene.turns(turns)
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
+            await cursor.saved()
+            assert await _acknowledged(scene, cursor.name) == [2]
+            table = await scene.open()
+            deleting = asyncio.create_task(table.delete(name))
+            await scene.turns(turns)
+            deleting.cancel()
+            await asyncio.gather(deleting, return_exceptions=True)
+            while await scene.node(name) is not None:
+                await asyncio.sleep(0)
+        await scene.turns()
+        assert not await scene.ledgers()
+
+    with_cursors(test)
+
+
+async def _acknowledged(scene: CursorScene, name: str) -> list[int]:
+    table: CursorTable = await scene.open()
+    cursor = table.get(name)
+    assert cursor is not None
+    return [one for one in range(100) if cursor.acknowledged(at(5, one))]
