@@ -58,7 +58,7 @@ class ConsumeChannel:
         return self._session.broken
 
     def room(self) -> int:
-        return self._session.room_for(self)
+        return 0 if self.closed else self._session.room_for(self)
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer

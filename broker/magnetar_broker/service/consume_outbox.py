@@ -145,7 +145,7 @@ class ConsumeOutbox:
 def _take(told: deque[Any]) -> ConsumeAnswer:
     """Of the first ones as many as go into one message."""
     answer = ConsumeAnswer()
-    into = {
+    into: dict[type[Any], Any] = {
         ConsumerOpened: answer.opened,
         EpochBegan: answer.epochs,
         ActiveChanged: answer.active,

@@ -86,6 +86,8 @@ class ConsumeSession:
         self._receipts = 0
         # The client is gone, and nothing more can be said.
         self.broken = False
+        # A message is on its way.
+        self._sending = False
         # What the sender waits for, and what the receiver does.
         self._to_send: asyncio.Future[None] | None = None
         self._progress: asyncio.Future[None] | None = None
@@ -98,7 +100,7 @@ class ConsumeSession:
                 while self._too_much_waits and not self.broken:
                     await self._wait_progress()
             self._all_leave()
-            while (self._tasks or self._receipts or self.outbox) and not self.broken:
+            while (self._tasks or self._receipts or self.outbox or self._sending) and not self.broken:
                 await self._wait_progress()
         finally:
             self._break()
@@ -126,8 +128,11 @@ class ConsumeSession:
         try:
             while True:
                 while (message := self.outbox.compose()) is None:
+                    self._sending = False
+                    self._wake_receiver()
                     self._to_send = asyncio.get_running_loop().create_future()
                     await self._to_send
+                self._sending = True
                 self._feed_starved()  # what they put in is read while this message is on its way
                 await self._stream.send(message)
                 self._wake_receiver()
@@ -153,6 +158,8 @@ class ConsumeSession:
     def _all_leave(self) -> None:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
+            channel.closed = True  # what one has had must not go to another that is about to leave
+        for channel in channels.values():
             channel.leave()
 
     # Receiving.
@@ -175,7 +182,8 @@ class ConsumeSession:
             request = ConsumeRequest.FromString(message)
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"what a consumer asks can't be read: {error}") from None
-        parts = sum(map(len, (request.open, request.seek, request.flow, request.unsubscribe, request.close)))
+        parts = len(request.open) + len(request.seek) + len(request.flow)
+        parts += len(request.unsubscribe) + len(request.close)
         parts += sum(1 + len(one.entries) + len(one.messages) for one in request.acknowledge)
         parts += sum(1 + len(one.entries) for one in request.redeliver)
         if parts > self._options.max_parts_per_consume_request:
@@ -241,7 +249,7 @@ class ConsumeSession:
             channel.ended(error.problem)
         except InvalidTopicName as error:
             channel.ended(Problem(code=ErrorCode.INVALID_TOPIC_NAME, text=str(error)))
-        except Exception:
+        except Exception:  # noqa: BLE001 (one consumer's trouble is not the others')
             _log.exception("a consumer of %s could not be opened", opened.topic)
             channel.ended(_unknown_error())
         finally:
@@ -297,7 +305,7 @@ class ConsumeSession:
             await asked
         except BrokerError as error:
             problem = error.problem
-        except Exception:
+        except Exception:  # noqa: BLE001 (the client waits for an answer)
             _log.exception("request %d of consumer %d failed", request_id, consumer_id)
             problem = _unknown_error()
         self._done(consumer_id, request_id, problem)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Cursor
-from magnetar_broker.topic.spawning import Spawn
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
 
 __all__ = ["AckReceipts", "ReceiptDone"]
 
@@ -18,12 +18,14 @@ ReceiptDone = Callable[[BrokerError | None], object]
 
 
 class AckReceipts:
-    __slots__ = ("_cursor", "_saving", "_spawn", "_waiting")
+    __slots__ = ("_being_saved", "_cursor", "_saving", "_tasks", "_waiting")
 
-    def __init__(self, cursor: Cursor, spawn: Spawn) -> None:
+    def __init__(self, cursor: Cursor, tasks: TasksInOrder) -> None:
         self._cursor = cursor
-        self._spawn = spawn
+        self._tasks = tasks
+        # Those that the next save answers, and those that the one under way does.
         self._waiting: list[ReceiptDone] = []
+        self._being_saved: list[ReceiptDone] = []
         self._saving = False
 
     @property
@@ -34,27 +36,26 @@ class AckReceipts:
         self._waiting.append(done)
         if not self._saving:
             self._saving = True
-            self._spawn(self._save())
+            self._tasks.spawn(self._save())
 
     def fail(self, error: BrokerError) -> None:
-        """Nobody will be answered any more."""
-        waiting, self._waiting = self._waiting, []
+        """The topic's end: whoever waits is told, and the save under way is about to be cancelled."""
+        waiting, self._waiting = self._being_saved + self._waiting, []
+        self._being_saved = []
         for done in waiting:
             done(error)
 
     async def _save(self) -> None:
         try:
             while self._waiting:
-                waiting, self._waiting = self._waiting, []
+                self._being_saved, self._waiting = self._waiting, []
                 error: BrokerError | None = None
                 try:
                     await self._cursor.saved()
                 except BrokerError as problem:
                     error = problem
-                except BaseException:
-                    self._waiting = waiting + self._waiting  # `fail` answers them
-                    raise
-                for done in waiting:
+                saved, self._being_saved = self._being_saved, []
+                for done in saved:
                     done(error)
         finally:
             self._saving = False

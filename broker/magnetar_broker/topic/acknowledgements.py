@@ -1,4 +1,4 @@
-"""What a client's acknowledgement names, checked: it may name anything."""
+"""A client's acknowledgement: checked, for it may name anything, and told to the cursor and to the rule of dispatch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Dispatch
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
+from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["Acknowledged", "check_ranges", "read_acknowledge"]
+__all__ = ["Acknowledged", "acknowledge", "check_ranges", "read_acknowledge"]
 
 _MOST_ID: Final = 2**63 - 1
 
@@ -31,6 +33,66 @@ def read_acknowledge(request: Acknowledge) -> Acknowledged:
             ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement names one place, and this one {places}"
         )
     return Acknowledged(check_ranges(request.entries), [_messages(one) for one in request.messages])
+
+
+def acknowledge(
+    request: Acknowledge,
+    acknowledged: Acknowledged,
+    log: Log,
+    cursor: Cursor,
+    dispatch: Dispatch,
+    consumer: ConsumerState,
+) -> int:
+    """About how many entries that finished. Raises `BrokerError`, and then none are."""
+    before = cursor.mark_delete
+    if request.cumulative:
+        count = _acknowledge_up_to(acknowledged, log, cursor)
+    else:
+        count = _acknowledge_each(acknowledged, log, cursor, dispatch, consumer)
+    if cursor.mark_delete != before:
+        dispatch.acknowledged_up_to(cursor.mark_delete)
+    return count
+
+
+def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> int:
+    place: MessagesOf
+    if acknowledged.messages:
+        place = acknowledged.messages[0]
+    else:
+        ledger_id, _, last = acknowledged.entries[0]
+        place = Position(ledger_id, last), 0, 0
+    if place[0] > log.last:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"{place[0]} was to be acknowledged with all before it, and the topic's last entry is {log.last}",
+        )
+    before = cursor.mark_delete
+    cursor.acknowledge_up_to(*place)
+    return log.entries_between(before, cursor.mark_delete) if cursor.mark_delete > before else 0
+
+
+def _acknowledge_each(
+    acknowledged: Acknowledged, log: Log, cursor: Cursor, dispatch: Dispatch, consumer: ConsumerState
+) -> int:
+    done_before = {
+        position: cursor.acknowledged_messages(position).bit_count() for position, _, _ in acknowledged.messages
+    }
+    done = cursor.acknowledge(acknowledged.entries, acknowledged.messages)
+    count = len(done)
+    for ledger_id, first, last in acknowledged.entries:
+        dispatch.acknowledged(consumer, ledger_id, first, last)
+        if first == last:
+            count += 1
+        else:
+            count += log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
+    for position in done:
+        dispatch.acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
+        done_before.pop(position, None)
+    for position, were in done_before.items():
+        now = cursor.acknowledged_messages(position).bit_count()
+        if now > were:
+            dispatch.acknowledged_messages(consumer, position, now - were)
+    return count
 
 
 def check_ranges(ranges: Iterable[EntryRange]) -> list[EntriesOf]:

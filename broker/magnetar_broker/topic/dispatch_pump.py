@@ -21,7 +21,7 @@ from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, Log
-from magnetar_broker.topic.spawning import Spawn
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["DispatchPump"]
@@ -42,8 +42,8 @@ class DispatchPump:
         "_log",
         "_reading",
         "_running",
-        "_spawn",
         "_stopped",
+        "_tasks",
         "_timer",
         "dispatch",
         "failed",
@@ -58,7 +58,7 @@ class DispatchPump:
         log: Log,
         cursor: Cursor,
         clock: Clock,
-        spawn: Spawn,
+        tasks: TasksInOrder,
         deliver: Callable[[ConsumerState, list[Deliverable]], object],
     ) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class DispatchPump:
         self._log = log
         self._cursor = cursor
         self._clock = clock
-        self._spawn = spawn
+        self._tasks = tasks
         self._deliver = deliver
         # The cursor is being moved.
         self.paused = False
@@ -130,7 +130,7 @@ class DispatchPump:
     def _read_in_task(self, reading: Reading) -> None:
         self._reading = reading
         self._asked = False
-        self._spawn(self._read(reading))
+        self._tasks.spawn(self._read(reading))
 
     async def _read(self, reading: Reading) -> None:
         entries: Sequence[LogEntry | None]

@@ -22,15 +22,15 @@ from magnetar_broker.core.dispatch.round_robin import RoundRobin
 from magnetar_broker.core.dispatch.single_active import SingleActive
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
+from magnetar_broker.managed_ledger.interface import Cursor, Log
 from magnetar_broker.topic.ack_receipts import AckReceipts
-from magnetar_broker.topic.acknowledgements import check_ranges, read_acknowledge
+from magnetar_broker.topic.acknowledgements import acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.delivery_runs import delivery_runs
 from magnetar_broker.topic.dispatch_pump import DispatchPump
-from magnetar_broker.topic.spawning import Spawn
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
@@ -60,7 +60,7 @@ class Subscription:
         "_partition",
         "_pump",
         "_released",
-        "_spawn",
+        "_tasks",
         "_unsubscribe",
         "counters",
         "cursor",
@@ -77,7 +77,7 @@ class Subscription:
         partition: int,
         options: SubscriptionOptions,
         clock: Clock,
-        spawn: Spawn,
+        tasks: TasksInOrder,
         released: Callable[[Subscription], object],
         unsubscribe: Callable[[Subscription], Coroutine[Any, Any, None]],
     ) -> None:
@@ -86,7 +86,7 @@ class Subscription:
         self._partition = partition
         self._options = options
         self._clock = clock
-        self._spawn = spawn
+        self._tasks = tasks
         # It has no consumers and nothing to do any more.
         self._released = released
         # Deletes it.
@@ -101,7 +101,7 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
-        self.receipts = AckReceipts(cursor, spawn)
+        self.receipts = AckReceipts(cursor, tasks)
         self.counters = DeliveryCounters()
 
     @property
@@ -148,7 +148,7 @@ class Subscription:
         if self._pump is None:
             self.type = opened.type
             self._pump = DispatchPump(
-                self.name, self._rule(), self._log, self.cursor, self._clock, self._spawn, self._deliver
+                self.name, self._rule(), self._log, self.cursor, self._clock, self._tasks, self._deliver
             )
             self._pump.paused = self.waiting > 0
         self._consumers[consumer.state] = consumer
@@ -257,58 +257,16 @@ class Subscription:
                 f"delivered: they were of epoch {request.epoch}, and acknowledgements count from epoch "
                 f"{consumer.acknowledged_from} on",
             )
-        dispatch, cursor = self._pump.dispatch, self.cursor
-        before = cursor.mark_delete
-        if request.cumulative:
-            self._acknowledge_up_to(acknowledged.entries, acknowledged.messages)
-        else:
-            done_before = [
-                cursor.acknowledged_messages(position).bit_count() for position, _, _ in acknowledged.messages
-            ]
-            done = set(cursor.acknowledge(acknowledged.entries, acknowledged.messages))
-            for ledger_id, first, last in acknowledged.entries:
-                dispatch.acknowledged(consumer.state, ledger_id, first, last)
-            for (position, _, _), were in zip(acknowledged.messages, done_before, strict=True):
-                if position in done:
-                    dispatch.acknowledged(consumer.state, position.ledger_id, position.entry_id, position.entry_id)
-                elif (now := cursor.acknowledged_messages(position).bit_count()) > were:
-                    dispatch.acknowledged_messages(consumer.state, position, now - were)
-            self._count_acknowledged(consumer, acknowledged.entries, len(done))
-        if cursor.mark_delete != before:
-            dispatch.acknowledged_up_to(cursor.mark_delete)
-        self._pump.run()
-
-    def _acknowledge_up_to(self, entries: list[EntriesOf], messages: list[MessagesOf]) -> None:
-        if self.type == _SHARED:
+        if request.cumulative and self.type == _SHARED:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"subscription {self.name} is Shared, where a cumulative acknowledgement would acknowledge what other "
                 "consumers have: acknowledge each message",
             )
-        position = messages[0][0] if messages else Position(entries[0][0], entries[0][2])
-        if position > self._log.last:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"{position} was to be acknowledged with all before it, and the topic's last entry is {self._log.last}",
-            )
-        before = self.cursor.mark_delete
-        if messages:
-            self.cursor.acknowledge_up_to(*messages[0])
-        else:
-            self.cursor.acknowledge_up_to(position)
-        if self.cursor.mark_delete > before:
-            acknowledged = self._log.entries_between(before, self.cursor.mark_delete)
-            self.counters.acknowledged_entries += acknowledged
-
-    def _count_acknowledged(self, consumer: Consumer, entries: list[EntriesOf], batches: int) -> None:
-        count = batches
-        for ledger_id, first, last in entries:
-            if first == last:
-                count += 1
-            else:
-                count += self._log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
+        count = acknowledge(request, acknowledged, self._log, self.cursor, self._pump.dispatch, consumer.state)
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
+        self._pump.run()
 
     # What goes out.
 
@@ -350,7 +308,7 @@ class Subscription:
 
     async def whole(self, change: Coroutine[Any, Any, T]) -> T:
         """The change is made whole, whatever becomes of the caller: nothing is left half moved."""
-        return await asyncio.shield(self._spawn(change))
+        return await self._tasks.whole(change)
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:

@@ -11,19 +11,20 @@ broken off by a caller that goes away: it is done whole, in a task of the topic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from magnetar_broker.core.counters import DeliveryCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
-from magnetar_broker.topic.spawning import TasksInOrder
 from magnetar_broker.topic.start_place import find_start
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -105,6 +106,13 @@ class Subscriptions:
                 found.append(subscription_stats(subscription, self._log))
         return found
 
+    def counters(self) -> Iterator[DeliveryCounters]:
+        """Of those with consumers, and of their consumers."""
+        for subscription in self._loaded.values():
+            yield subscription.counters
+            for consumer in subscription.consumers:
+                yield consumer.counters
+
     async def backlog_messages(self, name: str) -> int:
         """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries
         among them. Raises `BrokerError`."""
@@ -172,7 +180,7 @@ class Subscriptions:
             self._name.partition_index,
             self._options,
             self._clock,
-            self._tasks.spawn,
+            self._tasks,
             self._released,
             self._delete_unsubscribed,
         )
@@ -191,7 +199,7 @@ class Subscriptions:
     ) -> None:
         _check_name(name)
         self._check_open()
-        await asyncio.shield(self._tasks.spawn(self._create(name, start, dict(properties or {}), may_exist)))
+        await self._tasks.whole(self._create(name, start, dict(properties or {}), may_exist))
 
     async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
         async with self._claimed(name):

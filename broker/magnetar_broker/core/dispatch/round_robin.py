@@ -175,10 +175,10 @@ class RoundRobin(Dispatch):
         if behind is not None:
             self.read_position = max(self.read_position, behind)
         assignments: list[Assignment] = []
-        at = 0
+        at = share = 0
         while at < len(entries) and (line := self._next_line()) is not None:
             # Few entries are dealt evenly, many by as much as one may have in a row.
-            share = -(-(len(entries) - at) // len(line))
+            share = share or -(-len(entries) // len(line))
             dealt = self._serve(line[0], entries[at : at + share])
             at += len(dealt)
             assignments.append((line[0], dealt))

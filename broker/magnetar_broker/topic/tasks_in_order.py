@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Spawn", "TasksInOrder"]
+from magnetar_broker.errors import TopicGivenUp
+
+__all__ = ["TasksInOrder"]
 
 T = TypeVar("T")
-
-
-class Spawn(Protocol):
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> asyncio.Task[T]: ...
 
 
 class TasksInOrder:
@@ -33,6 +31,18 @@ class TasksInOrder:
         self._tasks.pop(task, None)
         if not task.cancelled():
             task.exception()  # whoever waits for it meets it; a caller that was cancelled does not
+
+    async def whole(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Waits for it; it is done whole even if the caller is cancelled. Raises `TopicGivenUp` if the topic's end has
+        broken it off."""
+        task = self.spawn(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise TopicGivenUp("the topic was closed meanwhile: whether it was done is not known") from None
+            raise
 
     async def cancel(self) -> None:
         """All of them, and waits until they have ended."""
