@@ -1,16 +1,18 @@
 """What a broker tells a client that went wrong.
 
     BrokerError           with the `ErrorCode` that travels
-    └── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    ├── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    └── DamagedEntry      an entry of a topic that can be read, and is none
 
 What the ledgers raise stays within the managed ledger; what it passes on is one of these.
 """
 
 from __future__ import annotations
 
+from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 
-__all__ = ["BrokerError", "TopicGivenUp"]
+__all__ = ["BrokerError", "DamagedEntry", "TopicGivenUp"]
 
 
 class BrokerError(Exception):
@@ -24,9 +26,21 @@ class BrokerError(Exception):
     def problem(self) -> Problem:
         return Problem(code=self.code, text=str(self))
 
+    def again(self) -> BrokerError:
+        """To be raised where the same is to be said more than once: a traceback is tied to its object."""
+        return BrokerError(self.code, str(self))
+
 
 class TopicGivenUp(BrokerError):
     """Whoever meets it looks the topic up again. What had no receipt is unknown."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
+
+
+class DamagedEntry(BrokerError):
+    """What stands at this place of the log is nothing that a broker has stored. It will not get better."""
+
+    def __init__(self, position: Position, reason: object) -> None:
+        super().__init__(ErrorCode.CHECKSUM_ERROR, f"entry {position} can't be read: {reason}")
+        self.position = position

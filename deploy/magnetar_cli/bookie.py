@@ -35,17 +35,17 @@ def bookie(
     from magnetar_bookie.daemon.signals import StopSignals
 
     signals = StopSignals()
-    from magnetar_bookie.daemon.logs import log_to_stderr
     from magnetar_bookie.daemon.run import run_bookie
     from magnetar_bookie.daemon.settings import BookieSettings
     from magnetar_wire.configuration import InvalidConfiguration, load
+    from magnetar_wire.logs import log_to_stderr
 
     try:
         loaded = load(BookieSettings, file=config, environment=os.environ, flags=settings or ())
     except InvalidConfiguration as error:
         print(f"magnetar bookie: the configuration is wrong:\n{error}", file=sys.stderr)
         raise typer.Exit(ExitStatus.REFUSED) from None
-    log_to_stderr(loaded.log_level)
+    log_to_stderr(loaded.log_level, loaded.log_format)
     status = run_bookie(loaded, signals)
     logging.shutdown()
     # Threads that hang with the disk would be waited for otherwise.

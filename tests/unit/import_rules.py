@@ -41,8 +41,12 @@ WIRE_SHELLS: Final = frozenset(
         "grpc_transport",
         "http_server",
         "in_process_transport",
+        "logs",
+        "loop_watch",
+        "metric_families",
         "pipe",
         "randomness",
+        "shared_question",
         "tasks",
     )
 )

@@ -10,45 +10,18 @@ that one, and no longer than the bound.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
 from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_metadata.store import SessionState
-from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.clock import Clock
+from magnetar_wire.loop_watch import LoopWatch
+from magnetar_wire.shared_question import SharedQuestion
 
-__all__ = ["Health", "LoopWatch"]
-
-_TICK_S: Final = 0.5
-
-
-class LoopWatch:
-    """How late the event loop runs what is due."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._due = clock.monotonic()
-        self._late_s = 0.0
-        self._timer: Timer | None = None
-        self._tick()
-
-    @property
-    def late_s(self) -> float:
-        """The last time, or, if what is due next is later by now, that."""
-        return max(0.0, self._late_s, self._clock.monotonic() - self._due)
-
-    def _tick(self) -> None:
-        now = self._clock.monotonic()
-        self._late_s = now - self._due
-        self._due = now + _TICK_S
-        self._timer = self._clock.call_later(_TICK_S, self._tick)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+__all__ = ["Health"]
 
 
 class Health:
@@ -57,9 +30,7 @@ class Health:
         self._settings = settings
         self._clock = clock
         self._loop_watch = loop_watch
-        # The question that the storage is asked, and since when.
-        self._question: asyncio.Task[None] | None = None
-        self._asked_at = 0.0
+        self._question = SharedQuestion(lambda: _ask(process.bookie), settings.health_max_answer_s, clock)
 
     async def look(self) -> tuple[bool, dict[str, Any]]:
         """Whether it is healthy, and how each part is."""
@@ -105,24 +76,14 @@ class Health:
         return not reasons, {"ready": not reasons, "reasons": reasons}
 
     async def close(self) -> None:
-        if self._question is not None:
-            self._question.cancel()
-            await asyncio.wait([self._question])
+        await self._question.close()
 
     async def _storage_problem(self, bookie: Bookie) -> str:
         """Why the storage is no good; empty: it is."""
         if bookie.failed is not None:
             return "the disk failed"
-        if self._question is None or self._question.done():
-            self._question = asyncio.get_running_loop().create_task(_ask(bookie), name="health")
-            self._asked_at = self._clock.monotonic()
-        question, bound_s = self._question, self._settings.health_max_answer_s
-        left_s = self._asked_at + bound_s - self._clock.monotonic()
-        await asyncio.wait([question], timeout=max(0.0, left_s))
-        if not question.done():
-            return f"the storage has not answered for {self._clock.monotonic() - self._asked_at:.1f} s"
-        error = None if question.cancelled() else question.exception()
-        return "" if error is None else f"the storage gives no answer: {type(error).__name__}: {error}"
+        problem = await self._question.problem()
+        return problem and f"the storage {problem}"
 
 
 async def _ask(bookie: Bookie) -> None:

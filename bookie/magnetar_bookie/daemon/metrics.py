@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.storage.rocksdb.use import StorageUse
-from magnetar_wire.histogram import Histogram
+from magnetar_wire.metric_families import Families, exposition
 
 __all__ = ["Metrics"]
 
-_PREFIX = "magnetar_bookie_"
+_FAMILIES: Final = Families("magnetar_bookie_")
+_counter = _FAMILIES.counter
+_gauge = _FAMILIES.gauge
+_histogram = _FAMILIES.histogram
 
 
-class Metrics(Collector):
+class Metrics:
     def __init__(self, process: BookieProcess) -> None:
         self._process = process
-        self._disk: Use | None = None
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        # Memory, processor time, open files.
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
 
     def text(self, disk: Use | None) -> bytes:
-        self._disk = disk
-        return generate_latest(self._registry)
+        return exposition(list(self.collect(disk)))
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self, disk: Use | None) -> Iterator[Metric]:
         bookie, process = self._process.bookie, self._process
         counters, collector, repairs = bookie.counters, process.collector, process.repairs
         yield _counter("adds", "Entries that were asked to be added.", counters.adds)
@@ -68,10 +62,10 @@ class Metrics(Collector):
             yield _gauge("tombstones", "Deleted ledgers remembered.", collector.tombstones)
             unexplained = len(collector.unexplained)
             yield _gauge("unexplained_ledgers", "Ledgers that the metadata store does not know.", unexplained)
-        if self._disk is not None:
-            yield _gauge("disk_free_bytes", "Free on the file system.", self._disk.free_bytes)
-            yield _gauge("disk_total_bytes", "Size of the file system.", self._disk.total_bytes)
-            yield _gauge("folder_bytes", "Taken by the bookie's files.", self._disk.folder_bytes)
+        if disk is not None:
+            yield _gauge("disk_free_bytes", "Free on the file system.", disk.free_bytes)
+            yield _gauge("disk_total_bytes", "Size of the file system.", disk.total_bytes)
+            yield _gauge("folder_bytes", "Taken by the bookie's files.", disk.folder_bytes)
         yield from _storage(use_of(bookie.storage))
         auditing = process.auto_recovery is not None and process.auto_recovery.auditing
         yield _gauge("auditor", "1: this one is elected.", auditing)
@@ -96,25 +90,8 @@ def _storage(use: StorageUse | None) -> Iterator[Metric]:
     yield _gauge("unreadable_segments", "Files of the log of which something can't be read.", unreadable)
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(_PREFIX + name, text, value=value)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(_PREFIX + name, text, value=value)
-
-
 def _answers(answers: dict[int, int]) -> Metric:
-    family: Any = CounterMetricFamily(_PREFIX + "add_answers", "Entries answered, by status.", labels=["status"])
+    family: Any = _counter("add_answers", "Entries answered, by status.", labels=["status"])
     for status, count in sorted(answers.items()):
         family.add_metric([status_name(status)], count)
     return family  # type: ignore[no-any-return]
-
-
-def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
-    buckets, below = [], 0
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
-        below += count
-        buckets.append((str(bound), float(below)))
-    buckets.append(("+Inf", float(histogram.count)))
-    return HistogramMetricFamily(_PREFIX + name, text, buckets=buckets, sum_value=histogram.total)

@@ -22,7 +22,7 @@ from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.daemon.disk_use import DiskUse
 from magnetar_bookie.daemon.exit_status import ExitStatus
-from magnetar_bookie.daemon.health import Health, LoopWatch
+from magnetar_bookie.daemon.health import Health
 from magnetar_bookie.daemon.http_routes import BookieHttp
 from magnetar_bookie.daemon.settings import BookieSettings, options_of
 from magnetar_bookie.daemon.signals import StopSignals
@@ -38,6 +38,7 @@ from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
+from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import NotReached, Transport
 

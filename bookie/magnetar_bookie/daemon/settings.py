@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -19,6 +19,7 @@ from magnetar_metadata.location import parse_location
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.grpc_transport import GrpcOptions
 from magnetar_wire.http_server import HttpOptions
+from magnetar_wire.logs import LogOptions
 
 __all__ = ["BookieSettings", "options_of"]
 
@@ -28,7 +29,9 @@ _MAX_PORT: Final = 65_535
 C = TypeVar("C", bound=Configuration)
 
 
-class BookieSettings(BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions):
+class BookieSettings(
+    BookieOptions, RocksOptions, LedgerClientOptions, AutoRecoveryOptions, GrpcOptions, HttpOptions, LogOptions
+):
     # Who it is, for ever: see "Identity and start" in protocol.md.
     bookie_id: str
     data_folder: Path
@@ -40,7 +43,6 @@ class BookieSettings(BookieOptions, RocksOptions, LedgerClientOptions, AutoRecov
     advertised_address: str = ""
     # Health, status and metrics. Whoever reaches it can turn the bookie read-only. Empty: none.
     http_address: str = "127.0.0.1:8081"
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # How long ending in peace may wait for what is under way, and then for the disk.
     drain_timeout_s: float = Field(default=15.0, gt=0)
     close_timeout_s: float = Field(default=10.0, gt=0)

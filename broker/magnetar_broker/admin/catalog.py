@@ -125,6 +125,10 @@ class Catalog:
             return (await self.partitioned.get(name)).partitions
         return 0
 
+    async def topic_exists(self, name: TopicName) -> bool:
+        await self._nodes.sync()
+        return await self._nodes.exists(paths.topic(name))
+
     async def allows_auto_subscription(self, name: TopicName) -> bool:
         node = await self._namespace(name.namespace_name)
         if node.policies.HasField("auto_subscription_creation"):

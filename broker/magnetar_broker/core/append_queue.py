@@ -64,27 +64,34 @@ class AppendQueue:
         done: Callable[[Position | BrokerError], object],
         now_ms: int,
         waits_for: str,
-    ) -> None:
-        """The entry that passes the bound is still taken."""
+    ) -> bool:
+        """Returns whether it was taken. The entry that passes the bound still is."""
         if self.pending_bytes >= self._max_bytes:
             reason = f": {waits_for}" if waits_for else ""
             text = f"the topic has {self.pending_bytes} bytes pending and may have {self._max_bytes}{reason}; try later"
-            return self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
+            self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
+            return False
         # The index of the last message; and a wall clock that falls must not have times fall.
         index = self.next_index + messages - 1
         time_ms = max(now_ms, self._last_time_ms)
         try:
             stored = with_broker_metadata(entry, time_ms, index)
         except WireError as error:
-            return self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
+            self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
+            return False
         self.next_index = index + 1
         self._last_time_ms = time_ms
         self.pending_bytes += len(stored)
         self._waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms), done))
-        return None
+        return True
 
     def refuse(self, error: BrokerError, done: Callable[[Position | BrokerError], object]) -> None:
         self._waiting.append(Append(_NOTHING, done, error))
+
+    @property
+    def waits(self) -> bool:
+        """Something is not sent yet, or refused and not told."""
+        return bool(self._waiting) or (bool(self._sent) and self._sent[0].refused is not None)
 
     @property
     def has_waiting(self) -> bool:

@@ -23,6 +23,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
+from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 
@@ -131,6 +132,12 @@ class LedgerList:
         at = bisect_left(self.ledgers, ledger_id, key=_ledger_id)
         return self.ledgers[at] if at < len(self.ledgers) and self.ledgers[at].ledger_id == ledger_id else None
 
+    def next_ledger(self, ledger_id: int) -> int | None:
+        at = bisect_left(self.ledgers, ledger_id, key=_ledger_id)
+        if at + 1 >= len(self.ledgers) or self.ledgers[at].ledger_id != ledger_id:
+            return None
+        return self.ledgers[at + 1].ledger_id
+
     def holds(self, position: Position) -> bool:
         listed = self.find(position.ledger_id)
         return listed is not None and 0 <= position.entry_id < listed.entries
@@ -193,6 +200,16 @@ class LedgerList:
         written.last_index = index
         written.last_time_ms = time_ms
         self.last = position
+
+    def recovered(self, first: LogEntry, last: LogEntry, length_bytes: int, closed_ms: int) -> None:
+        """The ledger that another life wrote is closed, with these entries at its ends."""
+        written = self.ledgers[-1]
+        written.entries = last.position.entry_id + 1
+        written.length_bytes = length_bytes
+        written.last_index = last.index
+        written.first_time_ms, written.last_time_ms = first.broker_time_ms, last.broker_time_ms
+        self.last = last.position
+        self.closed(closed_ms)
 
     def closed(self, closed_ms: int) -> None:
         """The ledger that was written is closed, at its last confirmed entry."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.read_ahead import ReadAhead
 
 __all__ = ["CachedEntries", "EntryCache"]
 
@@ -24,8 +25,10 @@ _MANY_EMPTY: Final = 1000
 
 
 class EntryCache:
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, read_ahead_readers: int = 16) -> None:
         self._max_bytes = max_bytes
+        # Those who read what is not here.
+        self.read_ahead = ReadAhead(read_ahead_readers)
         self.size_bytes = 0
         # Oldest first. A place whose topic has let the entry go is empty.
         self._queue: deque[tuple[CachedEntries, Position]] = deque()
@@ -73,6 +76,10 @@ class CachedEntries:
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self.table: dict[Position, LogEntry] | None = None
+
+    @property
+    def read_ahead(self) -> ReadAhead:
+        return self._cache.read_ahead
 
     def add(self, entry: LogEntry) -> None:
         self._cache.add(self, entry)

@@ -15,8 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar_bookie import paths
 from magnetar_bookie.daemon.exit_status import ExitStatus
-from magnetar_bookie.daemon.health import LoopWatch
-from magnetar_bookie.daemon.logs import log_to_stderr
 from magnetar_bookie.daemon.run import BookieDaemon, Parts
 from magnetar_bookie.daemon.settings import BookieSettings, options_of
 from magnetar_bookie.server.options import BookieOptions
@@ -28,6 +26,8 @@ from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
 from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.logs import log_to_stderr
+from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
@@ -207,9 +207,7 @@ def test_the_end_does_not_wait_for_those_who_go_on_sending(tmp_path: Path) -> No
     on_machine(tmp_path, body)
 
 
-def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fails_ends_it_with_a_status_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """CHK-21: a failed fsync ends the process, and is never tried again."""
 
     async def body(machine: Machine) -> None:

@@ -1,0 +1,356 @@
+"""A topic's log: an endless one, made of ledgers that end. See the package's head for the theory.
+
+This is the face; behind it stand the node with the list of ledgers (topic_node.py), the end that grows (writing.py),
+the cache of what came last (entry_cache.py), reads of what is older (reading.py), and what frees storage (trimming.py).
+None of them has a task or a timer while nothing happens on the topic.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.errors import LedgerError
+from magnetar_broker.core.ledger_list import ListedLedger
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import LATEST, Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
+from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.interface import AppendDone
+from magnetar_broker.managed_ledger.opening import open_node
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.managed_ledger.reading import LedgerReads
+from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.managed_ledger.trimming import Trimming
+from magnetar_broker.managed_ledger.writing import LogWriting
+from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["ManagedLedger", "ManagedLedgerStats", "delete_topic", "topic_exists"]
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerStats:
+    # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`.
+    state: str
+    waiting_for: str
+    # Those in the list, oldest first; and what may be read of them, with what the broker puts in front.
+    ledgers: Sequence[ListedLedger]
+    stored_entries: int
+    stored_bytes: int
+    ledgers_to_delete: int
+    pending_appends: int
+    pending_bytes: int
+    next_index: int
+
+
+class ManagedLedger:
+    """`open` makes it. Implements `Log`."""
+
+    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "held")
+
+    def __init__(
+        self,
+        node: TopicNode,
+        client: LedgerClient,
+        cache: EntryCache,
+        options: ManagedLedgerOptions,
+        clock: Clock,
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._cached = CachedEntries(cache)
+        self._reads: LedgerReads | None = None
+        self._trimming = Trimming(node, client, self._given_up)
+        self._writing = LogWriting(node, client, self._cached, options, clock, self._trimming.finish_soon, self._let_go)
+        # Whether a ledger must not be deleted yet.
+        self.held: Callable[[int], bool] = _not_held
+
+    @classmethod
+    async def open(
+        cls,
+        name: TopicName,
+        client: LedgerClient,
+        cache: EntryCache,
+        options: ManagedLedgerOptions,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        create: bool,
+        along: Sequence[Change] = (),
+    ) -> Self:
+        """Takes the topic from whoever had it. `along` are changes of the metadata that go with making a new one.
+
+        Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and none is to be made, SERVICE_NOT_READY where
+        one of `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
+        """
+        node = await open_node(name, client, clock, randomness, create=create, along=along)
+        self = cls(node, client, cache, options, clock)
+        if node.list.deleting:
+            self._trimming.finish_soon()
+        return self
+
+    # ── what there is ──
+
+    @property
+    def name(self) -> TopicName:
+        return self._node.name
+
+    @property
+    def incarnation(self) -> str:
+        return self._node.list.incarnation
+
+    @property
+    def before_first(self) -> Position:
+        return self._node.list.before_first
+
+    @property
+    def last(self) -> Position:
+        return self._node.list.last
+
+    @property
+    def next_index(self) -> int:
+        return self._writing.queue.next_index
+
+    @property
+    def closed_ledgers(self) -> int:
+        """How many there are; a change says that a trim may find something."""
+        listed = self._node.list
+        return len(listed.ledgers) - (listed.written is not None)
+
+    def ledger_end(self, ledger_id: int) -> int | None:
+        """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
+        found = self._node.list.find(ledger_id)
+        return found.entries - 1 if found is not None and found.closed else None
+
+    def next_ledger(self, ledger_id: int) -> int | None:
+        """The ledger in the list behind this one in the list; None: there is none, or this one is not there."""
+        return self._node.list.next_ledger(ledger_id)
+
+    def first_after(self, position: Position) -> Position:
+        return self._node.list.first_after(position)
+
+    def entries_between(self, after: Position, up_to: Position) -> int:
+        return self._node.list.entries_between(after, up_to)
+
+    @property
+    def waiting_for(self) -> str:
+        """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
+        return self._writing.waiting_for
+
+    def stats(self) -> ManagedLedgerStats:
+        listed, queue = self._node.list, self._writing.queue
+        return ManagedLedgerStats(
+            state=self._writing.state,
+            waiting_for=self.waiting_for,
+            ledgers=tuple(listed.ledgers),
+            stored_entries=listed.entries,
+            stored_bytes=sum(ledger.length_bytes for ledger in listed.ledgers),
+            ledgers_to_delete=len(listed.deleting),
+            pending_appends=len(queue),
+            pending_bytes=queue.pending_bytes,
+            next_index=queue.next_index,
+        )
+
+    # ── who is told ──
+
+    @property
+    def on_appended(self) -> Callable[[], object] | None:
+        """Called after entries became readable, once for all of one turn of the event loop."""
+        return self._writing.on_appended
+
+    @on_appended.setter
+    def on_appended(self, called: Callable[[], object] | None) -> None:
+        self._writing.on_appended = called
+
+    @property
+    def on_lost(self) -> Callable[[TopicGivenUp], object] | None:
+        """Called once, when the topic is given up."""
+        return self._writing.on_lost
+
+    @on_lost.setter
+    def on_lost(self, called: Callable[[TopicGivenUp], object] | None) -> None:
+        self._writing.on_lost = called
+
+    # ── appending ──
+
+    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> None:
+        """As `Log` says. `done` is never called from within this call."""
+        self._writing.append(entry, messages, batch_size, done)
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._writing.queue.pending_bytes
+
+    def tick(self, _now: float) -> None:
+        """To be called every second or so: rolls what is due."""
+        self._writing.tick()
+
+    # ── reading ──
+
+    def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
+        """As `Log` says. Raises `TopicGivenUp`."""
+        if self._writing.ended is not None:
+            raise self._writing.ended
+        listed = self._node.list
+        place = listed.at_or_after(start)
+        if place is None:
+            return []
+        table = self._cached.table
+        entry = self._cached.get(place)
+        if entry is None or table is None:
+            return None
+        found = [entry]
+        left = max_bytes - len(entry.stored)
+        while len(found) < max_entries:
+            ledger_id, entry_id = entry.position
+            following = table.get(Position(ledger_id, entry_id + 1))
+            if following is None:
+                place = listed.at_or_after(Position(ledger_id, entry_id + 1))
+                following = None if place is None else table.get(place)
+                if following is None:
+                    break
+            left -= len(following.stored)
+            if left < 0:
+                break
+            found.append(following)
+            entry = following
+        return found
+
+    async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
+        """As `Log` says. Raises `BrokerError`, `TopicGivenUp` and `DamagedEntry` among them."""
+        while True:
+            at_hand = self.read_nowait(start, max_entries, max_bytes)
+            if at_hand is not None:
+                return at_hand
+            place = self._node.list.at_or_after(start)
+            assert place is not None
+            found = self._node.list.find(place.ledger_id)
+            assert found is not None
+            try:
+                return await self._ledger_reads().read(
+                    place, found, self._metadata(place.ledger_id), max_entries, max_bytes
+                )
+            except (LedgerError, MetadataError) as error:
+                if self._node.list.find(place.ledger_id) is None:
+                    continue  # it was trimmed meanwhile
+                raise _unreadable(place, error) from error
+
+    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
+        """As `Log` says. Raises `BrokerError`."""
+        if self._writing.ended is not None:
+            raise self._writing.ended
+        found: dict[Position, LogEntry] = {}
+        missing: dict[int, list[int]] = {}
+        for position in positions:
+            entry = self._cached.get(position)
+            if entry is not None:
+                found[position] = entry
+            elif self._node.list.holds(position):
+                missing.setdefault(position.ledger_id, []).append(position.entry_id)
+        for ledger_id, entry_ids in missing.items():
+            found.update(await self._read_some(ledger_id, sorted(dict.fromkeys(entry_ids))))
+        return [found.get(position) for position in positions]
+
+    async def read_stored(self, position: Position) -> LogEntry | None:
+        """The entry as a bookie has it, whatever the cache holds; None: there is none."""
+        if self._writing.ended is not None:
+            raise self._writing.ended
+        if not self._node.list.holds(position):
+            return None
+        return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
+
+    async def _read_some(self, ledger_id: int, entry_ids: list[int]) -> dict[Position, LogEntry]:
+        listed = self._node.list.find(ledger_id)
+        if listed is None:
+            return {}  # it was trimmed meanwhile
+        try:
+            return await self._ledger_reads().read_some(listed, self._metadata(ledger_id), entry_ids)
+        except (LedgerError, MetadataError) as error:
+            if self._node.list.find(ledger_id) is None:
+                return {}
+            raise _unreadable(Position(ledger_id, entry_ids[0]), error) from error
+
+    async def first_at_time(self, time_ms: int) -> Position:
+        """As `Log` says; broker times never fall, so it is searched for by halves. Raises `BrokerError`."""
+        ledgers = [listed for listed in self._node.list.ledgers if listed.entries]
+        at = bisect_left(ledgers, time_ms, key=lambda listed: listed.last_time_ms)
+        if at == len(ledgers):
+            return self.first_after(self.last)
+        listed = ledgers[at]
+        low, high = 0, listed.entries - 1
+        while low < high and listed.first_time_ms < time_ms:
+            middle = (low + high) // 2
+            (entry,) = await self.read_at([Position(listed.ledger_id, middle)])
+            if entry is not None and entry.broker_time_ms >= time_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return Position(listed.ledger_id, low)
+
+    def _ledger_reads(self) -> LedgerReads:
+        if self._reads is None:
+            self._reads = LedgerReads(self._client, self._cached.read_ahead)
+        return self._reads
+
+    def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        written = self._writing.written
+        return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
+
+    # ── freeing, and the end ──
+
+    async def trim(self, up_to: Position | None) -> bool:
+        """Deletes the closed ledgers that end at or before it; None: all closed ones. Returns whether any went.
+
+        What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
+        """
+        if self._writing.ended is not None:
+            raise self._writing.ended
+        trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.held)
+        if trimmed:
+            gone = self._node.list.trimmed_up_to
+            self._cached.drop_up_to(gone)
+            if self._reads is not None:
+                self._reads.forget_up_to(gone)
+        return trimmed
+
+    async def truncate(self) -> None:
+        """Deletes everything that was stored before this call, whoever has read it. Raises `TopicGivenUp`."""
+        last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
+        await self._writing.roll()
+        await self.trim(Position(last, LATEST.entry_id))
+
+    async def close(self) -> None:
+        """Takes no more appends, has those that were sent decided, and closes the ledger. May be called again."""
+        await self._writing.finish()
+
+    def abandon(self) -> None:
+        """Stops at once; what is pending is unknown."""
+        self._writing.end(TopicGivenUp(f"topic {self.name} was let go here"))
+
+    def _given_up(self, error: TopicGivenUp) -> None:
+        self._writing.give_up(error)
+
+    def _let_go(self) -> None:
+        """Nothing will be asked of this log any more."""
+        self._trimming.end()
+        self._cached.drop_all()
+        if self._reads is not None:
+            self._reads.close()
+
+
+def _not_held(_: int) -> bool:
+    return False
+
+
+def _unreadable(place: Position, error: Exception) -> BrokerError:
+    return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")

@@ -1,0 +1,117 @@
+"""Frees storage: takes ledgers off the list's front, and deletes them.
+
+In three steps, so that whoever dies in between leaves nothing behind that nobody deletes, and nothing is deleted that
+the list still names: the ledgers move from the list to `deleting`, by compare-and-set; each is deleted; they leave
+`deleting`. What a life finds in `deleting` when it opens the topic it goes on with. Nothing else is ever deleted: not
+what is on no list, which is for the sweeper of intents to judge.
+
+No bookie has to take anything for that, so a full disk is no hindrance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.errors import LedgerError, NoSuchLedger
+from magnetar_broker.core.ledger_list import ListChange
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_metadata.errors import MetadataError
+
+__all__ = ["Trimming", "delete_ledgers"]
+
+_log = logging.getLogger(__name__)
+# In one change of the list: a change deletes the pages that become empty, too, and a transaction has its bounds.
+_LEDGERS_AT_A_TIME: Final = 1000
+_DELETED_AT_A_TIME: Final = 16
+
+
+class Trimming:
+    __slots__ = ("_background", "_client", "_give_up", "_node", "_running")
+
+    def __init__(self, node: TopicNode, client: LedgerClient, give_up: Callable[[TopicGivenUp], object]) -> None:
+        self._node = node
+        self._client = client
+        self._give_up = give_up
+        # Ends when the trim under way does.
+        self._running: asyncio.Future[None] | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    async def trim(self, up_to: Position, held: Callable[[int], bool]) -> bool:
+        """Closed ledgers that end at or before it go, up to the first that is held. Returns whether any left the list.
+
+        What can't be done now is logged, and done by the next call.
+        """
+        while self._running is not None:
+            await asyncio.wait([self._running])
+        running = self._running = asyncio.get_running_loop().create_future()
+        try:
+            return await self._trim(up_to, held)
+        except TopicGivenUp as error:
+            self._give_up(error)
+            raise
+        except (LedgerError, MetadataError) as error:
+            _log.warning("topic %s can't be trimmed now: %s", self._node.name, error)
+            return False
+        finally:
+            self._running = None
+            running.set_result(None)
+
+    async def _trim(self, up_to: Position, held: Callable[[int], bool]) -> bool:
+        listed, trimmed = self._node.list, False
+        while True:
+            going: list[int] = []
+            for ledger_id in listed.may_trim(up_to)[:_LEDGERS_AT_A_TIME]:
+                if held(ledger_id):
+                    break
+                going.append(ledger_id)
+            if going or listed.empty is not None:
+                await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty))
+                trimmed = trimmed or bool(going)
+            if not listed.deleting:
+                return trimmed
+            deleted = await delete_ledgers(self._client, list(listed.deleting))
+            if not deleted:
+                return trimmed
+            await self._node.change(ListChange(deleted=frozenset(deleted)))
+
+    def finish_soon(self) -> None:
+        """Deletes what is to be deleted already."""
+        if self._background is None:
+            self._background = asyncio.create_task(self._finish())
+
+    async def _finish(self) -> None:
+        try:
+            await self.trim(Position(-1, -1), lambda _: True)
+        except TopicGivenUp:
+            pass  # which was told
+        finally:
+            self._background = None
+
+    def end(self) -> None:
+        if self._background is not None:
+            self._background.cancel()
+
+
+async def delete_ledgers(client: LedgerClient, ledger_ids: list[int]) -> list[int]:
+    """Returns those that are deleted for certain; says why the others are not."""
+    deleted: list[int] = []
+
+    async def delete(ledger_id: int) -> None:
+        try:
+            await client.delete(ledger_id)
+        except NoSuchLedger:
+            pass  # by an earlier life, or call
+        except (LedgerError, MetadataError) as error:
+            _log.warning("ledger %d can't be deleted now: %s", ledger_id, error)
+            return
+        deleted.append(ledger_id)
+
+    for at in range(0, len(ledger_ids), _DELETED_AT_A_TIME):
+        await asyncio.gather(*map(delete, ledger_ids[at : at + _DELETED_AT_A_TIME]))
+    return deleted

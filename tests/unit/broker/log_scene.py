@@ -1,0 +1,162 @@
+"""A topic's log on honest bookies in memory, on a manual clock; and what became of what was appended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_broker import paths
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata import compare_and_set
+from magnetar_protos import managed_ledger_pb2 as pb
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.entry import decode_entry, encode_entry
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.topic_name import TopicName
+from tests.running import run
+from tests.unit.bookie.small_cluster import SmallCluster
+
+__all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "payload"]
+
+T = TypeVar("T")
+_TURNS, _STEP_S, _STEPS = 60, 0.05, 12_000
+TOPIC = TopicName.parse("persistent://public/default/orders")
+# Ledgers of three entries, that end as soon as they are full.
+SMALL = ManagedLedgerOptions(managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0)
+
+
+def entry(payload: bytes, messages: int = 0) -> bytes:
+    """One as a client sends it; with `messages` a batch of so many, as far as a broker looks."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    if messages:
+        metadata.num_messages_in_batch = messages
+    return encode_entry(metadata, payload)
+
+
+def payload(one: LogEntry) -> bytes:
+    return decode_entry(one.stored).payload
+
+
+class Outcomes:
+    """What was told of each append, in the order of the telling."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[bytes, Position | BrokerError]] = []
+        self.appended = 0
+
+    def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0) -> None:
+        for one in payloads:
+            self.appended += 1
+            log.append(entry(one, messages), messages or 1, messages, partial(self._tell, one))
+
+    def _tell(self, one: bytes, result: Position | BrokerError) -> None:
+        self.told.append((one, result))
+
+    @property
+    def all_told(self) -> bool:
+        return len(self.told) == self.appended
+
+    @property
+    def stored(self) -> list[tuple[bytes, Position]]:
+        return [(one, result) for one, result in self.told if isinstance(result, Position)]
+
+    @property
+    def refused(self) -> list[BrokerError]:
+        return [result for _, result in self.told if isinstance(result, BrokerError)]
+
+
+class Scene(SmallCluster):
+    def __init__(self, bookies: int = 4) -> None:
+        super().__init__(bookies)
+        self.outcomes = Outcomes()
+        self.lost: list[TopicGivenUp] = []
+        self._lives = 0
+
+    async def open(
+        self,
+        client: LedgerClient | None = None,
+        options: ManagedLedgerOptions = SMALL,
+        *,
+        create: bool = True,
+        cache_bytes: int = 1_048_576,
+        name: TopicName = TOPIC,
+    ) -> ManagedLedger:
+        self._lives += 1
+        log = await self.patiently(
+            ManagedLedger.open(
+                name,
+                client or self.client,
+                EntryCache(cache_bytes),
+                options,
+                self.clock,
+                SeededRandomness(f"life {self._lives}"),
+                create=create,
+            )
+        )
+        log.on_lost = self.lost.append
+        return log
+
+    async def another(self) -> LedgerClient:
+        """Another broker's way to the ledgers."""
+        client = self.another_client()
+        self.clients.append(client)
+        await client.start()
+        return client
+
+    async def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0) -> None:
+        """Returns when all that was ever appended is decided."""
+        self.outcomes.append(log, *payloads, messages=messages)
+        await self.decided()
+
+    async def decided(self) -> None:
+        await self.wait(lambda: self.outcomes.all_told)
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        """Time passes until it holds."""
+        for _ in range(_STEPS):
+            for _ in range(_TURNS):
+                if condition():
+                    return
+                await asyncio.sleep(0)
+            self.clock.advance(_STEP_S)
+        raise AssertionError(f"{_STEPS * _STEP_S} s have passed in vain")
+
+    async def read_all(self, log: ManagedLedger, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
+        found: list[LogEntry] = []
+        while True:
+            more = await self.patiently(log.read(start, at_a_time, 1_048_576))
+            if not more:
+                return found
+            found += more
+            last = more[-1].position
+            start = Position(last.ledger_id, last.entry_id + 1)
+
+    async def payloads(self, log: ManagedLedger) -> list[bytes]:
+        return [payload(one) for one in await self.read_all(log)]
+
+    async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:
+        await self.store.sync()
+        stored = await compare_and_set.read(self.store, paths.topic(name))
+        return None if stored is None else pb.ManagedLedgerNode.FromString(stored.payload)
+
+
+def in_scene(test: Callable[[Scene], Coroutine[Any, Any, T]], bookies: int = 4) -> T:
+    """Runs it in a cluster that has started."""
+
+    async def inside() -> T:
+        scene = Scene(bookies)
+        await scene.start()
+        try:
+            return await test(scene)
+        finally:
+            await scene.close()
+
+    return run(inside())

@@ -1,0 +1,112 @@
+"""The log: appends over many ledgers, openings, and what is read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from tests.unit.broker.log_scene import Scene, in_scene, payload
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"message %d" % number for number in range(first, first + count)]
+
+
+def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(20))
+        assert [one for one, _ in scene.outcomes.stored] == numbered(20)
+        positions = [position for _, position in scene.outcomes.stored]
+        assert positions == sorted(positions)
+        entries = await scene.read_all(log)
+        assert [one.position for one in entries] == positions
+        assert [payload(one) for one in entries] == numbered(20)
+        assert len({position.ledger_id for position in positions}) == 7
+        assert log.entries_between(EARLIEST, log.last) == 20
+        assert log.entries_between(positions[4], positions[9]) == 5
+        await log.close()
+        again = await scene.open()
+        assert await scene.payloads(again) == numbered(20)
+        assert again.next_index == 20
+        await scene.append(again, b"and more")
+        assert await scene.payloads(again) == [*numbered(20), b"and more"]
+        assert scene.lost == []
+
+    in_scene(test)
+
+
+def test_without_a_cache_everything_comes_from_the_ledgers() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open(cache_bytes=0)
+        await scene.append(log, *numbered(20))
+        for at_a_time in (1, 2, 100):
+            assert [payload(one) for one in await scene.read_all(log, at_a_time=at_a_time)] == numbered(20)
+        first = scene.outcomes.stored[0][1]
+        found = await scene.patiently(log.read_at([Position(first.ledger_id, 2), first, Position(10**9, 0)]))
+        assert [None if one is None else payload(one) for one in found] == [b"message 2", b"message 0", None]
+
+    in_scene(test)
+
+
+def test_another_life_fences_the_one_before() -> None:
+    """CHK-30: who is fenced gives the topic up at once, and all that was acknowledged is there for the next."""
+
+    async def test(scene: Scene) -> None:
+        old = await scene.open()
+        await scene.append(old, *numbered(5))
+        new = await scene.open(await scene.another())
+        assert await scene.payloads(new) == numbered(5)
+        await scene.append(old, b"too late")
+        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        assert len(scene.lost) == 1
+        with pytest.raises(TopicGivenUp):
+            await old.read(EARLIEST, 1, 1)
+        await scene.append(new, b"in time")
+        assert await scene.payloads(new) == [*numbered(5), b"in time"]
+        assert new.next_index == 6
+
+    in_scene(test)
+
+
+def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
+    """CHK-30: a list that is not as it was left means that another broker owns the topic: no trim goes on."""
+
+    async def test(scene: Scene) -> None:
+        old = await scene.open()
+        await scene.append(old, *numbered(7))
+        await scene.patiently(old._writing.roll())
+        new = await scene.open(await scene.another())
+        with pytest.raises(TopicGivenUp):
+            await scene.patiently(old.trim(None))
+        assert len(scene.lost) == 1
+        assert await scene.payloads(new) == numbered(7)
+
+    in_scene(test)
+
+
+def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
+    """CHK-59: opening a topic, and an idle roll, make no ledger. CHK-31: however many appends wait, one is made."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=ManagedLedgerOptions())
+        node = await scene.node()
+        assert node is not None
+        assert not node.ledgers
+        await scene.append(log, *numbered(10))
+        node = await scene.node()
+        assert node is not None
+        assert len(node.ledgers) == 1
+        scene.clock.advance(4 * 3600 + 1)
+        log.tick(scene.clock.monotonic())
+        await scene.wait(lambda: log.closed_ledgers == 1)
+        assert log.stats().state == "idle"
+        await scene.append(log, *numbered(10, 10))
+        node = await scene.node()
+        assert node is not None
+        assert len(node.ledgers) == 2
+        assert await scene.payloads(log) == numbered(20)
+
+    in_scene(test)
