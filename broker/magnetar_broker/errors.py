@@ -26,6 +26,10 @@ class BrokerError(Exception):
     def problem(self) -> Problem:
         return Problem(code=self.code, text=str(self))
 
+    def again(self) -> BrokerError:
+        """To be raised where the same is to be said more than once: a traceback is tied to its object."""
+        return BrokerError(self.code, str(self))
+
 
 class TopicGivenUp(BrokerError):
     """Whoever meets it looks the topic up again. What had no receipt is unknown."""

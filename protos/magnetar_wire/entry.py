@@ -1,8 +1,8 @@
 """The stored entry's frame: magic, checksum, metadata, payload. See magnetar_protos/entry.proto for the layout.
 
-`encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it puts its own metadata in
-front (`with_broker_metadata`), checks what it takes (`decode_entry`, which opens no payload), and passes on the rest as
-bytes. What the payload holds is the next module's matter: `batch`.
+`encode_entry` and `decode_entry` are for producers and consumers. A broker needs neither: it checks what it takes
+(`check_entry`, which looks at no payload but for its checksum), puts its own metadata in front
+(`with_broker_metadata`), and passes on the rest as bytes. What the payload holds is the next module's matter: `batch`.
 
 An entry is `bytes`. A bytearray or a memoryview is taken, too, and copied once at the entrance: what is cut out of it
 is bytes, and stays as it is when the buffer is used again.
@@ -24,7 +24,15 @@ from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.errors import ChecksumMismatch, InvalidMessage, MalformedEntry, TooLarge
 from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
-__all__ = ["Entry", "decode_entry", "decode_head", "encode_entry", "split_broker_metadata", "with_broker_metadata"]
+__all__ = [
+    "Entry",
+    "check_entry",
+    "decode_entry",
+    "decode_head",
+    "encode_entry",
+    "split_broker_metadata",
+    "with_broker_metadata",
+]
 
 _MAGIC: Final = b"\x0e\x01"
 _BROKER_MAGIC: Final = b"\x0e\x02"
@@ -72,20 +80,32 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
 def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True) -> Entry:
     """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
     stored = _as_bytes(stored)
-    broker, metadata, payload_at = _head(stored, verify)
+    _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
+    broker, at = _broker_part(stored)
+    metadata, payload_at = _head(stored, at, verify=verify)
     return Entry(metadata, stored[payload_at:], broker)
 
 
 def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:
     """What stands in front of an entry's payload, which is neither looked at nor copied: nor is the checksum."""
-    broker, metadata, _ = _head(stored, verify=False)
+    _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
+    broker, at = _broker_part(stored)
+    metadata, _ = _head(stored, at, verify=False)
     return broker, metadata
 
 
-def _head(stored: bytes, verify: bool) -> tuple[BrokerEntryMetadata | None, MessageMetadata, int]:
-    """With where the payload starts."""
-    _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
-    broker, at = _broker_part(stored)
+def check_entry(entry: bytes) -> MessageMetadata:
+    """The metadata of an entry as a producer may send it: whole, without a broker's part, and no larger than leaves
+    room for that. The payload is left where it is.
+    """
+    metadata, payload_at = _head(entry, 0, verify=True)
+    _check_size(len(entry) - payload_at, MAX_MESSAGE_BYTES, "entry's payload")
+    _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without a broker's part")
+    return metadata
+
+
+def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int]:
+    """The metadata of the entry that begins there, and where its payload does."""
     if len(stored) - at < _HEADER.size:
         raise MalformedEntry(f"an entry has at least {_HEADER.size} bytes, this one {len(stored) - at}")
     magic, checksum, metadata_bytes = _HEADER.unpack_from(stored, at)
@@ -109,7 +129,7 @@ def _head(stored: bytes, verify: bool) -> tuple[BrokerEntryMetadata | None, Mess
     if not metadata.IsInitialized():  # protobuf checks what is required in writing only
         missing = metadata.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs have it not
         raise MalformedEntry(f"the entry's metadata lacks {', '.join(missing)}")
-    return broker, metadata, payload_at
+    return metadata, payload_at
 
 
 def with_broker_metadata(entry: bytes, broker_time_ms: int, index: int) -> bytes:

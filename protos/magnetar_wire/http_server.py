@@ -16,30 +16,16 @@ from collections.abc import Generator
 from typing import Final
 
 import uvicorn
-from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from magnetar_wire.configuration import Configuration
+from magnetar_wire.http_options import HttpOptions
 
 __all__ = ["HttpOptions", "HttpServer", "serve_http"]
 
 _BACKLOG: Final = 128
 _TOO_LARGE: Final = 413
-
-
-class HttpOptions(Configuration):
-    """Each bounds what the network may take."""
-
-    http_max_connections: int = Field(default=100, gt=0)
-    # The request line and the headers together.
-    http_max_head_bytes: int = Field(default=16_384, ge=1024)
-    http_max_body_bytes: int = Field(default=65_536, ge=0)
-    # From the end of one answer, or the connection's beginning, to the end of the next.
-    http_exchange_timeout_s: float = Field(default=15.0, gt=0)
-    # How long closing waits for what is being answered.
-    http_close_timeout_s: float = Field(default=2.0, ge=0)
 
 
 class HttpServer:

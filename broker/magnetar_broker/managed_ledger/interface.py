@@ -146,7 +146,7 @@ class CursorTable(Protocol):
     def get(self, name: str) -> Cursor | None:
         """A durable one."""
 
-    def durable(self) -> list[Cursor]: ...
+    def durable(self) -> Sequence[Cursor]: ...
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """A durable one. Raises `BrokerError`, ALREADY_EXISTS among them."""

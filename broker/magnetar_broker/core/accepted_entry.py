@@ -1,0 +1,80 @@
+"""Whether an entry that a producer sent may be stored, and the few things that the log has to know of it.
+
+A broker opens no payload, so a batch's number of messages is the producer's word; it is held against what any batch can
+have, since indexes and permits are counted with it. What asks for something that this broker does not do is refused: a
+message with a delivery time that was stored all the same would be delivered at once, to somebody's surprise.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.entry import check_entry
+from magnetar_wire.errors import ChecksumMismatch, TooLarge, WireError
+from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES
+
+__all__ = ["AcceptedEntry", "accept_entry"]
+
+_HEADER_BYTES: Final = 10
+_MAX_SEQUENCE_ID: Final = 2**63 - 1
+
+
+class AcceptedEntry(NamedTuple):
+    # How many messages it holds; and how many a batch: 0, it is none.
+    messages: int
+    batch_size: int
+    # The highest of its messages'.
+    sequence_id: int
+
+
+def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
+    """Raises `BrokerError`: it is not to be stored, and why."""
+    try:
+        metadata = check_entry(entry)
+    except TooLarge as error:
+        raise BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)) from None
+    except ChecksumMismatch as error:
+        raise BrokerError(ErrorCode.CHECKSUM_ERROR, str(error)) from None
+    except WireError as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+    payload_bytes = len(entry) - _HEADER_BYTES - int.from_bytes(entry[6:_HEADER_BYTES], "big")
+    if payload_bytes > max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_BIG,
+            f"the entry's payload has {payload_bytes} bytes, and the largest allowed has {max_message_bytes} (its "
+            f"metadata may have {MAX_METADATA_BYTES} more)",
+        )
+    if metadata.producer_name != producer_name:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the entry says that producer {metadata.producer_name!r:.200} made it, and {producer_name!r} sent it",
+        )
+    sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
+    if sequence_id > _MAX_SEQUENCE_ID:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"the sequence id is {sequence_id}, and the highest is {_MAX_SEQUENCE_ID}"
+        )
+    _check_supported(metadata)
+    if not metadata.HasField("num_messages_in_batch"):
+        return AcceptedEntry(1, 0, sequence_id)
+    messages = metadata.num_messages_in_batch
+    if not 0 < messages <= MAX_BATCH_MESSAGES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"a batch has 1 … {MAX_BATCH_MESSAGES} messages, and this one says {messages}"
+        )
+    return AcceptedEntry(messages, messages, sequence_id)
+
+
+def _check_supported(metadata: MessageMetadata) -> None:
+    for asked, what in (
+        (metadata.num_chunks_from_msg > 1, "a chunk of a message: this broker takes no chunks yet"),
+        (metadata.deliver_at_time > 0, "to be delivered at a time: this broker delays nothing yet"),
+        (metadata.HasField("txnid_most_bits"), "part of a transaction: this broker has no transactions"),
+    ):
+        if asked:
+            raise BrokerError(ErrorCode.UNSUPPORTED, f"the entry is {what}")
+    if metadata.HasField("marker_type"):
+        raise BrokerError(ErrorCode.NOT_ALLOWED, "the entry is a marker, which servers alone leave in a log")

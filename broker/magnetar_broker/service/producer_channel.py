@@ -1,0 +1,145 @@
+"""One producer of a `produce` stream, from its OpenProducer to its ProducerEnded.
+
+    opening ──► open ──► closing ──► over
+       └───────────┴────────────────►┘
+
+While it is opened (the topic may have to be recovered, or its predecessor's entries be decided) what comes for it waits
+here, counted like everything that the stream has undecided. Numbers have no gaps: one that is not the next is the
+client's fault, and ends the stream, since nobody could say any more which receipt is for what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.core.receipts import ProduceAnswers
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
+from magnetar_wire.frame import DecodedRun
+from magnetar_wire.transport import Code, Refusal
+
+__all__ = ["ChannelOwner", "ProducerChannel"]
+
+
+class ChannelOwner(Protocol):
+    """The stream, as its channels know it."""
+
+    answers: ProduceAnswers
+
+    def wake(self) -> None:
+        """There are answers."""
+
+    def decided(self, size_bytes: int) -> None: ...
+
+    def channel_over(self, channel: ProducerChannel) -> None: ...
+
+
+class ProducerChannel:
+    """Is its producer's `ProducerSink`."""
+
+    __slots__ = ("_next", "_owner", "_producer", "_topic", "_waiting", "closing", "opening", "over", "producer_id")
+
+    def __init__(self, producer_id: int, owner: ChannelOwner) -> None:
+        self.producer_id = producer_id
+        self._owner = owner
+        self._topic: Topic | None = None
+        self._producer: Producer | None = None
+        # What came before it was open.
+        self._waiting: list[DecodedRun] = []
+        self._next = 0
+        # Its end has been told, or nobody is there to be told.
+        self.over = False
+        # What opens it; and whether it is being closed.
+        self.opening: asyncio.Task[None] | None = None
+        self.closing = False
+
+    async def open(self, asked: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
+        """Raises `BrokerError`."""
+        producer = await topic.open_producer(asked, self, address)
+        self._topic, self._producer = topic, producer
+        self._owner.answers.opened(
+            ProducerOpened(
+                producer_id=self.producer_id,
+                producer_name=producer.producer_name,
+                incarnation=topic.log.incarnation,
+                last_sequence_id=topic.last_sequence_id(producer),
+                max_message_bytes=max_message_bytes,
+            )
+        )
+        self._owner.wake()
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            producer.publish(run.first, run.entries)
+
+    def expect(self, run: DecodedRun) -> None:
+        """Raises `Refusal` unless it is what comes next."""
+        if run.first != self._next:
+            raise Refusal(
+                Code.INVALID_ARGUMENT,
+                f"entry {run.first} came for producer {self.producer_id}, and {self._next} is the next one",
+            )
+
+    def take(self, run: DecodedRun) -> None:
+        self._next += len(run.entries)
+        if self._producer is not None:
+            self._producer.publish(run.first, run.entries)
+        else:
+            self._waiting.append(run)
+
+    async def room(self) -> None:
+        """Returns when its topic has not too much undecided."""
+        if self._topic is not None:
+            await self._topic.budget.room()
+
+    async def close(self) -> None:
+        """What was sent before is decided and told; then its end is."""
+        producer, topic = self._producer, self._topic
+        if producer is not None and topic is not None:
+            producer.stop()
+            await producer.settled()
+        self._end(None)
+
+    def broken(self, error: BrokerError) -> None:
+        """Nobody is there any more to be told."""
+        self.over = True
+        self._let_go(error)
+
+    def fail(self, error: BrokerError) -> None:
+        """It was not opened."""
+        self._end(error)
+
+    def _end(self, error: BrokerError | None) -> None:
+        if self.over:
+            return
+        self.over = True
+        self._let_go(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed"))
+        self._owner.answers.ended(self.producer_id, None if error is None else error.problem)
+        self._owner.channel_over(self)
+        self._owner.wake()
+
+    def _let_go(self, error: BrokerError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            self._owner.decided(sum(map(len, run.entries)))
+        if self._producer is not None and self._topic is not None:
+            self._topic.leave(self._producer, error)
+
+    # ── ProducerSink ──
+
+    def stored(self, number: int, position: Position) -> None:
+        self._owner.answers.stored(self.producer_id, number, position)
+        self._owner.wake()
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        self._owner.answers.refused(self.producer_id, number, error.problem)
+        self._owner.wake()
+
+    def decided(self, size_bytes: int) -> None:
+        self._owner.decided(size_bytes)
+
+    def ended(self, error: BrokerError) -> None:
+        self._end(error)

@@ -1,0 +1,112 @@
+"""What topics need from time to time, done for all of them by one task: ten thousand idle ones have none of their own.
+
+The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
+very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
+age. It is trimmed where the durable cursors have moved to another ledger since the last time, or a ledger was added.
+One that nobody uses is deleted or closed, where the options say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topic.topics import Topics
+from magnetar_wire.clock import Clock
+from magnetar_wire.tasks import OrderedTaskGroup
+
+__all__ = ["Housekeeping"]
+
+_log = logging.getLogger(__name__)
+_STEPS: Final = 10
+_MOST_AT_A_STEP: Final = 200
+# What is done on disks and in the metadata store: so much at a time.
+_MAX_AT_WORK: Final = 16
+
+
+class Housekeeping:
+    def __init__(self, topics: Topics, options: TopicOptions, clock: Clock) -> None:
+        self._topics = topics
+        self._options = options
+        self._clock = clock
+        # Topics that are being trimmed, deleted or closed.
+        self._at_work: dict[Topic, None] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        pause_s = self._options.topic_housekeeping_interval_s / _STEPS
+        async with OrderedTaskGroup() as tasks:
+            left: list[Topic] = []
+            size = 0
+            next_round = self._clock.monotonic()
+            while True:
+                await self._clock.sleep(pause_s)
+                if not left:
+                    if self._clock.monotonic() < next_round:
+                        continue
+                    next_round = self._clock.monotonic() + self._options.topic_housekeeping_interval_s
+                    left = self._topics.loaded()
+                    size = min(-(-len(left) // _STEPS), _MOST_AT_A_STEP)
+                step, left = left[:size], left[size:]
+                for topic in step:
+                    self.look_after(topic, tasks)
+
+    def look_after(self, topic: Topic, tasks: OrderedTaskGroup) -> None:
+        if topic.ended is not None or topic in self._at_work:
+            return
+        now = self._clock.monotonic()
+        topic.log.tick(now)
+        if topic.in_use:
+            topic.unused_since = now
+        if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
+            self._at_work[topic] = None
+            tasks.create_task(self._work(topic, now), name="housekeeping")
+
+    def _has_work(self, topic: Topic, now: float) -> bool:
+        return self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
+
+    def _to_trim(self, topic: Topic) -> bool:
+        return topic.trimmed_for != _trim_key(topic)
+
+    def _idle_too_long(self, topic: Topic, now: float) -> bool:
+        after_s = self._options.unload_idle_topics_after_s
+        return after_s > 0 and now - topic.unused_since >= after_s
+
+    def _inactive_too_long(self, topic: Topic, now: float) -> bool:
+        options = self._options
+        return (
+            options.broker_delete_inactive_topics_enabled
+            and now - topic.unused_since >= options.broker_delete_inactive_topics_max_inactive_duration_seconds
+            and not topic.cursors.durable()
+        )
+
+    async def _work(self, topic: Topic, now: float) -> None:
+        try:
+            if self._to_trim(topic):
+                await self._trim(topic)
+            elif self._inactive_too_long(topic, now):
+                _log.info("%s has no subscription and nobody uses it: it is deleted", topic.name)
+                await self._topics.delete(topic.name, force=False)
+            elif self._idle_too_long(topic, now):
+                await self._topics.unload(topic.name, TopicGivenUp(f"{topic.name} was idle, and was closed"))
+        except BrokerError as error:
+            _log.info("%s could not be looked after: %s", topic.name, error)
+        except Exception:  # noqa: BLE001 (one topic's trouble is not the others')
+            _log.exception("%s could not be looked after", topic.name)
+        finally:
+            del self._at_work[topic]
+
+    async def _trim(self, topic: Topic) -> None:
+        key = _trim_key(topic)
+        if await topic.log.trim(topic.cursors.slowest_saved()):
+            topic.cursors.log_was_trimmed()
+        topic.trimmed_for = key
+
+
+def _trim_key(topic: Topic) -> object:
+    """As long as it is the same there is nothing to trim that there was not before."""
+    slowest = topic.cursors.slowest_saved()
+    return (slowest and slowest.ledger_id, topic.log.closed_ledgers)

@@ -1,0 +1,38 @@
+"""What can be set about topics and publishing. Names are Pulsar's where it has the option."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from magnetar_wire.configuration import Configuration
+from magnetar_wire.limits import MAX_MESSAGE_BYTES
+
+__all__ = ["TopicOptions"]
+
+
+class TopicOptions(Configuration):
+    # The largest payload of one entry, as it is stored: a batch as a whole, after compression.
+    max_message_size: int = Field(default=MAX_MESSAGE_BYTES, gt=0, le=MAX_MESSAGE_BYTES)
+    # Topics that are opened at a time; others wait. One that takes longer to open has failed for now.
+    max_concurrent_topic_load_request: int = Field(default=100, gt=0)
+    topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
+    # 0: as many as there are.
+    max_producers_per_topic: int = Field(default=0, ge=0)
+    # Of one `produce` stream; further ones are refused.
+    max_producers_per_stream: int = Field(default=20_000, gt=0)
+    # Taken and not decided yet, of one topic, one stream, and all: streams are not read on while there is more. That of
+    # a topic is far enough below managed_ledger_max_pending_bytes, where what comes ends its producer.
+    max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
+    max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
+    max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)
+    # Answers that wait for a client that does not take them, before its stream is not read on.
+    max_waiting_publish_answers: int = Field(default=20_000, gt=0)
+    # Each topic is looked after about so often: its log rolls and is trimmed.
+    topic_housekeeping_interval_s: float = Field(default=1.0, gt=0)
+    # A topic that nobody is connected to and that has no subscription is deleted after so long.
+    broker_delete_inactive_topics_enabled: bool = False
+    broker_delete_inactive_topics_max_inactive_duration_seconds: float = Field(default=60.0, gt=0)
+    # One that nobody is connected to is closed after so long, and opened again when it is used; 0: never.
+    unload_idle_topics_after_s: float = Field(default=0.0, ge=0)
+    # How long closing a topic waits for what is under way, before it is left to the next opening to recover.
+    topic_close_timeout_s: float = Field(default=10.0, gt=0)

@@ -1,0 +1,212 @@
+"""A producer on a topic, from its opening to its end, whatever stream it comes by.
+
+Entries are taken in the order in which they come, and their fates are told in that order. One that may not be stored is
+refused by itself. Where the log can't take one, the producer ends: what comes behind must not be stored without it, and
+its client connects again and sends what has no receipt. A producer that has ended still counts what is pending until it
+is decided: whoever opens the same name next waits for that, so that what it is told of the name is true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from magnetar_broker.core.accepted_entry import accept_entry
+from magnetar_broker.core.counters import BrokerCounters, TopicCounters, Traffic
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.topic.producer_sink import ProducerSink
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """`Topic.open_producer` makes it."""
+
+    __slots__ = (
+        "_all_counters",
+        "_budget",
+        "_bytes",
+        "_clock",
+        "_entries",
+        "_log",
+        "_max_message_bytes",
+        "_max_pending_bytes",
+        "_messages",
+        "_on_stored",
+        "_pending",
+        "_settled",
+        "_sink",
+        "_stopped",
+        "_topic_counters",
+        "address",
+        "connected_since_ms",
+        "counters",
+        "epoch",
+        "error",
+        "instance",
+        "on_settled",
+        "opened",
+        "producer_id",
+        "producer_name",
+        "properties",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_name: str,
+        instance: bytes,
+        epoch: int,
+        properties: Mapping[str, str],
+        address: str,
+        sink: ProducerSink,
+        log: Log,
+        budget: PublishBudget,
+        max_message_bytes: int,
+        max_pending_bytes: int,
+        clock: Clock,
+        topic_counters: TopicCounters,
+        all_counters: BrokerCounters,
+        on_stored: Callable[[str, int], object],
+    ) -> None:
+        # As its stream knows it.
+        self.producer_id = producer_id
+        self.producer_name = producer_name
+        self.instance = instance
+        self.epoch = epoch
+        self.properties = properties
+        # Of its client.
+        self.address = address
+        self.connected_since_ms = clock.time_ms()
+        self.counters = Traffic()
+        # Its client was told that it may send.
+        self.opened = False
+        # Why it takes nothing any more.
+        self.error: BrokerError | None = None
+        # Passes over what comes; what it has taken is still told.
+        self._stopped = False
+        # Called when nothing is pending any more.
+        self.on_settled: Callable[[], object] = _nothing
+        self._sink = sink
+        self._log = log
+        # The topic's.
+        self._budget = budget
+        self._max_message_bytes = max_message_bytes
+        # From there on the log refuses what is appended, and says so only when all before it is decided.
+        self._max_pending_bytes = max_pending_bytes
+        self._clock = clock
+        self._topic_counters = topic_counters
+        self._all_counters = all_counters
+        self._on_stored = on_stored
+        # What the log has and has not decided: number, bytes, messages, sequence id, and when it was taken.
+        self._pending: deque[tuple[int, int, int, int, float]] = deque()
+        # Stored of the entries that were taken at one time, and not counted yet.
+        self._entries = self._messages = self._bytes = 0
+        self._settled: list[asyncio.Future[None]] = []
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    def publish(self, first: int, entries: Sequence[bytes]) -> None:
+        """Takes entries numbered `first`, `first + 1` …; passes them over once it has ended."""
+        now = self._clock.monotonic()
+        append, pending, decided = self._log.append, self._pending, self._decided
+        name, limit = self.producer_name, self._max_message_bytes
+        size = sum(map(len, entries))
+        self._budget.take(size)
+        pending_bytes = self._log.pending_bytes
+        if pending_bytes and pending_bytes + size > self._max_pending_bytes:
+            # Before it is appended: what comes behind a refusal must not be stored, should there be room by then.
+            self.end(
+                BrokerError(
+                    ErrorCode.TOO_MANY_REQUESTS,
+                    f"{pending_bytes} bytes wait to be stored, and {self._max_pending_bytes} may: send again, later",
+                )
+            )
+        for number, entry in enumerate(entries, first):
+            if self._stopped:
+                self._release(len(entry))
+                continue
+            try:
+                messages, batch_size, sequence_id = accept_entry(entry, name, limit)
+            except BrokerError as error:
+                self._topic_counters.refused_entries += 1
+                self._all_counters.refused_entries += 1
+                self._sink.refused(number, error)
+                self._release(len(entry))
+                continue
+            pending.append((number, len(entry), messages, sequence_id, now))
+            append(entry, messages, batch_size, decided)
+
+    def _decided(self, result: Position | BrokerError) -> None:
+        number, size, messages, sequence_id, taken_at = self._pending.popleft()
+        if isinstance(result, BrokerError):
+            self._topic_counters.failed_entries += 1
+            self._release(size)
+            self.end(result)
+        else:
+            self._entries += 1
+            self._messages += messages
+            self._bytes += size
+            self._on_stored(self.producer_name, sequence_id)
+            if self.error is None:
+                self._sink.stored(number, result)
+        if not self._pending:
+            self._count(taken_at)
+            self._wake()
+        elif self._pending[0][4] != taken_at:
+            self._count(taken_at)
+
+    def stop(self) -> None:
+        """Nothing more is taken; what was is still told."""
+        self._stopped = True
+
+    def end(self, error: BrokerError, *, tell: bool = True) -> None:
+        """Nothing more is taken or told. The first reason counts."""
+        self._stopped = True
+        if self.error is None:
+            self.error = error
+            if tell and self.opened:
+                self._sink.ended(error)
+
+    async def settled(self) -> None:
+        """Returns when nothing is pending."""
+        while self._pending:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settled.append(waiter)
+            await waiter
+
+    def _count(self, taken_at: float) -> None:
+        """All that was taken at that time is decided."""
+        entries, messages, size = self._entries, self._messages, self._bytes
+        if not entries:
+            return
+        self._entries = self._messages = self._bytes = 0
+        for traffic in (self.counters, self._topic_counters.received, self._all_counters.received):
+            traffic.count(messages, entries, size)
+        self._all_counters.publish_seconds.observe(self._clock.monotonic() - taken_at, entries)
+        self._all_counters.entry_bytes.observe(size / entries, entries)
+        self._release(size)
+
+    def _release(self, size_bytes: int) -> None:
+        """It is decided."""
+        self._budget.give_back(size_bytes)
+        self._sink.decided(size_bytes)
+
+    def _wake(self) -> None:
+        waiting, self._settled = self._settled, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.on_settled()
+
+
+def _nothing() -> None:
+    pass

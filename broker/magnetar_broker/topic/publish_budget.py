@@ -1,0 +1,40 @@
+"""How much may have been taken and not be decided yet: of one topic, and of all that a broker has.
+
+Streams wait here before they are read on. What is decided makes room; those that wait longest go on first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+__all__ = ["PublishBudget"]
+
+
+class PublishBudget:
+    __slots__ = ("_max_bytes", "_waiting", "used_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.used_bytes = 0
+        # Made when somebody waits: most topics never need it.
+        self._waiting: deque[asyncio.Future[None]] | None = None
+
+    def take(self, size_bytes: int) -> None:
+        """Always: what was received is there. Whoever takes waits for room before it receives more."""
+        self.used_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        self.used_bytes -= size_bytes
+        while self._waiting and self.used_bytes < self._max_bytes:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def room(self) -> None:
+        while self.used_bytes >= self._max_bytes:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._waiting is None:
+                self._waiting = deque()
+            self._waiting.append(waiter)
+            await waiter

@@ -1,0 +1,268 @@
+"""A topic as one broker serves it: its log, its subscriptions, and who publishes.
+
+One object is one life of the topic. It ends when the topic is unloaded or deleted here, or when its log or its cursors
+have found that they are another broker's (`TopicGivenUp`): then all producers and consumers are told, and whoever asks
+for the topic next has it opened anew.
+
+**Ending in peace.** Nothing more is taken first; then what was taken is decided and told, so that clients need not send
+it again elsewhere; then producers and consumers are told that it is over, and log and cursors closed. Where that takes
+too long they are abandoned: the next life recovers them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from magnetar_broker.core.counters import BrokerCounters, TopicCounters
+from magnetar_broker.core.producer_names import ProducerNames
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.producer_sink import ProducerSink
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["Topic"]
+
+_log = logging.getLogger(__name__)
+_NAME_BYTES: Final = 6
+_MAX_NAME_LENGTH: Final = 256
+_MAX_INSTANCE_BYTES: Final = 64
+_MAX_PROPERTIES_BYTES: Final = 16_384
+
+
+class Topic:
+    """`TopicStorage.open` makes it."""
+
+    __slots__ = (
+        "_all_counters",
+        "_clock",
+        "_max_pending_bytes",
+        "_names",
+        "_options",
+        "_pending_of",
+        "_randomness",
+        "budget",
+        "counters",
+        "cursors",
+        "ended",
+        "log",
+        "name",
+        "on_lost",
+        "subscriptions",
+        "trimmed_for",
+        "unused_since",
+    )
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: ManagedLedger,
+        cursors: CursorTable,
+        subscriptions: Subscriptions,
+        options: TopicOptions,
+        clock: Clock,
+        randomness: Randomness,
+        counters: BrokerCounters,
+        max_pending_bytes: int,
+    ) -> None:
+        """`max_pending_bytes`: from there on the log refuses what is appended."""
+        self.name = name
+        self.log = log
+        self.cursors = cursors
+        self.subscriptions = subscriptions
+        self.counters = TopicCounters()
+        # What was taken and is not decided yet.
+        self.budget = PublishBudget(options.max_pending_publish_bytes_per_topic)
+        # Why it is served no more.
+        self.ended: BrokerError | None = None
+        # Called once, where it was given up.
+        self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
+        # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
+        self.unused_since = clock.monotonic()
+        self.trimmed_for: object = None
+        self._options = options
+        self._clock = clock
+        self._randomness = randomness
+        self._all_counters = counters
+        self._max_pending_bytes = max_pending_bytes
+        self._names: ProducerNames[Producer] = ProducerNames()
+        # Producers by name, those that have gone too, of whose entries some are pending.
+        self._pending_of: dict[str, list[Producer]] = {}
+        log.on_appended = subscriptions.appended
+        log.on_lost = self._lost
+        cursors.on_lost = self._lost
+
+    # ── producers ──
+
+    def producers(self) -> list[Producer]:
+        """Those that are connected."""
+        return list(self._names.live.values())
+
+    @property
+    def in_use(self) -> bool:
+        return bool(self._names.live) or self.subscriptions.consumers > 0
+
+    def waiting_for(self) -> str:
+        """Why publishing waits; empty: it does not."""
+        return self.log.waiting_for
+
+    async def open_producer(self, asked: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
+        """A producer that nobody else has the name of. What its predecessor of that name has sent is decided.
+
+        Raises `BrokerError`; the sink is told nothing before this returns. Whoever is cancelled has opened nothing.
+        """
+        self._check_served()
+        _check_asked(asked)
+        limit = self._options.max_producers_per_topic
+        name = asked.producer_name or self._made_up_name()
+        if limit and len(self._names.live) >= limit and name not in self._names.live:
+            raise BrokerError(
+                ErrorCode.PRODUCER_BUSY,
+                f"{self.name} has {limit} producers, as many as max_producers_per_topic allows",
+            )
+        producer = Producer(
+            asked.producer_id,
+            name,
+            asked.instance,
+            asked.connection_epoch,
+            dict(asked.properties),
+            address,
+            sink,
+            self.log,
+            self.budget,
+            self._options.max_message_size,
+            self._max_pending_bytes,
+            self._clock,
+            self.counters,
+            self._all_counters,
+            self._names.stored,
+        )
+        evicted = self._names.claim(name, asked.instance, asked.connection_epoch, producer)
+        if evicted is not None:
+            evicted.end(
+                BrokerError(
+                    ErrorCode.PRODUCER_FENCED,
+                    f"producer {name!r} has connected again: what this connection sends is not taken any more",
+                )
+            )
+            self._keep_while_pending(evicted)
+        try:
+            while before := self._pending_of.get(name):
+                await before[0].settled()
+            if producer.error is not None:  # evicted, or the topic given up, while it waited
+                raise producer.error.again()
+            self._check_served()
+        except BaseException:
+            self._names.release(name, producer)
+            raise
+        producer.opened = True
+        return producer
+
+    def last_sequence_id(self, producer: Producer) -> int:
+        return self._names.last_sequence_id(producer.producer_name)
+
+    def leave(self, producer: Producer, error: BrokerError) -> None:
+        """It takes nothing more, and its name is free; what is pending is decided all the same."""
+        producer.end(error, tell=False)
+        self._names.release(producer.producer_name, producer)
+        self._keep_while_pending(producer)
+
+    def _keep_while_pending(self, producer: Producer) -> None:
+        if not producer.pending:
+            return
+        pending = self._pending_of.setdefault(producer.producer_name, [])
+        if producer in pending:
+            return
+        pending.append(producer)
+
+        def settled() -> None:
+            pending.remove(producer)
+            if not pending and self._pending_of.get(producer.producer_name) is pending:
+                del self._pending_of[producer.producer_name]
+
+        producer.on_settled = settled
+
+    def _made_up_name(self) -> str:
+        while True:
+            name = f"magnetar-{self._randomness.token(_NAME_BYTES).hex()}"
+            if name not in self._names.live:
+                return name
+
+    # ── its end ──
+
+    def _lost(self, error: BrokerError) -> None:
+        """Its log or its cursors are another broker's, or nobody can say whose."""
+        if self.ended is None:
+            _log.warning("%s is given up: %s", self.name, error)
+            self.give_up(error)
+
+    def give_up(self, error: BrokerError) -> None:
+        """At once. Whoever has it in `on_lost` closes it."""
+        if self.ended is None:
+            self._end(error)
+            self.on_lost(self, error)
+
+    def _end(self, error: BrokerError) -> None:
+        self.ended = self.ended or error
+        for producer in self.producers():
+            producer.end(error)
+
+    async def close(self, problem: BrokerError) -> None:
+        """In peace, within a bounded time; at once, where it was given up."""
+        lost = self.ended is not None
+        self.ended = self.ended or problem
+        closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
+        try:
+            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_s)
+        finally:
+            if not closing.done():
+                closing.cancel()
+                await asyncio.wait([closing])
+            self._abandon()
+        if closing.cancelled():
+            _log.warning("%s was not closed within %s s", self.name, self._options.topic_close_timeout_s)
+        elif (error := closing.exception()) is not None:
+            _log.warning("%s was not closed in peace: %s: %s", self.name, type(error).__name__, error)
+
+    async def _close(self, problem: BrokerError, *, in_peace: bool) -> None:
+        producers = self.producers()
+        for producer in producers:
+            producer.stop()
+        for producer in producers:
+            if in_peace:
+                await producer.settled()
+            producer.end(problem)
+        await self.subscriptions.close(problem)
+        if in_peace:
+            await self.cursors.close()
+            await self.log.close()
+
+    def _abandon(self) -> None:
+        """What is closed takes no notice."""
+        self._end(self.ended or BrokerError(ErrorCode.SERVICE_NOT_READY, f"{self.name} was closed"))
+        self.cursors.abandon()
+        self.log.abandon()
+
+    def _check_served(self) -> None:
+        if self.ended is not None:
+            raise self.ended.again()
+
+
+def _check_asked(asked: OpenProducer) -> None:
+    for what, size, limit in (
+        ("the producer's name", len(asked.producer_name), _MAX_NAME_LENGTH),
+        ("the producer's instance", len(asked.instance), _MAX_INSTANCE_BYTES),
+        ("the producer's properties", sum(len(k) + len(v) for k, v in asked.properties.items()), _MAX_PROPERTIES_BYTES),
+    ):
+        if size > limit:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, and may have {limit}")

@@ -1,0 +1,495 @@
+"""The broker's end of a `produce` stream: what clients send and are told, over a transport within the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.topics import Topics
+from magnetar_protos.broker_pb2 import (
+    CloseProducer,
+    ErrorCode,
+    OpenProducer,
+    ProduceRequest,
+)
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.frame_pb2 import Frame, Run
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from magnetar_wire.transport import Peer, Rejected, Stream
+from tests.produce_client import ProduceClient, entry
+from tests.running import run, until, within
+from tests.unit.broker.topic_scene import NAME, FakeCatalog, FakeLog, FakeStorage, topics_on
+
+
+class Server:
+    """Serves `produce` streams on topics of a FakeStorage."""
+
+    def __init__(self, **options: Any) -> None:
+        self.storage = FakeStorage(TopicOptions(**options))
+        self.catalog = FakeCatalog()
+        self.topics: Topics = topics_on(self.storage, self.catalog)
+        self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)
+        self.sessions: list[ProduceSession] = []
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        raise AssertionError
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        session = ProduceSession(stream, self.topics.find, self.budget, self.storage.options, peer.address)
+        self.sessions.append(session)
+        await session.serve()
+
+    def log(self, life: int = -1) -> FakeLog:
+        log: object = self.storage.opened[life].log
+        assert isinstance(log, FakeLog)
+        return log
+
+
+def played(play: Callable[[Server, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
+    async def body() -> None:
+        server = Server(**options)
+        transport = InProcessTransport()
+        listener = await transport.listen("broker:1", server)
+        connections = []
+
+        def connect() -> ProduceClient:
+            connection = transport.connect("broker:1")
+            connections.append(connection)
+            return ProduceClient(connection.open_stream("produce"))
+
+        await play(server, connect)
+        for connection in connections:
+            await connection.close()
+        await listener.close()
+
+    run(body())
+
+
+def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
+    """PRD-10, and receipts as ranges: entries that lie one behind the other are one receipt."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        opened = await client.open(1, "")
+        assert opened.producer_name
+        assert opened.incarnation == "i1"
+        assert opened.last_sequence_id == -1
+        assert opened.max_message_bytes == MAX_MESSAGE_BYTES
+        entries = [entry(n, producer=opened.producer_name) for n in range(100)]
+        await client.send((1, 0, entries[:60]))
+        await client.send((1, 60, entries[60:]))
+        await until(lambda: len(client.receipts) == 100, "all are receipted")
+        assert server.log().stored == entries
+        assert client.receipts == {(1, n): (7, n) for n in range(100)}
+        assert client.ranges <= 4
+        counters = server.storage.opened[0].counters
+        assert counters.received.entries == counters.received.messages == 100
+        assert counters.received.bytes == sum(map(len, entries))
+        assert server.budget.used_bytes == server.storage.opened[0].budget.used_bytes == 0
+        assert server.storage.counters.publish_seconds.count == 100
+
+    played(play)
+
+
+def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> None:
+    """MSG-2: the broker refuses what is too large, whoever sends it, and names both sizes; what follows is stored."""
+    too_large = _forged(MAX_MESSAGE_BYTES + 1)
+    much_metadata = _forged(1, metadata_bytes=MAX_METADATA_BYTES + 1)
+    damaged = bytearray(entry(3))
+    damaged[-1] ^= 1
+    bad = {
+        1: (too_large, ErrorCode.MESSAGE_TOO_BIG, [str(MAX_MESSAGE_BYTES + 1), str(MAX_MESSAGE_BYTES)]),
+        2: (much_metadata, ErrorCode.MESSAGE_TOO_BIG, [str(MAX_METADATA_BYTES)]),
+        3: (bytes(damaged), ErrorCode.CHECKSUM_ERROR, []),
+        4: (b"nonsense", ErrorCode.INVALID_ARGUMENT, []),
+        5: (b"", ErrorCode.INVALID_ARGUMENT, []),
+        6: (entry(6, producer="another"), ErrorCode.INVALID_ARGUMENT, ["another"]),
+        7: (entry(7, num_messages_in_batch=0), ErrorCode.INVALID_ARGUMENT, ["0"]),
+        8: (entry(8, num_messages_in_batch=2**31 - 1), ErrorCode.INVALID_ARGUMENT, [str(2**31 - 1)]),
+        9: (entry(9, num_chunks_from_msg=2, chunk_id=0), ErrorCode.UNSUPPORTED, ["chunk"]),
+        10: (entry(10, deliver_at_time=5), ErrorCode.UNSUPPORTED, ["time"]),
+        11: (entry(2**63), ErrorCode.INVALID_ARGUMENT, [str(2**63)]),
+        12: (entry(12, marker_type=1), ErrorCode.NOT_ALLOWED, []),
+        13: (entry(13, txnid_most_bits=1), ErrorCode.UNSUPPORTED, ["transaction"]),
+        14: (b"\x0e\x02\0\0\0\0" + entry(14), ErrorCode.INVALID_ARGUMENT, []),
+    }
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        number = 0
+        good = []
+        for one, _, _ in bad.values():
+            behind = entry(number)
+            good.append(behind)
+            await client.send((1, number, [one, behind]))
+            number += 2
+        await until(lambda: len(client.receipts) == len(bad) == len(client.refused), "all are decided")
+        assert server.log().stored == good
+        for refused, (_, code, named) in zip(client.refused, bad.values(), strict=True):
+            assert refused.problem.code == code, refused
+            assert all(one in refused.problem.text for one in named), refused
+        assert [one.number for one in client.refused] == list(range(0, number, 2))
+        assert server.storage.opened[0].counters.refused_entries == len(bad)
+        assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
+    """An entry that the encoder would not make, with a good checksum."""
+    head = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, uuid="u" * metadata_bytes)
+    data = head.SerializeToString()
+    covered = len(data).to_bytes(4, "big") + data + bytes(payload_bytes)
+    return b"\x0e\x01" + crc32c(covered).to_bytes(4, "big") + covered
+
+
+def test_the_largest_message_is_stored() -> None:
+    """MSG-2: exactly the largest payload is taken."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        await client.send((1, 0, [entry(0, bytes(MAX_MESSAGE_BYTES))]))
+        await until(lambda: len(client.receipts) == 1, "it is stored")
+        assert not client.refused
+
+    played(play)
+
+
+def test_a_broker_may_allow_less() -> None:
+    """MSG-2: `max_message_size`."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        assert (await client.open(1)).max_message_bytes == 1000
+        await client.send((1, 0, [entry(0, bytes(1001)), entry(1, bytes(1000))]))
+        await until(lambda: len(client.receipts) == len(client.refused) == 1, "both are decided")
+        assert client.refused[0].problem.code == ErrorCode.MESSAGE_TOO_BIG
+        assert "1001" in client.refused[0].problem.text
+        assert "1000" in client.refused[0].problem.text
+
+    played(play, max_message_size=1000)
+
+
+def test_a_name_has_one_producer_at_a_time() -> None:
+    """PRD-11: names are unique per topic, and the broker makes one where none is given."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        one, other = connect(), connect()
+        await one.open(1, "p", instance=b"a")
+        await other.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"b"))
+        assert await other.code(1) == ErrorCode.PRODUCER_BUSY
+        names = {(await other.open(number, "")).producer_name for number in range(2, 12)}
+        assert len(names) == 10
+        assert "p" not in names
+        await one.send(CloseProducer(producer_id=1))
+        await until(lambda: 1 in one.ended, "it is closed")
+        assert not one.ended[1].HasField("problem")
+        await other.open(20, "p", instance=b"b")
+
+    played(play)
+
+
+def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
+    """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        before, after = connect(), connect()
+        await before.open(1, "p", instance=b"a", connection_epoch=0)
+        server.log().prompt = False
+        await before.send((1, 0, [entry(0), entry(1)]))
+        await until(lambda: len(server.log().waiting) == 2, "the topic has taken them")
+        await after.send(OpenProducer(producer_id=9, topic="t", producer_name="p", instance=b"a", connection_epoch=1))
+        assert await before.code(1) == ErrorCode.PRODUCER_FENCED
+        await before.send((1, 2, [entry(2)]))
+        await before.send(OpenProducer(producer_id=2, topic="t", producer_name="x"))
+        await until(lambda: 2 in before.opened, "the old stream was read past it")
+        # Not before it is known what became of what the former self had sent.
+        assert 9 not in after.opened
+        server.log().decide()
+        await until(lambda: 9 in after.opened, "the newcomer is open")
+        assert after.opened[9].last_sequence_id == 1
+        server.log().prompt = True
+        await after.send((9, 0, [entry(1), entry(2)]))
+        await until(lambda: len(after.receipts) == 2, "they are stored")
+        assert server.log().stored == [entry(0), entry(1), entry(1), entry(2)]
+        assert not before.receipts
+        # The old stream may be read only now, and says that it is older.
+        late = connect()
+        await late.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"a", connection_epoch=0))
+        assert await late.code(1) == ErrorCode.PRODUCER_FENCED
+        await after.send(CloseProducer(producer_id=9))
+        await until(lambda: 9 in after.ended, "it is closed")
+        await late.send(OpenProducer(producer_id=2, topic="t", producer_name="p", instance=b"a", connection_epoch=0))
+        assert await late.code(2) == ErrorCode.PRODUCER_FENCED
+
+    played(play)
+
+
+def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
+    """PRD-9: the name is free at once; who takes it waits for what is pending, and learns how far it came."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        before, after = connect(), connect()
+        await before.open(1, "p", instance=b"a")
+        server.log().prompt = False
+        await before.send((1, 0, [entry(4, num_messages_in_batch=3, highest_sequence_id=6)]))
+        await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
+        before.stream.cancel()
+        await until(lambda: not server.storage.opened[0].producers(), "its producer is gone")
+        await after.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"another"))
+        await until(lambda: bool(server.storage.opened[0].producers()), "the other one waits")
+        assert not after.opened
+        server.log().decide()
+        await until(lambda: 1 in after.opened, "it is open")
+        assert after.opened[1].last_sequence_id == 6
+        assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def test_closing_answers_what_was_sent_before() -> None:
+    """All in one message: opened, stored, receipted, closed."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        server.storage.gate.clear()
+        await client.send(
+            OpenProducer(producer_id=1, topic="t", producer_name="p"),
+            (1, 0, [entry(0), entry(1)]),
+            CloseProducer(producer_id=1),
+        )
+        await until(lambda: server.storage.opening == 1, "it is being opened")
+        assert server.budget.used_bytes > 0
+        server.storage.gate.set()
+        await until(lambda: 1 in client.ended, "it is closed")
+        assert len(client.receipts) == 2
+        await client.send((1, 2, [entry(2)]))  # passed over
+        await client.stream.finish()
+        await until(lambda: client.over, "the stream ends")
+        assert client.error is None
+        assert len(server.log().stored) == 2
+        assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
+    """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        server.log().prompt = False
+        await client.send((1, 0, [entry(0)]))
+        await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
+        server.log().on_lost(TopicGivenUp("somebody else has it"))
+        assert await client.code(1) == ErrorCode.SERVICE_NOT_READY
+        server.log().decide(error=TopicGivenUp("somebody else has it"))
+        await client.open(2, "p")
+        assert len(server.storage.opened) == 2
+        assert server.log(0).abandoned
+        assert not client.receipts
+        assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap() -> None:
+    """PRD-10: what comes behind an entry that was not stored is not stored either."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        server.log().prompt = False
+        await client.send((1, 0, [entry(0), entry(1)]))
+        await until(lambda: len(server.log().waiting) == 2, "the topic has taken them")
+        server.log().decide(1)
+        server.log().decide(1, BrokerError(ErrorCode.TOO_MANY_REQUESTS, "later"))
+        server.log().prompt = True
+        await client.send((1, 2, [entry(2)]))
+        assert await client.code(1) == ErrorCode.TOO_MANY_REQUESTS
+        await client.open(2, "q")
+        assert server.log().stored == [entry(0)]
+        assert client.receipts == {(1, 0): (7, 0)}
+
+    played(play)
+
+
+def test_another_incarnation_is_refused() -> None:
+    """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake,
+    and no producer that knew the old one makes a new one."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        known = (await client.open(1)).incarnation
+        await server.topics.delete(NAME, force=True)
+        assert await client.code(1) == ErrorCode.TOPIC_NOT_FOUND
+        again = OpenProducer(producer_id=2, topic="t", producer_name="p", incarnation=known)
+        await client.send(again)
+        assert await client.code(2) == ErrorCode.TOPIC_NOT_FOUND
+        assert (await client.open(3)).incarnation != known
+        again.producer_id = 4
+        await client.send(again)
+        assert await client.code(4) == ErrorCode.INCARNATION_CHANGED
+
+    played(play)
+
+
+@pytest.mark.parametrize("what", ["nonsense", "a gap", "an id twice", "bad runs"])
+def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        if what == "nonsense":
+            await client.stream.send(b"\xff\xff\xff")
+        elif what == "a gap":
+            await client.send((1, 1, [entry(1)]))
+        elif what == "an id twice":
+            await client.send(OpenProducer(producer_id=1, topic="t", producer_name="q"))
+        else:
+            frame = Frame(runs=[Run(channel=1, first=0, count=2)], entries=[entry(0)])
+            await client.stream.send(ProduceRequest(frame=frame).SerializeToString())
+        await until(lambda: client.over, "the stream is ended")
+        assert isinstance(client.error, Rejected)
+        await until(lambda: not server.storage.opened[0].producers(), "its producers are gone")
+        assert not server.log().stored
+        assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client, other = connect(), connect()
+        for producer_id in range(3):
+            await client.open(producer_id, "")
+        await client.send(OpenProducer(producer_id=9, topic="t"))
+        assert await client.code(9) == ErrorCode.TOO_MANY_REQUESTS
+        await other.open(1, "")
+        await other.send(OpenProducer(producer_id=2, topic="t"))
+        assert await other.code(2) == ErrorCode.PRODUCER_BUSY
+        for name in ("", "//", "a/b", "non-persistent://public/default/t", "public/nowhere/t", "__change_events"):
+            await other.send(OpenProducer(producer_id=100, topic=name))
+            await until(lambda: 100 in other.ended, "it is refused")
+            del other.ended[100]
+
+    played(play, max_producers_per_stream=3, max_producers_per_topic=4)
+
+
+def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
+    """PRD-1's other end: neither one topic, one stream nor all together take more than they may."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client, other = connect(), connect()
+        await client.open(1)
+        server.log().prompt = False
+        large = [entry(n, bytes(1 << 20)) for n in range(40)]
+
+        async def send_all() -> None:
+            for number, one in enumerate(large):
+                await client.send((1, number, [one]))
+
+        sending = asyncio.create_task(send_all())
+        await until(lambda: server.budget.used_bytes >= 4 << 20, "it is taken up to the bound")
+        await other.open(1, "q")  # another stream is read, and has room for small things
+        assert server.log().pending_bytes < 6 << 20
+        server.log().prompt = True
+        server.log().decide()
+        await within(sending, "everything is sent")
+        await until(lambda: len(client.receipts) == 40, "everything is stored")
+        assert server.log().stored == large
+
+    played(play, max_pending_publish_bytes_per_connection=4 << 20)
+    played(play, max_pending_publish_bytes_per_topic=4 << 20)
+
+
+def test_the_brokers_whole_buffer_is_bounded() -> None:
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        clients = [connect() for _ in range(4)]
+        for number, client in enumerate(clients):
+            await client.open(1, f"p{number}")
+        server.log().prompt = False
+        sending = [
+            asyncio.create_task(client.send((1, number, [entry(number, bytes(1 << 20), producer=f"p{at}")])))
+            for at, client in enumerate(clients)
+            for number in range(1)
+        ]
+        await until(lambda: all(task.done() for task in sending), "they are sent")
+        await until(lambda: server.budget.used_bytes >= 4 << 20, "they are taken")
+        for at, client in enumerate(clients):
+            await client.send((1, 1, [entry(1, bytes(1 << 20), producer=f"p{at}")]))
+        probe = connect()
+        await probe.open(1, "probe")
+        # One message of each stream may be there beyond the bound.
+        assert server.budget.used_bytes <= 8 << 20
+        server.log().prompt = True
+        server.log().decide()
+        await until(lambda: all(len(client.receipts) == 2 for client in clients), "everything is stored")
+        assert server.budget.used_bytes == 0
+
+    played(play, max_message_publish_buffer_size_in_mb=1)
+
+
+def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        client.reading.cancel()
+
+        async def send_all() -> None:
+            await client.send(OpenProducer(producer_id=1, topic="t", producer_name="p"))
+            for number in range(0, 4000, 2):  # every other one is refused: no two receipts become one
+                await client.send((1, number, [entry(number), b"bad"]))
+
+        sending = asyncio.create_task(send_all())
+        answers = server.sessions
+        await until(lambda: bool(answers) and len(answers[0].answers) > 20, "answers wait")
+        stored = -1
+        while stored != len(server.log().stored):  # until nothing moves any more
+            stored = len(server.log().stored)
+            await asyncio.sleep(0.05)
+        assert not sending.done()
+        assert len(answers[0].answers) < 200
+        client.reading = asyncio.create_task(client.read())
+        await within(sending, "everything is sent")
+        await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
+
+    played(play, max_waiting_publish_answers=20)
+
+
+def test_ending_in_peace_tells_what_was_taken_first() -> None:
+    """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
+
+    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        log = server.log()
+        log.prompt = False
+        await client.send((1, 0, [entry(0)]))
+        await until(lambda: len(log.waiting) == 1, "the topic has taken it")
+        closing = asyncio.create_task(server.topics.close(TopicGivenUp("the broker ends")))
+        await until(lambda: server.storage.opened[0].ended is not None, "it is ending")
+        await client.send((1, 1, [entry(1)]))
+        await client.send(OpenProducer(producer_id=2, topic="t", producer_name="late"))
+        assert await client.code(2) == ErrorCode.SERVICE_NOT_READY
+        log.decide()
+        await within(closing, "all topics are closed")
+        assert await client.code(1) == ErrorCode.SERVICE_NOT_READY
+        assert client.receipts == {(1, 0): (7, 0)}
+        assert log.stored == [entry(0)]
+        assert log.closed
+        server.sessions[0].end()
+        await until(lambda: client.over, "the stream ends")
+        assert client.error is None
+
+    played(play)

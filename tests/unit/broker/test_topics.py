@@ -1,0 +1,368 @@
+"""Topics' lives: opened once, ended, deleted, opened again; and housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.topic.housekeeping import Housekeeping
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.topic_name import TopicName
+from tests.produce_client import entry
+from tests.running import run, until, within
+from tests.unit.broker.topic_scene import (
+    NAME,
+    FakeCatalog,
+    FakeCursors,
+    FakeLog,
+    FakeStorage,
+    FakeSubscriptions,
+    topics_on,
+)
+
+
+def subscriptions_of(topic: Topic) -> FakeSubscriptions:
+    subscriptions: object = topic.subscriptions
+    assert isinstance(subscriptions, FakeSubscriptions)
+    return subscriptions
+
+
+def cursors_of(topic: Topic) -> FakeCursors:
+    cursors: object = topic.cursors
+    assert isinstance(cursors, FakeCursors)
+    return cursors
+
+
+def log_of(topic: Topic) -> FakeLog:
+    log: object = topic.log
+    assert isinstance(log, FakeLog)
+    return log
+
+
+def test_a_topic_is_opened_once_however_many_ask_and_whoever_goes_away() -> None:
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.gate.clear()
+        asking = [asyncio.create_task(topics.get(NAME, create=True)) for _ in range(10)]
+        await until(lambda: storage.opening == 1, "it is being opened")
+        asking[0].cancel()
+        asking[7].cancel()
+        await asyncio.wait([asking[0], asking[7]])
+        storage.gate.set()
+        found = {await one for one in asking if not one.cancelled()}
+        assert found == {storage.opened[0]}
+        assert len(storage.opened) == 1
+        assert topics.loaded() == storage.opened
+        assert await topics.get(NAME, create=False) in found
+
+    run(body())
+
+
+def test_who_wants_it_made_does_not_fail_with_who_does_not() -> None:
+    """TOP-2: an opening that was begun by somebody who would not have it made is none for one who would."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.gate.clear()
+        first = asyncio.create_task(topics.get(NAME, create=False))
+        await until(lambda: storage.opening == 1, "it is being opened")
+        second = asyncio.create_task(topics.get(NAME, create=True))
+        await asyncio.sleep(0)
+        storage.gate.set()
+        with pytest.raises(BrokerError) as refused:
+            await first
+        assert refused.value.code == ErrorCode.TOPIC_NOT_FOUND
+        assert (await second).name == NAME
+
+    run(body())
+
+
+def test_what_may_not_be_made_on_first_use_may_be_by_an_administrator() -> None:
+    """TOP-2: `allow_auto_topic_creation`."""
+
+    async def body() -> None:
+        storage, catalog = FakeStorage(), FakeCatalog()
+        topics = topics_on(storage, catalog)
+        catalog.allowed = False
+        for name, create, code in (
+            ("t", True, ErrorCode.TOPIC_NOT_FOUND),
+            ("t", False, ErrorCode.TOPIC_NOT_FOUND),
+            ("public/nowhere/t", True, ErrorCode.NOT_FOUND),
+            ("non-persistent://public/default/t", True, ErrorCode.UNSUPPORTED),
+        ):
+            with pytest.raises(BrokerError) as refused:
+                await topics.get(TopicName.parse(name), create=create)
+            assert refused.value.code == code
+        await topics.get(NAME, create=True, asked=True)
+        await topics.unload(NAME)
+        await topics.get(NAME, create=True)
+
+    run(body())
+
+
+def test_so_many_are_opened_at_a_time() -> None:
+    async def body() -> None:
+        storage = FakeStorage(TopicOptions(max_concurrent_topic_load_request=3))
+        topics = topics_on(storage)
+        storage.gate.clear()
+        asking = [asyncio.create_task(topics.get(TopicName.parse(f"t{n}"), create=True)) for n in range(20)]
+        await until(lambda: storage.opening == 3, "they are being opened")
+        storage.gate.set()
+        for one in asking:
+            await one
+        assert storage.most_opening == 3
+        assert len(topics) == 20
+
+    run(body())
+
+
+def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again() -> None:
+    async def body() -> None:
+        storage = FakeStorage(TopicOptions(topic_load_timeout_seconds=0.05))
+        topics = topics_on(storage)
+        storage.gate.clear()
+        with pytest.raises(BrokerError) as refused:
+            await topics.get(NAME, create=True)
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+        storage.gate.set()
+        storage.fails = ValueError("a bug")
+        with pytest.raises(BrokerError) as refused:
+            await topics.get(NAME, create=True)
+        assert refused.value.code == ErrorCode.UNKNOWN_ERROR
+        storage.fails = None
+        await topics.get(NAME, create=True)
+
+    run(body())
+
+
+def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
+    """There are never two lives of a topic at a time."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        topic = await topics.get(NAME, create=True)
+        log = log_of(topic)
+        log.prompt = False
+        sink: Any = _Sink()
+        producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+        producer.publish(0, [entry(0)])
+        unloading = asyncio.create_task(topics.unload(NAME))
+        await until(lambda: topic.ended is not None, "it is ending")
+        asking = asyncio.create_task(topics.get(NAME, create=False))
+        await asyncio.sleep(0.01)
+        assert not asking.done()
+        log.decide()
+        await within(unloading, "it is unloaded")
+        assert log.closed
+        again = await asking
+        assert again is not topic
+        assert [name for name, *_ in sink.told] == ["stored", "ended"]
+        with pytest.raises(BrokerError):
+            await topic.open_producer(OpenProducer(producer_name="q"), sink)
+
+    run(body())
+
+
+def test_a_log_that_does_not_close_is_abandoned() -> None:
+    async def body() -> None:
+        storage = FakeStorage(TopicOptions(topic_close_timeout_s=0.05))
+        topics = topics_on(storage)
+        topic = await topics.get(NAME, create=True)
+        log_of(topic).close = asyncio.Event().wait  # type: ignore[assignment,method-assign]
+        await within(topics.unload(NAME), "it is unloaded")
+        assert log_of(topic).abandoned
+
+    run(body())
+
+
+def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
+    """TOP-7: delete, and delete by force; what is made again is another one."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        topic = await topics.get(NAME, create=True)
+        sink: Any = _Sink()
+        await topic.open_producer(OpenProducer(producer_name="p"), sink)
+        subscriptions_of(topic).consumers = 2
+        with pytest.raises(BrokerError) as refused:
+            await topics.delete(NAME, force=False)
+        assert refused.value.code == ErrorCode.NOT_ALLOWED
+        assert "1 producers and 2 consumers" in str(refused.value)
+        await topics.delete(NAME, force=True)
+        assert storage.deleted == [NAME]
+        assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
+        assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
+        with pytest.raises(BrokerError) as refused:
+            await topics.find(NAME, topic.log.incarnation, True)
+        assert refused.value.code == ErrorCode.INCARNATION_CHANGED
+
+    run(body())
+
+
+def test_a_lost_topic_is_told_and_gone_once() -> None:
+    """OWN-2: given up by its log or its cursors, at whatever moment, also while it is being opened."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        topic = await topics.get(NAME, create=True)
+        cursors_of(topic).on_lost(TopicGivenUp("one"))
+        log_of(topic).on_lost(TopicGivenUp("two"))
+        again = await topics.get(NAME, create=False)
+        assert again is not topic
+        assert log_of(topic).abandoned
+        assert [str(error) for error in subscriptions_of(topic).ended] == ["one"]
+        assert topics.loaded() == [again]
+
+    run(body())
+
+
+def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> None:
+    async def body() -> None:
+        storage = FakeStorage()
+        for in_peace in (True, False):
+            topics = topics_on(storage)
+            topic = await topics.get(NAME, create=True)
+            storage.gate.clear()
+            opening = asyncio.create_task(topics.get(TopicName.parse("other"), create=True))
+            await until(lambda: storage.opening == 1, "it is being opened")
+            problem = TopicGivenUp("it ends")
+            await within(topics.close(problem) if in_peace else topics.give_up(problem), "all have ended")
+            with pytest.raises(BrokerError) as refused:
+                await opening
+            assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+            with pytest.raises(BrokerError, match="it ends"):
+                await topics.get(NAME, create=True)
+            assert log_of(topic).closed is in_peace
+            assert log_of(topic).abandoned
+            assert not topics.loaded()
+            storage.gate.set()
+
+    run(body())
+
+
+def test_housekeeping_trims_when_cursors_or_ledgers_have_moved_and_goes_on_after_a_failure() -> None:
+    """RET-1's trigger: each topic is ticked and trimmed by what is durable, and one's trouble is not the others'."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        storage = FakeStorage(clock=clock)
+        topics = topics_on(storage)
+        keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
+        topic = await topics.get(NAME, create=True)
+        other = await topics.get(TopicName.parse("other"), create=True)
+        log_of(other).trim_fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
+        log, cursors = log_of(topic), cursors_of(topic)
+        await passes(clock, 2.0)
+        assert log.trims == [None]
+        assert cursors.trimmed == 1
+        assert log.ticks in (1, 2)
+        cursors.slowest = Position(8, 3)
+        await passes(clock, 2.0)
+        cursors.slowest = Position(8, 4)  # the same ledger: nothing to trim
+        await passes(clock, 2.0)
+        assert log.trims == [None, Position(8, 3)]
+        log.closed_ledgers += 1
+        await passes(clock, 2.0)
+        assert log.trims == [None, Position(8, 3), Position(8, 4)]
+        assert len(log_of(other).trims) > 2  # tried again
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    run(body())
+
+
+def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_for() -> None:
+    """TOP-2: inactive topics are deleted as the policy says; one with a subscription never is."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        options = TopicOptions(
+            broker_delete_inactive_topics_enabled=True,
+            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+            unload_idle_topics_after_s=20,
+        )
+        storage = FakeStorage(options, clock)
+        topics = topics_on(storage)
+        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+        names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
+        inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
+        cursors_of(subscribed).names.append(SimpleNamespace(name="s"))
+        subscriptions_of(used).consumers = 1
+        await passes(clock, 9.0)
+        assert len(topics) == 3
+        await passes(clock, 5.0)
+        assert storage.deleted == [inactive.name]
+        assert topics.loaded() == [subscribed, used]
+        await passes(clock, 10.0)
+        assert topics.loaded() == [used]
+        subscriptions_of(used).consumers = 0
+        cursors_of(used).names.append(SimpleNamespace(name="s"))
+        await passes(clock, 15.0)
+        assert topics.loaded() == [used]
+        await passes(clock, 10.0)
+        assert not topics.loaded()
+        assert storage.deleted == [inactive.name]
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    run(body())
+
+
+def test_ten_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -> None:
+    """CHK-59: no task, timer or step for each of them: a round takes longer instead."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        storage = FakeStorage(clock=clock)
+        topics = topics_on(storage)
+        for number in range(3000):
+            topic = await topics.get(TopicName.parse(f"t{number}"), create=True)
+            topic.trimmed_for = (None, 0)
+        tasks = len(asyncio.all_tasks())
+        keeping = asyncio.create_task(Housekeeping(topics, storage.options, clock).run())
+        await passes(clock, 1.0)
+        ticked = sum(log_of(topic).ticks for topic in topics.loaded())
+        assert 1000 < ticked <= 2000
+        await passes(clock, 1.0)
+        assert all(log_of(topic).ticks for topic in topics.loaded())
+        assert len(asyncio.all_tasks()) == tasks + 1
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    run(body())
+
+
+async def passes(clock: ManualClock, seconds: float) -> None:
+    for _ in range(int(seconds * 10)):
+        clock.advance(0.1)
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+
+class _Sink:
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def stored(self, number: int, position: Position) -> None:
+        self.told.append(("stored", number, position))
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        self.told.append(("refused", number, error))
+
+    def decided(self, size_bytes: int) -> None: ...
+
+    def ended(self, error: BrokerError) -> None:
+        self.told.append(("ended", error))

@@ -1,0 +1,192 @@
+"""A topic with parts that do as they are told: a log that stores what it is let store, and nobody consumes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topic.topics import Topics
+from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock, SystemClock
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "FakeSubscriptions", "topics_on"]
+
+NAME = TopicName.parse("t")
+
+
+class FakeLog:
+    """Appends are decided when `decide` is called; at once, while `prompt`."""
+
+    def __init__(self, incarnation: str = "i1") -> None:
+        self.incarnation = incarnation
+        self.prompt = True
+        self.ledger_id = 7
+        self.stored: list[bytes] = []
+        self.waiting: deque[tuple[bytes, Callable[[Any], object]]] = deque()
+        self.on_appended: Callable[[], object] = lambda: None
+        self.on_lost: Callable[[BrokerError], object] = lambda error: None
+        self.closed = self.abandoned = False
+        self.closed_ledgers = 0
+        self.waiting_for = ""
+        self.trims: list[Position | None] = []
+        self.ticks = 0
+        self.trim_fails: Exception | None = None
+
+    @property
+    def before_first(self) -> Position:
+        return Position(self.ledger_id, -1)
+
+    @property
+    def last(self) -> Position:
+        return Position(self.ledger_id, len(self.stored) - 1)
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(len(one) for one, _ in self.waiting)
+
+    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> None:
+        assert messages == max(1, batch_size)
+        self.waiting.append((entry, done))
+        if self.prompt:
+            asyncio.get_running_loop().call_soon(self.decide)
+
+    def decide(self, count: int = -1, error: BrokerError | None = None) -> None:
+        while self.waiting and count:
+            count -= 1
+            entry, done = self.waiting.popleft()
+            if error is None:
+                self.stored.append(entry)
+                done(self.last)
+            else:
+                done(error)
+
+    def tick(self, now: float) -> None:
+        self.ticks += 1
+
+    async def trim(self, up_to: Position | None) -> bool:
+        self.trims.append(up_to)
+        if self.trim_fails is not None:
+            raise self.trim_fails
+        return True
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+class FakeCursors:
+    def __init__(self) -> None:
+        self.on_lost: Callable[[BrokerError], object] = lambda error: None
+        self.slowest: Position | None = None
+        self.names: list[Any] = []
+        self.closed = self.abandoned = False
+        self.trimmed = 0
+
+    def durable(self) -> list[Any]:
+        return self.names
+
+    def slowest_saved(self) -> Position | None:
+        return self.slowest
+
+    def log_was_trimmed(self) -> None:
+        self.trimmed += 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+class FakeSubscriptions:
+    def __init__(self) -> None:
+        self.consumers = 0
+        self.ended: list[BrokerError] = []
+
+    def appended(self) -> None: ...
+
+    async def close(self, problem: BrokerError) -> None:
+        self.ended.append(problem)
+        self.consumers = 0
+
+
+class FakeStorage:
+    """`opened` are the lives of topics, in order. Opening waits while `gate` is not set."""
+
+    def __init__(self, options: TopicOptions | None = None, clock: Clock | None = None) -> None:
+        self.options = options or TopicOptions()
+        self.clock = clock or SystemClock()
+        self.counters = BrokerCounters()
+        self.there: dict[TopicName, str] = {}
+        self.opened: list[Topic] = []
+        self.deleted: list[TopicName] = []
+        self.opening = 0
+        self.most_opening = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fails: Exception | None = None
+
+    async def exists(self, name: TopicName) -> bool:
+        return name in self.there
+
+    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change]) -> Topic:
+        self.opening += 1
+        self.most_opening = max(self.most_opening, self.opening)
+        try:
+            await self.gate.wait()
+        finally:
+            self.opening -= 1
+        if self.fails is not None:
+            raise self.fails
+        if name not in self.there:
+            if not create:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
+            self.there[name] = f"i{len(self.deleted) + 1}"
+        topic = Topic(
+            name,
+            FakeLog(self.there[name]),  # type: ignore[arg-type]
+            FakeCursors(),  # type: ignore[arg-type]
+            FakeSubscriptions(),  # type: ignore[arg-type]
+            self.options,
+            self.clock,
+            SeededRandomness(1),
+            self.counters,
+            64 << 20,
+        )
+        self.opened.append(topic)
+        return topic
+
+    async def delete(self, name: TopicName) -> None:
+        await asyncio.sleep(0)
+        self.there.pop(name, None)
+        self.deleted.append(name)
+
+
+class FakeCatalog:
+    def __init__(self) -> None:
+        self.allowed = True
+
+    async def check_topic(self, name: TopicName) -> None:
+        if name.namespace == "nowhere":
+            raise BrokerError(ErrorCode.NOT_FOUND, "there is no such namespace")
+
+    async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
+        if not self.allowed and not asked:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, "none is made on first use")
+        return ()
+
+
+def topics_on(storage: FakeStorage, catalog: FakeCatalog | None = None) -> Topics:
+    return Topics(storage, catalog or FakeCatalog(), storage.options, storage.clock, storage.counters)
