@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,11 +14,13 @@ from magnetar_broker import paths
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.store import ABSENT
+from magnetar_metadata.store import ABSENT, Change
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import BookieRegistration
@@ -88,6 +90,8 @@ class Scene(SmallCluster):
         self.outcomes = Outcomes()
         self.lost: list[TopicGivenUp] = []
         self._lives = 0
+        # Of the log that was opened last.
+        self.cache = EntryCache(0)
         self.registry = self.server.connect()
 
     async def open(
@@ -98,17 +102,21 @@ class Scene(SmallCluster):
         create: bool = True,
         cache_bytes: int = 1_048_576,
         name: TopicName = TOPIC,
+        along: Sequence[Change] = (),
+        read_ahead: int = 16,
     ) -> ManagedLedger:
         self._lives += 1
+        self.cache = EntryCache(cache_bytes, read_ahead)
         log = await self.patiently(
             ManagedLedger.open(
                 name,
                 client or self.client,
-                EntryCache(cache_bytes),
+                self.cache,
                 options,
                 self.clock,
                 SeededRandomness(f"life {self._lives}"),
                 create=create,
+                along=along,
             )
         )
         log.on_lost = self.lost.append
@@ -175,6 +183,14 @@ class Scene(SmallCluster):
         async for ledger_id in ledgers.ledger_ids():
             deleted = (await ledgers.read(ledger_id)).state.name == "TOMBSTONE"
             assert (ledger_id in listed) != (deleted or ledger_id in node.deleting or ledger_id in intents), ledger_id
+
+    async def every_ledger_is_deleted(self) -> None:
+        ledgers = LedgerStore(self.server.connect(), self.clock, SeededRandomness(0))
+        async for ledger_id in ledgers.ledger_ids():
+            assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
+
+    async def cursors(self, log: ManagedLedger) -> CursorTable:
+        return await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
 
     async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:
         await self.store.sync()
