@@ -1,8 +1,7 @@
 """Makes a topic's next ledger, and closes its last.
 
 Both are tried until they are done, while that may pass: too few bookies are there, the metadata store does not answer
-or takes nothing.
-`waiting_for` says so. What does not pass raises, and then the topic is given up: `TopicGivenUp` where
+or takes nothing. `waiting_for` says so. What does not pass raises, and then the topic is given up: `TopicGivenUp` where
 the list or the ledger is another owner's, or where nobody can tell; `LedgerError` and `MetadataError` for the rest.
 """
 
