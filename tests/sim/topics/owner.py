@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -179,24 +178,30 @@ class LastOwner(TopicOwner):
         self.done = False
 
     async def work(self, client: LedgerClient, store: MetadataStore) -> None:
-        left = list(self.world.topics)
-        while left:
-            self.doing = f"opens {left[0]}"
-            log = await self.opened(client, left[0])
-            if log is None:
+        for name in self.world.topics:
+            while not await self._whole(client, name):
                 await self.clock.sleep(0.5)
-                continue
-            self.doing = f"writes {left[0]}"
+        self.done = True
+
+    async def _whole(self, client: LedgerClient, name: TopicName) -> bool:
+        self.doing = f"opens {name}"
+        log = await self.opened(client, name)
+        if log is None:
+            return False
+        try:
+            self.doing = f"writes {name}"
             self.append(log)
             while log.pending_bytes:
-                await asyncio.sleep(0)
                 await self.clock.sleep(0.05)
-            self.doing = f"reads {left[0]}"
+            self.doing = f"reads {name}"
             found = await self.read(log, most=10**9)
-            history = self.world.history(log.incarnation)
-            self.world.guarded(history.check, log.before_first, found)
-            self.world.count("found at the end", len(found))
             await log.trim(EARLIEST)  # finishes what deletions there are
             await log.close()
-            left.pop(0)
-        self.done = True
+        except BrokerError as error:
+            self.doing += f": {error}"
+            self.trace(self.doing)
+            log.abandon()
+            return False
+        self.world.guarded(self.world.history(log.incarnation).check, log.before_first, found)
+        self.world.count("found at the end", len(found))
+        return True
