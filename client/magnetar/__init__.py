@@ -1,1 +1,87 @@
-"""The client of Magnetar: `magnetar.Client`, and `magnetar.aio` for asyncio."""
+"""The client of Magnetar: `magnetar.Client`, and `magnetar.aio` for asyncio.
+
+    client = magnetar.Client("magnetar://localhost:6652")
+    producer = client.create_producer("my-topic")
+    producer.send(b"hello")
+    client.close()
+
+Names, parameters and behaviour are those of Pulsar's Python client, so that an application moves by changing its
+import. What is here is imported when it is first used, and gRPC when something is connected.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from magnetar import aio, exceptions
+    from magnetar._client import Client
+    from magnetar._enums import (
+        BatchingType,
+        CompressionType,
+        ConsumerType,
+        HashingScheme,
+        InitialPosition,
+        PartitionsRoutingMode,
+        ProducerAccessMode,
+        RegexSubscriptionMode,
+    )
+    from magnetar._producer import Producer
+    from magnetar.exceptions import MagnetarException, PulsarException, Result
+    from magnetar_wire.message_id import MessageId
+
+__all__ = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "ConsumerType",
+    "HashingScheme",
+    "InitialPosition",
+    "MagnetarException",
+    "MessageId",
+    "PartitionsRoutingMode",
+    "Producer",
+    "ProducerAccessMode",
+    "PulsarException",
+    "RegexSubscriptionMode",
+    "Result",
+    "aio",
+    "exceptions",
+]
+
+# Where each name comes from. What is not here is one of `exceptions`.
+_MODULES: Final = {
+    "BatchingType": "magnetar._enums",
+    "Client": "magnetar._client",
+    "CompressionType": "magnetar._enums",
+    "ConsumerType": "magnetar._enums",
+    "HashingScheme": "magnetar._enums",
+    "InitialPosition": "magnetar._enums",
+    "MessageId": "magnetar_wire.message_id",
+    "PartitionsRoutingMode": "magnetar._enums",
+    "Producer": "magnetar._producer",
+    "ProducerAccessMode": "magnetar._enums",
+    "RegexSubscriptionMode": "magnetar._enums",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "asyncio":  # as Pulsar's client calls it
+        value: Any = importlib.import_module("magnetar.aio")
+        sys.modules[f"{__name__}.asyncio"] = value
+    elif name in ("aio", "exceptions"):
+        value = importlib.import_module(f"{__name__}.{name}")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    elif name in importlib.import_module("magnetar.exceptions").__all__:
+        value = getattr(sys.modules["magnetar.exceptions"], name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

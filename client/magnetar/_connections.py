@@ -8,6 +8,7 @@ the operation's time is over. A link is made when somebody asks for it, and anew
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from google.protobuf.message import DecodeError
 from magnetar._link import Link
 from magnetar._problems import from_problem, from_transport, is_passing
 from magnetar._retry import Backoff
-from magnetar.exceptions import AlreadyClosed, MagnetarException, UnknownError
+from magnetar.exceptions import AlreadyClosed, ConnectError, MagnetarException, UnknownError
 from magnetar_protos.broker_pb2 import (
     LastMessageAnswer,
     LastMessageRequest,
@@ -59,9 +60,13 @@ class Connections:
         # Links whose tasks may not have ended yet, besides those.
         self._ending: list[Link[Any]] = []
         self._closed = False
+        # Set but while the process forks: nothing is connected then.
+        self._running = asyncio.Event()
+        self._running.set()
 
     async def connection(self, address: str) -> Connection:
         """The one to this address. It connects when it is used."""
+        await self._running.wait()
         return self._connection(address)
 
     def link(self, address: str, make: Callable[[Stream, str], L], method: str) -> L:
@@ -108,6 +113,7 @@ class Connections:
         deadline = self.clock.monotonic() + self.operation_timeout_s
         backoff = Backoff(self.randomness)
         while True:
+            await self._running.wait()
             try:
                 return await attempt()
             except MagnetarException as error:
@@ -119,10 +125,18 @@ class Connections:
     async def close(self) -> None:
         """Ends all links and connections: whoever waits is told, or meets the error."""
         self._closed = True
-        await self.disconnect()
+        self._running.set()
+        await self._disconnect()
 
-    async def disconnect(self) -> None:
-        """Ends all that there is. What is asked for afterwards is made anew."""
+    async def suspend(self) -> None:
+        """Ends all that there is, and makes nothing until `resume`."""
+        self._running.clear()
+        await self._disconnect()
+
+    def resume(self) -> None:
+        self._running.set()
+
+    async def _disconnect(self) -> None:
         links = [*self._ending, *self._links.values()]
         self._links, self._ending = {}, []
         connections, self._connections = list(self._connections.values()), {}
@@ -134,6 +148,8 @@ class Connections:
     def _connection(self, address: str) -> Connection:
         if self._closed:
             raise AlreadyClosed("the client is closed")
+        if not self._running.is_set():
+            raise ConnectError("the process is about to fork: the connection is made again afterwards")
         found = self._connections.get(address)
         if found is None:
             found = self._connections[address] = self._transport.connect(address)

@@ -1,4 +1,4 @@
-"""What a broker says went wrong, and what the transport does, as the application meets it; and what is worth another try."""
+"""What brokers and the transport say went wrong, as the application meets it; and what may pass by itself."""
 
 from __future__ import annotations
 

@@ -20,6 +20,9 @@ is no chunked message's id in turn: a chain of them would be somebody's attack.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
 from typing import ClassVar, Final, NoReturn, final
 
 from google.protobuf.message import DecodeError
@@ -41,11 +44,10 @@ class MessageId:
 
     # (ledger, entry, batch index, partition): what order, equality and hash go by.
     _place: tuple[int, int, int, int]
-    _batch_size: int
-    _topic_name: str
-    _first_chunk: MessageId | None
+    # (batch size, topic's name, first chunk's id): one object for all ids of a batch.
+    _more: tuple[int, str, MessageId | None]
 
-    __slots__ = ("_batch_size", "_first_chunk", "_place", "_topic_name")
+    __slots__ = ("_more", "_place")
 
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]
@@ -71,14 +73,12 @@ class MessageId:
                 f"Not a message id: {partition=}, {ledger_id=}, {entry_id=}, {batch_index=}, {batch_size=}; ledger and "
                 "entry are -1 … 2^63 - 1, partition and batch index -1 … 2^31 - 1, the batch size 0 … 2^31 - 1"
             )
-        if first_chunk_message_id is not None and first_chunk_message_id._first_chunk is not None:
+        if first_chunk_message_id is not None and first_chunk_message_id._more[2] is not None:
             raise InvalidMessageId(f"A first chunk's id has no first chunk of its own: {first_chunk_message_id}")
         # Past __setattr__, which refuses.
         set_slot = object.__setattr__
         set_slot(self, "_place", (ledger_id, entry_id, batch_index, partition))
-        set_slot(self, "_batch_size", batch_size)
-        set_slot(self, "_topic_name", topic_name)
-        set_slot(self, "_first_chunk", first_chunk_message_id)
+        set_slot(self, "_more", (batch_size, topic_name, first_chunk_message_id))
 
     def ledger_id(self) -> int:
         return self._place[0]
@@ -96,16 +96,16 @@ class MessageId:
 
     def batch_size(self) -> int:
         """How many messages the batch has; 0: it is not known, or there is no batch."""
-        return self._batch_size
+        return self._more[0]
 
     def topic_name(self) -> str:
         """The topic's full name, a partition's with its suffix; empty: it is not known."""
-        return self._topic_name
+        return self._more[1]
 
     @property
     def first_chunk_message_id(self) -> MessageId | None:
         """Where a message that was sent in chunks begins; None for all others."""
-        return self._first_chunk
+        return self._more[2]
 
     def serialize(self) -> bytes:
         """The id as bytes, which stock clients can read, without the topic's name."""
@@ -152,17 +152,19 @@ class MessageId:
         """`(ledger,entry,partition,batch index)`; of chunks the first's, then the last's."""
         ledger_id, entry_id, batch_index, partition = self._place
         text = f"({ledger_id},{entry_id},{partition},{batch_index})"
-        return text if self._first_chunk is None else f"{self._first_chunk};{text}"
+        first_chunk = self._more[2]
+        return text if first_chunk is None else f"{first_chunk};{text}"
 
     def __repr__(self) -> str:
         ledger_id, entry_id, batch_index, partition = self._place
         text = f"MessageId({partition=}, {ledger_id=}, {entry_id=}, {batch_index=}"
-        if self._batch_size:
-            text += f", batch_size={self._batch_size}"
-        if self._topic_name:
-            text += f", topic_name={self._topic_name!r}"
-        if self._first_chunk is not None:
-            text += f", first_chunk_message_id={self._first_chunk!r}"
+        batch_size, topic_name, first_chunk = self._more
+        if batch_size:
+            text += f", {batch_size=}"
+        if topic_name:
+            text += f", {topic_name=}"
+        if first_chunk is not None:
+            text += f", first_chunk_message_id={first_chunk!r}"
         return text + ")"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -173,8 +175,26 @@ class MessageId:
 
     def __reduce__(self) -> tuple[type[MessageId], tuple[object, ...]]:
         ledger_id, entry_id, batch_index, partition = self._place
-        said_more = (self._batch_size, self._topic_name, self._first_chunk)
-        return MessageId, (partition, ledger_id, entry_id, batch_index, *said_more)
+        return MessageId, (partition, ledger_id, entry_id, batch_index, *self._more)
+
+
+# A slot's own setter, past __setattr__, which refuses.
+_set_place: Final = MessageId.__dict__["_place"].__set__
+_set_more: Final = MessageId.__dict__["_more"].__set__
+
+
+def ids_of_batch(
+    partition: int, ledger_id: int, entry_id: int, batch_indexes: Iterable[int], batch_size: int, topic_name: str
+) -> list[MessageId]:
+    """The ids of messages of one batch, unchecked, in a quarter of the time that making them one by one takes.
+
+    The numbers are those of an entry that is there.
+    """
+    places = list(zip(repeat(ledger_id), repeat(entry_id), batch_indexes, repeat(partition)))
+    ids = list(map(object.__new__, repeat(MessageId, len(places))))
+    deque(map(_set_place, ids, places), maxlen=0)
+    deque(map(_set_more, ids, repeat((batch_size, topic_name, None))), maxlen=0)
+    return ids
 
 
 MessageId.earliest = MessageId()
@@ -188,10 +208,11 @@ def _to_data(message_id: MessageId) -> MessageIdData:
         data.partition = partition
     if batch_index >= 0:
         data.batch_index = batch_index
-    if message_id._batch_size:
-        data.batch_size = message_id._batch_size
-    if message_id._first_chunk is not None:
-        data.first_chunk_message_id.CopyFrom(_to_data(message_id._first_chunk))
+    batch_size, _, first_chunk = message_id._more
+    if batch_size:
+        data.batch_size = batch_size
+    if first_chunk is not None:
+        data.first_chunk_message_id.CopyFrom(_to_data(first_chunk))
     return data
 
 

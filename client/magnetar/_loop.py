@@ -1,0 +1,188 @@
+"""The event loop that all synchronous clients of a process share, on a thread of its own, and what becomes of it when
+the process forks.
+
+The thread runs while there is a client. What the application calls goes to it as a coroutine (`run`) or as a plain call
+(`call_soon`); the application's own functions never run on it.
+
+**Fork.** gRPC's channels don't survive it: one that was used before is fatal in the child. So before a fork every
+client closes its channels, which is to its producers and consumers like any broken connection, and the thread is
+stopped and joined. In the parent the same loop goes on in a new thread, with all that waited on it: channels are opened
+again, and what was pending is sent again. The child leaves the old loop alone, whose file descriptors it shares with
+the parent, and has a new one when one of its clients is used.
+
+A client of `magnetar.aio` lives on the application's loop, which nobody can stop for it: close it before the process
+forks, or start children anew (multiprocessing's `spawn`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from magnetar.exceptions import AlreadyClosed
+
+__all__ = ["BackgroundLoop", "Forkable", "background"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# A fork, and the end of the process, wait no longer than that for brokers.
+_LONGEST_WAIT_S: Final = 5.0
+
+
+class Forkable(Protocol):
+    """A synchronous client."""
+
+    async def suspend(self) -> None:
+        """Closes all channels, and opens none until it is resumed. On the loop."""
+
+    def resume(self) -> None:
+        """In the parent, on the loop."""
+
+    def forked(self) -> None:
+        """In the child: nothing of what there was may be used."""
+
+    def close_at_exit(self, timeout_s: float) -> None:
+        """The process ends."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """One that a child, which only has a copy of it, never closes: it would take the parent's descriptors off epoll."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made_by = os.getpid()
+
+    def __del__(self, _warn: Any = None) -> None:
+        if os.getpid() == self._made_by and not self.is_closed():
+            self.close()
+
+
+class BackgroundLoop:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._loop: _Loop | None = None
+        self._thread: threading.Thread | None = None
+        self._clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
+        self._users = 0
+        self._suspended = False
+        # Loops of the process that this one was forked off.
+        self._inherited: list[object] = []
+
+    def enter(self, client: Forkable) -> None:
+        """One more client uses the loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = _Loop()
+                self._start(self._loop)
+            self._users += 1
+            self._clients.add(client)
+
+    def leave(self, client: Forkable) -> None:
+        """The client is closed. With the last one the thread ends."""
+        with self._lock:
+            self._clients.discard(client)
+            self._users -= 1
+            if self._users or self._loop is None:
+                return
+            loop, self._loop = self._loop, None
+            self._stop(loop)
+            loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """What the coroutine returns or raises. Breaking the wait off, with Ctrl-C say, cancels it."""
+        loop = self._loop
+        if loop is None or self.inside:
+            work.close()
+            if loop is None:
+                raise AlreadyClosed("the client is closed")
+            raise RuntimeError("a blocking call on the client's own loop would wait for itself: use magnetar.aio there")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.CancelledError:
+            raise AlreadyClosed("the client was closed meanwhile") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Has it called on the loop. Nothing happens where there is no loop any more."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(callback)
+            except RuntimeError:
+                log.debug("a call came when the loop was closed")
+
+    @property
+    def inside(self) -> bool:
+        return self._thread is not None and self._thread.ident == threading.get_ident()
+
+    def _start(self, loop: _Loop) -> None:
+        self._thread = threading.Thread(target=loop.run_forever, name="magnetar", daemon=True)
+        self._thread.start()
+
+    def _stop(self, loop: _Loop) -> None:
+        assert self._thread is not None
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        self._thread = None
+
+    def before_fork(self) -> None:
+        """Nobody enters, or leaves, until the fork is over."""
+        self._lock.acquire()
+        loop = self._loop
+        if loop is None or self.inside:
+            return
+        clients = list(self._clients)
+
+        async def suspend() -> None:
+            for client in clients:
+                await client.suspend()
+
+        try:
+            self.run(suspend(), _LONGEST_WAIT_S)
+        except Exception:
+            log.exception("before a fork the channels could not be closed")
+        self._stop(loop)
+        self._suspended = True
+
+    def after_fork_in_parent(self) -> None:
+        if self._suspended and self._loop is not None:
+            self._suspended = False
+            self._start(self._loop)
+            for client in list(self._clients):
+                self.call_soon(client.resume)
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._inherited.append(self._loop)
+        clients, inherited = list(self._clients), self._inherited
+        BackgroundLoop.__init__(self)
+        self._inherited = inherited
+        for client in clients:
+            client.forked()
+
+    def at_exit(self) -> None:
+        for client in list(self._clients):
+            try:
+                client.close_at_exit(_LONGEST_WAIT_S)
+            except Exception as error:  # noqa: BLE001 (the process ends, and the others are to be closed, too)
+                log.debug("a client could not be closed at exit: %r", error)
+
+
+background: Final = BackgroundLoop()
+os.register_at_fork(
+    before=background.before_fork,
+    after_in_parent=background.after_fork_in_parent,
+    after_in_child=background.after_fork_in_child,
+)
+atexit.register(background.at_exit)

@@ -1,0 +1,72 @@
+"""What becomes of a batch once it is decided: who waits is told, callbacks are called, flushes count down.
+
+Message ids are made here, of a whole batch at once, and only where somebody takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import repeat
+from typing import NamedTuple
+
+from magnetar._batch import Batch
+from magnetar._callbacks import call_all
+from magnetar.exceptions import MagnetarException, Result
+from magnetar_wire.message_id import MessageId, ids_of_batch
+
+__all__ = ["Flush", "Place", "call_back", "tell_waiters"]
+
+
+class Place(NamedTuple):
+    """Where an entry was stored."""
+
+    topic: str
+    # -1: the topic has none.
+    partition: int
+    # Both -1: it was there already.
+    ledger_id: int
+    entry_id: int
+
+
+def tell_waiters(batch: Batch, outcome: Place | MagnetarException) -> None:
+    for index, waiter in batch.waiters:
+        if isinstance(outcome, MagnetarException):
+            waiter(type(outcome)(*outcome.args))
+        else:
+            waiter(_ids(batch, outcome, range(index, index + 1))[0])
+
+
+def call_back(batch: Batch, outcome: Place | MagnetarException) -> None:
+    """Calls the batch's callbacks."""
+    if isinstance(outcome, MagnetarException):
+        call_all(batch.callbacks or (), outcome.result, repeat(None))
+    else:
+        call_all(batch.callbacks or (), Result.Ok, _ids(batch, outcome, range(batch.count)))
+
+
+def _ids(batch: Batch, place: Place, indexes: range) -> list[MessageId]:
+    topic, partition, ledger_id, entry_id = place
+    if batch.count == 1:
+        return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)
+    return ids_of_batch(partition, ledger_id, entry_id, indexes, batch.count, topic)
+
+
+class Flush:
+    """Waits until so many batches are decided, the last of which has this serial number."""
+
+    def __init__(self, last_serial: int, batches: int) -> None:
+        self.last_serial = last_serial
+        self.left = batches
+        self.error: MagnetarException | None = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def decided(self, batch: Batch, error: MagnetarException | None) -> None:
+        if batch.serial > self.last_serial:
+            return
+        self.left -= 1
+        self.error = self.error or error
+        if not self.left and not self.done.done():
+            if self.error is None:
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(type(self.error)(*self.error.args))

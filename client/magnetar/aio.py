@@ -1,0 +1,102 @@
+"""The client for asyncio, with the names of the synchronous one.
+
+    async with magnetar.aio.Client("magnetar://localhost:6652") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+
+Everything belongs to the loop that it was first used on. A process must not fork while such a client is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from magnetar._aio_producer import Producer
+from magnetar._client import client_options, producer_options
+from magnetar._client_core import ClientCore, Member
+from magnetar._service_url import parse_service_url
+from magnetar.exceptions import AlreadyClosed
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.transport import Transport
+
+__all__ = ["Client", "Producer"]
+
+
+class Client:
+    """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`, on the running event loop.
+
+    Options are those of `magnetar.Client`. It connects when something is asked of it.
+    """
+
+    def __init__(
+        self,
+        service_url: str,
+        *,
+        _transport: Transport | None = None,
+        _clock: Clock | None = None,
+        _randomness: Randomness | None = None,
+        **options: Any,
+    ) -> None:
+        parse_service_url(service_url)
+        self._url = service_url
+        self._options = client_options(**options)
+        self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}
+        self._closed = False
+        self._core: ClientCore | None = None
+
+    async def create_producer(self, topic: str, **options: Any) -> Producer:
+        """A producer on the topic. Options are those of `magnetar.Client.create_producer`."""
+        core = await self._begun()
+        return Producer(self, await core.create_producer(topic, producer_options(**options)))
+
+    async def get_topic_partitions(self, topic: str) -> list[str]:
+        """The names of the topic's partitions; its own, if it has none."""
+        return await (await self._begun()).get_topic_partitions(topic)
+
+    async def close(self) -> None:
+        """Closes everything that the client made: what is pending is sent, and acknowledgements, too."""
+        core, self._core, self._closed = self._core, None, True
+        if core is not None:
+            await core.close()
+
+    async def shutdown(self) -> None:
+        """Ends everything at once: what is pending fails."""
+        core, self._core, self._closed = self._core, None, True
+        if core is not None:
+            await core.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _begun(self) -> ClientCore:
+        if self._closed:
+            raise AlreadyClosed("the client is closed")
+        if self._core is None:
+            parts: dict[str, Any] = self._parts
+            self._core = ClientCore(self._url, self._options, _call_soon(asyncio.get_running_loop()), **parts)
+        return self._core
+
+    async def _close_member(self, member: Member) -> None:
+        core = self._core
+        if core is not None:
+            core.remove_member(member)
+            await member.close()
+            await member.wait_ended()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], object]], object]:
+    """Whoever calls is on the loop; the thread of callbacks is not."""
+
+    def call(callback: Callable[[], object]) -> None:
+        loop.call_soon(callback)
+
+    return call
