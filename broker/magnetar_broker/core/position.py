@@ -15,6 +15,16 @@ class Position(NamedTuple):
     ledger_id: int
     entry_id: int
 
+    @property
+    def next(self) -> Position:
+        """The place right behind, whether there is an entry or not."""
+        return Position(self.ledger_id, self.entry_id + 1)
+
+    @property
+    def previous(self) -> Position:
+        """The place right before; that of a ledger's first entry is before the ledger."""
+        return Position(self.ledger_id, self.entry_id - 1)
+
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
 

@@ -1,0 +1,11 @@
+"""Who gets what of a subscription's entries: rules, without I/O.
+
+dispatch.py          what all rules have in common, and what is asked of one
+├── single_active.py     Exclusive and Failover: all to one consumer, in order
+└── round_robin.py       Shared: entries in turn to all who take some
+active_choice.py     which consumer is the one of Failover
+consumer_state.py    what is known of one consumer: permits, epoch, what it holds
+entry_numbers.py     a number for each of many entries: what is held, and how often it was delivered
+position_set.py      what is to be delivered again
+past_deliveries.py   how often entries were delivered that all go to one consumer
+"""

@@ -1,0 +1,243 @@
+"""Shared: entries go in turn to the consumers that take some, those of the highest priority first.
+
+Each entry is held by the consumer to which it was delivered until it is acknowledged, by whomsoever; or it goes to the
+redelivery set: when its consumer asks for that, or leaves, or when it was read and nobody took it. The redelivery set
+is read before anything new (SUB-14).
+
+A consumer takes something while it has permits, its stream has room, and it holds fewer unacknowledged messages than it
+may; nobody does while all of them together hold too many. Those who take something stand in line, one line for each
+priority level. Whoever is met in line and takes nothing any more steps out of it, and is put in again when that may
+have changed (`ready`), so a thousand consumers that wait cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Assignment, Changes, Deliverable, Dispatch, DispatchLimits, Reading
+from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.core.dispatch.position_set import PositionSet
+from magnetar_broker.core.position import Position
+
+__all__ = ["RoundRobin"]
+
+
+class RoundRobin(Dispatch):
+    def __init__(self, limits: DispatchLimits, mark_delete: Position) -> None:
+        super().__init__(limits, mark_delete)
+        # By priority level, the levels in order.
+        self._lines: dict[int, deque[ConsumerState]] = {}
+        self._redelivery = PositionSet()
+        # How often entries were delivered that are not acknowledged; those that were more than once, or come again.
+        self._counts = EntryNumbers()
+        # The sum of what the consumers hold.
+        self._unacked = 0
+
+    # Who is in line.
+
+    def _left(self, consumer: ConsumerState) -> None:
+        if consumer.in_turn:
+            self._lines[consumer.priority_level].remove(consumer)
+            consumer.in_turn = False
+        self._give_up(consumer, list(consumer.held))
+
+    def is_active(self, consumer: ConsumerState) -> bool:
+        return True
+
+    def ready(self, consumer: ConsumerState) -> None:
+        if consumer.in_turn or consumer.permits <= 0 or not self._may_hold_more(consumer):
+            return
+        if consumer.priority_level not in self._lines:
+            self._lines[consumer.priority_level] = deque()
+            self._lines = dict(sorted(self._lines.items()))
+        self._lines[consumer.priority_level].append(consumer)
+        consumer.in_turn = True
+
+    def _may_hold_more(self, consumer: ConsumerState) -> bool:
+        most = self.limits.max_unacked_per_consumer
+        return not most or consumer.held.total < most
+
+    def _takes(self, consumer: ConsumerState) -> bool:
+        return consumer.permits > 0 and self._may_hold_more(consumer) and consumer.outlet.room() > 0
+
+    @property
+    def _held_too_much(self) -> bool:
+        return 0 < self.limits.max_unacked_per_subscription <= self._unacked
+
+    def _next_line(self) -> deque[ConsumerState] | None:
+        """The line whose first consumer is served next."""
+        if self._held_too_much:
+            return None
+        for line in self._lines.values():
+            while line:
+                if self._takes(line[0]):
+                    return line
+                line.popleft().in_turn = False
+        return None
+
+    # What comes back.
+
+    def redeliver(
+        self, consumer: ConsumerState, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+    ) -> Changes:
+        if epoch != consumer.epoch:
+            return Changes()  # a seek lies between: it does not hold that any more
+        named = list(ranges)
+        if named:
+            for ledger_id, first, last in named:
+                messages = consumer.held.total
+                found = consumer.held.take_range(ledger_id, first, last)
+                self._unacked -= messages - consumer.held.total
+                self._come_again(Position(ledger_id, entry_id) for entry_id in found)
+        else:
+            self._give_up(consumer, list(consumer.held))
+        self.ready(consumer)
+        return Changes()
+
+    def _give_up(self, consumer: ConsumerState, held: list[Position]) -> None:
+        self._unacked -= consumer.held.total
+        consumer.held.clear()
+        self._come_again(held)
+
+    def _come_again(self, positions: Iterable[Position]) -> None:
+        for position in positions:
+            self._redelivery.add(position)
+            self._counts.set(position, self._counts.get(position) + 1)
+
+    # What is done.
+
+    def acknowledged(self, consumer: ConsumerState, ledger_id: int, first: int, last: int) -> None:
+        missing = last - first + 1 - self._release(consumer, ledger_id, first, last)
+        if missing:
+            for other in self.consumers:
+                if other is not consumer and missing:
+                    missing -= self._release(other, ledger_id, first, last)
+        if missing:
+            self._redelivery.discard_range(ledger_id, first, last)
+        if self._counts:
+            self._counts.take_range(ledger_id, first, last)
+
+    def _release(self, consumer: ConsumerState, ledger_id: int, first: int, last: int) -> int:
+        messages = consumer.held.total
+        found = len(consumer.held.take_range(ledger_id, first, last))
+        if found:
+            self._unacked -= messages - consumer.held.total
+            self.ready(consumer)
+        return found
+
+    def acknowledged_messages(self, consumer: ConsumerState, position: Position, messages: int) -> None:
+        for holder in (consumer, *self.consumers):
+            held = holder.held.get(position)
+            if held:
+                # One is left at least: the batch is not done.
+                left = max(1, held - messages)
+                holder.held.set(position, left)
+                self._unacked -= held - left
+                self.ready(holder)
+                return
+
+    def acknowledged_up_to(self, mark_delete: Position) -> None:
+        for consumer in self.consumers:
+            messages = consumer.held.total
+            if messages:
+                consumer.held.drop_up_to(mark_delete)
+                self._unacked -= messages - consumer.held.total
+                self.ready(consumer)
+        self._redelivery.discard_up_to(mark_delete)
+        self._counts.drop_up_to(mark_delete)
+        self.read_position = max(self.read_position, mark_delete.next)
+
+    def _forget(self) -> None:
+        for consumer in self.consumers:
+            consumer.held.clear()
+        self._unacked = 0
+        self._redelivery.clear()
+        self._counts.clear()
+
+    # What goes out.
+
+    def next_read(self) -> Reading | None:
+        line = self._next_line()
+        if line is None:
+            return None
+        permits = sum(consumer.permits for consumer in line)
+        limits, entries = self.limits, self._entries_for(permits)
+        return Reading(self._redelivery.take(entries), self.read_position, entries, limits.max_read_bytes)
+
+    def not_read(self, reading: Reading) -> None:
+        for position in reading.positions:
+            self._redelivery.add(position)
+
+    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> list[Assignment]:
+        self._learn_size(entries)
+        if behind is not None:
+            self.read_position = max(self.read_position, behind)
+        assignments: list[Assignment] = []
+        at = share = 0
+        while at < len(entries) and (line := self._next_line()) is not None:
+            # Few entries are dealt evenly, many by as much as one may have in a row.
+            share = share or -(-len(entries) // len(line))
+            dealt = self._serve(line[0], entries[at : at + share])
+            at += len(dealt)
+            assignments.append((line[0], dealt))
+            line.rotate(-1)
+        for one in entries[at:]:
+            self._redelivery.add(one.entry.position)
+        return assignments
+
+    def _serve(self, consumer: ConsumerState, entries: Sequence[Deliverable]) -> list[Deliverable]:
+        """What it takes of these: the first one at least."""
+        dealt: list[Deliverable] = []
+        room = consumer.outlet.room()
+        messages = 0
+        for one in entries:
+            entry = one.entry
+            one.redelivery_count = self._counts.get(entry.position)
+            open_messages = max(1, entry.messages - one.acknowledged.bit_count())
+            consumer.permits -= entry.messages
+            consumer.held.set(entry.position, open_messages)
+            self._unacked += open_messages
+            dealt.append(one)
+            room -= len(entry.stored)
+            messages += entry.messages
+            if (
+                messages >= self.limits.max_round_robin_messages
+                or consumer.permits <= 0
+                or room <= 0
+                or not self._may_hold_more(consumer)
+                or self._held_too_much
+            ):
+                break
+        return dealt
+
+    @property
+    def redelivery_entries(self) -> int:
+        return len(self._redelivery)
+
+    @property
+    def unacked_messages(self) -> int:
+        return self._unacked
+
+    def blocked_by(self) -> str:
+        if not self.consumers:
+            return "no consumer is connected"
+        limits = self.limits
+        if self._held_too_much:
+            return (
+                f"{self._unacked} messages are delivered and not acknowledged, and "
+                f"max_unacked_messages_per_subscription is {limits.max_unacked_per_subscription}"
+            )
+        if self._next_line() is not None:
+            return ""
+        granted = [consumer for consumer in self.consumers if consumer.permits > 0]
+        if not granted:
+            return "no consumer has granted permits: their receiver queues are full"
+        holding = [consumer for consumer in granted if not self._may_hold_more(consumer)]
+        if len(holding) == len(granted):
+            return (
+                f"each of {len(holding)} consumers with permits holds max_unacked_messages_per_consumer = "
+                f"{limits.max_unacked_per_consumer} messages or more that are not acknowledged"
+            )
+        return "the streams to the consumers with permits are behind"

@@ -1,0 +1,125 @@
+"""A client's acknowledgement: checked, for it may name anything, and told to the cursor and to the rule of dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Dispatch
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
+from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
+from magnetar_wire.limits import MAX_BATCH_MESSAGES
+
+__all__ = ["Acknowledged", "acknowledge", "check_ranges", "read_acknowledge"]
+
+_MOST_ID: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    entries: list[EntriesOf] = field(default_factory=list)
+    messages: list[MessagesOf] = field(default_factory=list)
+
+
+def read_acknowledge(request: Acknowledge) -> Acknowledged:
+    """Raises `BrokerError`. Of a cumulative one: the one place that it names."""
+    places = len(request.entries) + len(request.messages)
+    if request.cumulative and places != 1:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement names one place, and this one {places}"
+        )
+    return Acknowledged(check_ranges(request.entries), [_messages(one) for one in request.messages])
+
+
+def acknowledge(
+    request: Acknowledge,
+    acknowledged: Acknowledged,
+    log: Log,
+    cursor: Cursor,
+    dispatch: Dispatch,
+    consumer: ConsumerState,
+) -> int:
+    """About how many entries that finished. Raises `BrokerError`, and then none are."""
+    before = cursor.mark_delete
+    if request.cumulative:
+        count = _acknowledge_up_to(acknowledged, log, cursor)
+    else:
+        count = _acknowledge_each(acknowledged, log, cursor, dispatch, consumer)
+    if cursor.mark_delete != before:
+        dispatch.acknowledged_up_to(cursor.mark_delete)
+    return count
+
+
+def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> int:
+    place: MessagesOf
+    if acknowledged.messages:
+        place = acknowledged.messages[0]
+    else:
+        ledger_id, _, last = acknowledged.entries[0]
+        place = Position(ledger_id, last), 0, 0
+    if place[0] > log.last:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"{place[0]} was to be acknowledged with all before it, and the topic's last entry is {log.last}",
+        )
+    before = cursor.mark_delete
+    cursor.acknowledge_up_to(*place)
+    return log.entries_between(before, cursor.mark_delete) if cursor.mark_delete > before else 0
+
+
+def _acknowledge_each(
+    acknowledged: Acknowledged, log: Log, cursor: Cursor, dispatch: Dispatch, consumer: ConsumerState
+) -> int:
+    done_before = {
+        position: cursor.acknowledged_messages(position).bit_count() for position, _, _ in acknowledged.messages
+    }
+    done = cursor.acknowledge(acknowledged.entries, acknowledged.messages)
+    count = len(done)
+    for ledger_id, first, last in acknowledged.entries:
+        dispatch.acknowledged(consumer, ledger_id, first, last)
+        if first == last:
+            count += 1
+        else:
+            count += log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
+    for position in done:
+        dispatch.acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
+        done_before.pop(position, None)
+    for position, were in done_before.items():
+        now = cursor.acknowledged_messages(position).bit_count()
+        if now > were:
+            dispatch.acknowledged_messages(consumer, position, now - were)
+    return count
+
+
+def check_ranges(ranges: Iterable[EntryRange]) -> list[EntriesOf]:
+    checked = [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in ranges]
+    for ledger_id, first, last in checked:
+        if ledger_id > _MOST_ID or last > _MOST_ID or first > last:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"entries {first} … {last} of ledger {ledger_id} are no range: ids are below 2^63, the first one first",
+            )
+    return checked
+
+
+def _messages(one: BatchMessages) -> MessagesOf:
+    if one.ledger_id > _MOST_ID or one.entry_id > _MOST_ID:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{one.ledger_id}:{one.entry_id} is no entry: ids are below 2^63")
+    if not 0 < one.batch_size <= MAX_BATCH_MESSAGES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"entry {one.ledger_id}:{one.entry_id} is said to be a batch of {one.batch_size} messages: a batch has "
+            f"1 … {MAX_BATCH_MESSAGES}",
+        )
+    bits = int.from_bytes(one.messages, "little") if len(one.messages) <= one.batch_size // 8 + 1 else -1
+    if bits <= 0 or bits >> one.batch_size:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"{len(one.messages)} bytes name messages of entry {one.ledger_id}:{one.entry_id}, a batch of "
+            f"{one.batch_size}: name one at least, and none that it has not",
+        )
+    return Position(one.ledger_id, one.entry_id), bits, one.batch_size

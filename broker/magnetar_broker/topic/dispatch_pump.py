@@ -1,0 +1,187 @@
+"""What keeps a subscription's entries moving: reads what the rule asks for, and hands out what the rule deals.
+
+It runs, at once and to the end, whenever something has happened that may let something move: permits, an
+acknowledgement, a new entry, room in a stream. What the log has at hand goes out within that call; what has to be
+waited for is read by a task, one at a time, which lives only as long as that takes. A subscription that waits has no
+task, no timer and no buffer.
+
+While the last entries are still on their way into the stream, the next are read: a stream has room for more than is
+sent at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Deliverable, Dispatch, Reading
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
+from magnetar_wire.clock import Clock, Timer
+
+__all__ = ["DispatchPump"]
+
+_log = logging.getLogger(__name__)
+# After a read that failed: the first pause, and the longest.
+_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class DispatchPump:
+    __slots__ = (
+        "_asked",
+        "_clock",
+        "_cursor",
+        "_deliver",
+        "_failures",
+        "_log",
+        "_reading",
+        "_running",
+        "_stopped",
+        "_tasks",
+        "_timer",
+        "dispatch",
+        "failed",
+        "name",
+        "paused",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        dispatch: Dispatch,
+        log: Log,
+        cursor: Cursor,
+        clock: Clock,
+        tasks: TasksInOrder,
+        deliver: Callable[[ConsumerState, list[Deliverable]], object],
+    ) -> None:
+        self.name = name
+        self.dispatch = dispatch
+        self._log = log
+        self._cursor = cursor
+        self._clock = clock
+        self._tasks = tasks
+        self._deliver = deliver
+        # The cursor is being moved.
+        self.paused = False
+        # What a task reads; None: it is not reading, or what it reads will be dropped.
+        self._reading: Reading | None = None
+        # `run` was called while it was.
+        self._asked = False
+        self._running = False
+        self._stopped = False
+        # Why the last read failed, how many have in a row, and when it is tried again.
+        self.failed = ""
+        self._failures = 0
+        self._timer: Timer | None = None
+
+    @property
+    def reading(self) -> bool:
+        return self._reading is not None
+
+    def rewound(self) -> None:
+        """What is being read is not to be assigned."""
+        self._reading = None
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._reading = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def run(self) -> None:
+        if self._reading is not None:
+            self._asked = True
+            return
+        if self._running or self.paused or self._stopped or self._timer is not None:
+            return
+        self._running = True
+        try:
+            while not self._stopped and (reading := self.dispatch.next_read()) is not None:
+                if reading.positions:
+                    self._read_in_task(reading)
+                    return
+                reading.start = self._first_open(reading.start)
+                if reading.start > self._log.last:
+                    return
+                entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
+                if entries is None:
+                    self._read_in_task(reading)
+                    return
+                if not entries:
+                    return
+                self._take(reading, entries)
+        finally:
+            self._running = False
+
+    def _first_open(self, position: Position) -> Position:
+        """The first place at it or behind it that is not acknowledged."""
+        if position == self._cursor.mark_delete.next:
+            return position
+        return self._cursor.first_open_after(position.previous)
+
+    def _read_in_task(self, reading: Reading) -> None:
+        self._reading = reading
+        self._asked = False
+        self._tasks.spawn(self._read(reading))
+
+    async def _read(self, reading: Reading) -> None:
+        entries: Sequence[LogEntry | None]
+        try:
+            if reading.positions:
+                entries = await self._log.read_at(reading.positions)
+            else:
+                entries = await self._log.read(reading.start, reading.max_entries, reading.max_bytes)
+        except BrokerError as error:
+            self._failed(reading, error)
+            return
+        except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
+            _log.exception("subscription %s: reading failed", self.name)
+            self._failed(reading, error)
+            return
+        if self._reading is not reading or self._stopped:
+            return
+        self._reading = None
+        self.failed, self._failures = "", 0
+        found = [entry for entry in entries if entry is not None]
+        if found or reading.positions:
+            self._take(reading, found)
+            self.run()
+        elif self._asked:
+            self.run()
+
+    def _failed(self, reading: Reading, error: Exception) -> None:
+        if self._reading is not reading or self._stopped:
+            return
+        self._reading = None
+        self.dispatch.not_read(reading)
+        self.failed = str(error) or type(error).__name__
+        if isinstance(error, TopicGivenUp):
+            return  # the topic's end comes
+        pause = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(self._failures, 10))
+        self._failures += 1
+        _log.warning("subscription %s: reading failed, again in %.1f s: %s", self.name, pause, self.failed)
+        self._timer = self._clock.call_later(pause, self._again)
+
+    def _again(self) -> None:
+        self._timer = None
+        self.run()
+
+    def _take(self, reading: Reading, entries: Sequence[LogEntry]) -> None:
+        cursor = self._cursor
+        open_entries: list[Deliverable] = []
+        for entry in entries:
+            if cursor.acknowledged(entry.position):
+                continue
+            acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
+            open_entries.append(Deliverable(entry, acknowledged))
+        behind = None if reading.positions else entries[-1].position.next
+        for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
+            self._deliver(consumer, dealt)

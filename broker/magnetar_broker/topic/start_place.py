@@ -1,0 +1,54 @@
+"""Where a subscription begins, or a seek leads, as a place of its cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import Log, MessagesOf
+from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+
+__all__ = ["StartPlace", "find_start"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlace:
+    mark_delete: Position
+    # Of the entry behind it, a batch: the messages that are passed over.
+    passed_over: MessagesOf | None = None
+
+
+async def find_start(log: Log, at: StartAt) -> StartPlace:
+    """Raises `BrokerError`. A place that the log has not (any more, or yet) is the next one that it has."""
+    match at.WhichOneof("at"):
+        case "earliest":
+            return StartPlace(log.before_first)
+        case "latest" | None:
+            return StartPlace(log.last)
+        case "time_ms":
+            found = await log.first_at_time(at.time_ms)
+            return StartPlace(min(found.previous, log.last))
+        case "place":
+            return await _at_place(log, at.place)
+        case other:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"a subscription can't begin at {other!r}")
+
+
+async def _at_place(log: Log, place: MessagePlace) -> StartPlace:
+    named = Position(place.ledger_id, place.entry_id)
+    if named < log.before_first.next:
+        return StartPlace(log.before_first)
+    if named > log.last:
+        return StartPlace(log.last)
+    if place.batch_index >= 0:
+        passed = place.batch_index + (0 if place.inclusive else 1)
+        if not passed:
+            return StartPlace(named.previous)
+        [entry] = await log.read_at([named])
+        if entry is not None and entry.batch_size:
+            if passed >= entry.batch_size:
+                return StartPlace(named)
+            return StartPlace(named.previous, (named, (1 << passed) - 1, entry.batch_size))
+        # It is no batch: the index says nothing.
+    return StartPlace(named.previous if place.inclusive else named)

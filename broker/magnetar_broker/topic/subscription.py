@@ -1,0 +1,377 @@
+"""A subscription while it has consumers, or something is done to it.
+
+It holds the rule that deals entries out (core/dispatch), the pump that feeds the rule, and the cursor, which alone
+lasts. Everything that changes at once does so in one step: who joins, leaves, grants, acknowledges. What waits for
+storage, moving and deleting the cursor, is done one after the other (`changing`); meanwhile nothing is delivered.
+
+A seek or a reset begins the new epoch before the cursor moves, so what is acknowledged meanwhile is refused as stale
+and can't undo it. Consumers are told when it has moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from magnetar_broker.core.counters import DeliveryCounters
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Changes, Deliverable, Dispatch
+from magnetar_broker.core.dispatch.round_robin import RoundRobin
+from magnetar_broker.core.dispatch.single_active import SingleActive
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.topic.ack_receipts import AckReceipts
+from magnetar_broker.topic.acknowledgements import acknowledge, check_ranges, read_acknowledge
+from magnetar_broker.topic.consumer import Consumer, ConsumerSink
+from magnetar_broker.topic.delivery_runs import delivery_runs
+from magnetar_broker.topic.dispatch_pump import DispatchPump
+from magnetar_broker.topic.start_place import StartPlace, find_start
+from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
+from magnetar_protos.broker_pb2 import (
+    Acknowledge,
+    EntryRange,
+    ErrorCode,
+    MessagePlace,
+    OpenConsumer,
+    Problem,
+    StartAt,
+    SubscriptionType,
+)
+from magnetar_wire.clock import Clock
+
+__all__ = ["Subscription"]
+
+T = TypeVar("T")
+
+_SHARED: Final = SubscriptionType.SHARED
+
+
+class Subscription:
+    __slots__ = (
+        "_changing",
+        "_clock",
+        "_consumers",
+        "_log",
+        "_options",
+        "_partition",
+        "_pump",
+        "_released",
+        "_tasks",
+        "_unsubscribe",
+        "counters",
+        "cursor",
+        "deleting",
+        "receipts",
+        "type",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        log: Log,
+        partition: int,
+        options: SubscriptionOptions,
+        clock: Clock,
+        tasks: TasksInOrder,
+        released: Callable[[Subscription], object],
+        unsubscribe: Callable[[Subscription], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.cursor = cursor
+        self._log = log
+        self._partition = partition
+        self._options = options
+        self._clock = clock
+        self._tasks = tasks
+        # It has no consumers and nothing to do any more.
+        self._released = released
+        # Deletes it.
+        self._unsubscribe = unsubscribe
+        # Of its consumers; of the last ones, where there are none.
+        self.type = SubscriptionType.EXCLUSIVE
+        self._consumers: dict[ConsumerState, Consumer] = {}
+        # While there are consumers.
+        self._pump: DispatchPump | None = None
+        self._changing: asyncio.Lock | None = None
+        # How many have or want `_changing`.
+        self.waiting = 0
+        # It is being deleted: nobody may join any more.
+        self.deleting = False
+        self.receipts = AckReceipts(cursor, tasks)
+        self.counters = DeliveryCounters()
+
+    @property
+    def name(self) -> str:
+        return self.cursor.name
+
+    @property
+    def durable(self) -> bool:
+        return self.cursor.durable
+
+    @property
+    def incarnation(self) -> str:
+        return self._log.incarnation
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return list(self._consumers.values())
+
+    @property
+    def idle(self) -> bool:
+        return not self._consumers and not self.waiting and not self.receipts.waiting
+
+    @property
+    def dispatch(self) -> Dispatch | None:
+        return None if self._pump is None else self._pump.dispatch
+
+    @property
+    def pump(self) -> DispatchPump | None:
+        return self._pump
+
+    def has(self, consumer: Consumer) -> bool:
+        return consumer.state in self._consumers
+
+    def is_active(self, consumer: Consumer) -> bool:
+        return self._pump is not None and self._pump.dispatch.is_active(consumer.state)
+
+    # Joining and leaving.
+
+    def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
+        """Raises `BrokerError`, CONSUMER_BUSY among them."""
+        self._drop_broken()
+        self._check_joining(opened)
+        consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
+        if self._pump is None:
+            self.type = opened.type
+            self._pump = DispatchPump(
+                self.name, self._rule(), self._log, self.cursor, self._clock, self._tasks, self._deliver
+            )
+            self._pump.paused = self.waiting > 0
+        self._consumers[consumer.state] = consumer
+        changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
+        sink.opened(consumer)
+        changes.active = [(state, active) for state, active in changes.active if state is not consumer.state]
+        self._tell(changes)
+        self.run()
+        return consumer
+
+    def _drop_broken(self) -> None:
+        for consumer in self.consumers:
+            if consumer.sink.broken:
+                self.leave(consumer)
+
+    def _check_joining(self, opened: OpenConsumer) -> None:
+        if self.deleting:
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"subscription {self.name} is being deleted: try again")
+        if not self._consumers:
+            return
+        if opened.type != self.type:
+            wanted, has = SubscriptionType.Name(opened.type), SubscriptionType.Name(self.type)
+            raise BrokerError(
+                ErrorCode.CONSUMER_BUSY,
+                f"subscription {self.name} has {len(self._consumers)} consumer(s) of type {has}, and none of type "
+                f"{wanted} may join them: use {has}, or another subscription, or wait until they have left",
+            )
+        if self.type == SubscriptionType.EXCLUSIVE:
+            [holder] = self.consumers
+            raise BrokerError(
+                ErrorCode.CONSUMER_BUSY,
+                f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} has subscription "
+                f"{self.name}; use Failover or Shared to have more than one",
+            )
+        most = self._options.max_consumers_per_subscription
+        if 0 < most <= len(self._consumers):
+            raise BrokerError(
+                ErrorCode.CONSUMER_BUSY,
+                f"subscription {self.name} has {len(self._consumers)} consumers, and max_consumers_per_subscription "
+                f"is {most}",
+            )
+
+    def _rule(self) -> Dispatch:
+        limits, mark_delete = self._options.limits, self.cursor.mark_delete
+        if self.type == _SHARED:
+            return RoundRobin(limits, mark_delete)
+        return SingleActive(limits, mark_delete, self._partition)
+
+    def leave(self, consumer: Consumer) -> None:
+        """It may have left already."""
+        if self._consumers.pop(consumer.state, None) is None or self._pump is None:
+            return
+        changes = self._pump.dispatch.leave(consumer.state, self.cursor.mark_delete)
+        if not self._consumers:
+            self._pump.stop()
+            self._pump = None
+            self.release()
+            return
+        self._tell(changes)
+        self.run()
+
+    def release(self) -> None:
+        if self.idle:
+            self._released(self)
+
+    def end(self, problem: Problem | None) -> None:
+        """All its consumers, for good."""
+        consumers, self._consumers = self.consumers, {}
+        if self._pump is not None:
+            self._pump.stop()
+            self._pump = None
+        for consumer in consumers:
+            consumer.sink.ended(problem)
+
+    # What consumers ask for, done at once.
+
+    def run(self) -> None:
+        if self._pump is not None:
+            self._pump.run()
+
+    def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
+        if self._pump is not None and consumer.state in self._consumers:
+            self._pump.dispatch.grant(consumer.state, epoch, permits)
+            self._pump.run()
+
+    def room_again(self, consumer: Consumer) -> None:
+        if self._pump is not None and consumer.state in self._consumers:
+            self._pump.dispatch.ready(consumer.state)
+            self._pump.run()
+
+    def redeliver(self, consumer: Consumer, epoch: int, ranges: Iterable[EntryRange]) -> None:
+        checked = check_ranges(ranges)
+        if self._pump is None or consumer.state not in self._consumers:
+            return
+        self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
+        self._pump.run()
+
+    def acknowledge(self, consumer: Consumer, request: Acknowledge) -> None:
+        acknowledged = read_acknowledge(request)
+        if self._pump is None or consumer.state not in self._consumers:
+            raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
+        if request.epoch < consumer.acknowledged_from:
+            raise BrokerError(
+                ErrorCode.STALE_EPOCH,
+                f"subscription {self.name} was moved, or went to another consumer, after these messages were "
+                f"delivered: they were of epoch {request.epoch}, and acknowledgements count from epoch "
+                f"{consumer.acknowledged_from} on",
+            )
+        if request.cumulative and self.type == _SHARED:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"subscription {self.name} is Shared, where a cumulative acknowledgement would acknowledge what other "
+                "consumers have: acknowledge each message",
+            )
+        count = acknowledge(request, acknowledged, self._log, self.cursor, self._pump.dispatch, consumer.state)
+        self.counters.acknowledged_entries += count
+        consumer.counters.acknowledged_entries += count
+        self._pump.run()
+
+    # What goes out.
+
+    def _deliver(self, state: ConsumerState, entries: list[Deliverable]) -> None:
+        consumer = self._consumers[state]
+        messages = size = again = 0
+        for one in entries:
+            messages += one.entry.messages
+            size += len(one.entry.stored)
+            if one.redelivery_count:
+                again += one.entry.messages
+        for counters in (self.counters, consumer.counters):
+            counters.delivered.count(messages, len(entries), size)
+            counters.redelivered_messages += again
+        consumer.sink.deliver(delivery_runs(state.epoch, entries))
+
+    def _tell(self, changes: Changes) -> None:
+        if changes.rewound and self._pump is not None:
+            self._pump.rewound()
+        for state in changes.epochs:
+            if (consumer := self._consumers.get(state)) is not None:
+                consumer.sink.epoch_began(consumer)
+        for state, active in changes.active:
+            if (consumer := self._consumers.get(state)) is not None:
+                consumer.sink.active_changed(active)
+
+    def behind(self) -> MessagePlace | None:
+        if self.type == _SHARED:
+            return None
+        mark_delete = self.cursor.mark_delete
+        first = self._log.first_after(mark_delete)
+        bits = self.cursor.acknowledged_messages(first)
+        if bits & 1:
+            first_open = (~bits & bits + 1).bit_length() - 1
+            return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
+        return MessagePlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
+
+    # What waits for storage.
+
+    async def whole(self, change: Coroutine[Any, Any, T]) -> T:
+        """The change is made whole, whatever becomes of the caller: nothing is left half moved."""
+        return await self._tasks.whole(change)
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """One at a time; nothing is delivered meanwhile."""
+        if self._changing is None:
+            self._changing = asyncio.Lock()
+        self.waiting += 1
+        if self._pump is not None:
+            self._pump.paused = True
+        try:
+            async with self._changing:
+                yield
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self._changing = None
+                if self._pump is not None:
+                    self._pump.paused = False
+                    self._pump.run()
+                self.release()
+
+    async def seek(self, to: StartAt, asking: Consumer | None = None) -> None:
+        async with self.changing():
+            start = await find_start(self._log, to)
+            if asking is not None and asking.state not in self._consumers:
+                raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {asking.name} has left subscription {self.name}")
+            changes = Changes()
+            if self._pump is not None:
+                changes = self._pump.dispatch.move()
+                self._pump.rewound()
+            try:
+                await self._move_to(start)
+            finally:
+                # Where it failed, the epoch has ended all the same: what was delivered comes again.
+                if self._pump is not None:
+                    self._pump.dispatch.moved(self.cursor.mark_delete)
+                    self._tell(changes)
+
+    async def _move_to(self, start: StartPlace) -> None:
+        await self.cursor.move_to(start.mark_delete)
+        if start.passed_over is not None:
+            self.cursor.acknowledge((), [start.passed_over])
+            await self.cursor.saved()
+
+    async def skip_to(self, position: Position) -> int:
+        """Acknowledges everything up to it, for good; how many entries that was. The caller has `changing`."""
+        before = self.cursor.open_entries()
+        if position > self.cursor.mark_delete:
+            self.cursor.acknowledge_up_to(min(position, self._log.last))
+            if self._pump is not None:
+                self._pump.dispatch.acknowledged_up_to(self.cursor.mark_delete)
+        await self.cursor.saved()
+        return max(0, before - self.cursor.open_entries())
+
+    async def unsubscribe(self, consumer: Consumer) -> None:
+        async with self.changing():
+            if consumer.state not in self._consumers:
+                raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
+            if len(self._consumers) > 1:
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"subscription {self.name} has {len(self._consumers)} consumers, and only the last one may delete "
+                    "it: close the others first",
+                )
+            await self._unsubscribe(self)
+            self.leave(consumer)

@@ -1,0 +1,53 @@
+"""Tasks of a topic's subscriptions: short ones, owned together, so that an idle subscription has none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from magnetar_broker.errors import TopicGivenUp
+
+__all__ = ["TasksInOrder"]
+
+T = TypeVar("T")
+
+
+class TasksInOrder:
+    """Unfinished tasks, oldest first: a dict is an ordered set."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def spawn(self, work: Coroutine[Any, Any, T], /) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # whoever waits for it meets it; a caller that was cancelled does not
+
+    async def whole(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Waits for it; it is done whole even if the caller is cancelled. Raises `TopicGivenUp` if the topic's end has
+        broken it off."""
+        task = self.spawn(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise TopicGivenUp("the topic was closed meanwhile: whether it was done is not known") from None
+            raise
+
+    async def cancel(self) -> None:
+        """All of them, and waits until they have ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await asyncio.wait([task])

@@ -1,0 +1,856 @@
+"""Subscriptions on a log in memory: how they begin, who gets what, and what moves them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, StartAt, SubscriptionType
+from tests.unit.broker.recording_sink import RecordingSink
+from tests.unit.broker.subscription_scene import (
+    EARLIEST,
+    LATEST,
+    Scene,
+    ack,
+    ack_messages,
+    at_place,
+    at_time,
+    redeliver,
+    settle,
+)
+
+EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
+FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
+
+
+async def _refused(code: ErrorCode, scene: Scene, *arguments: object, **more: object) -> str:
+    with pytest.raises(BrokerError) as refusal:
+        await scene.subscribe(*arguments, **more)  # type: ignore[arg-type]
+    assert refusal.value.code == code
+    return str(refusal.value)
+
+
+async def _begins_at_latest_or_earliest() -> None:
+    scene = Scene()
+    old = scene.add(3)
+    _, latest = await scene.subscribe("latest", start=LATEST)
+    _, silent = await scene.subscribe("nothing said", start=StartAt())
+    _, earliest = await scene.subscribe("earliest", start=EARLIEST)
+    await scene.subscriptions.create("made by the admin", EARLIEST, {"why": "test"})
+    new = scene.add(2)
+    assert latest.positions == silent.positions == new
+    assert earliest.positions == old + new
+    # It is there already: where it begins is decided.
+    _, made = await scene.subscribe("made by the admin", start=LATEST)
+    assert made.positions == old + new
+    assert scene.stats("made by the admin").properties == {"why": "test"}
+
+
+def test_a_subscription_begins_at_latest_or_earliest_when_it_is_made() -> None:
+    """SUB-1"""
+    asyncio.run(_begins_at_latest_or_earliest())
+
+
+async def _type_is_that_of_its_consumers() -> None:
+    scene = Scene()
+    first, _ = await scene.subscribe(kind=SHARED)
+    told = await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=FAILOVER)
+    assert "SHARED" in told
+    assert "FAILOVER" in told
+    await scene.subscribe(kind=SHARED)
+    first.leave()
+    await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=EXCLUSIVE)
+    [second] = scene.subscriptions._loaded["s", True].consumers
+    second.leave()
+    await scene.subscribe(kind=EXCLUSIVE)
+    assert scene.stats().type == "EXCLUSIVE"
+    await _refused(ErrorCode.UNSUPPORTED, scene, "k", KEY_SHARED)
+    assert scene.cursors.get("k") is None
+
+
+def test_the_type_is_that_of_the_connected_consumers_and_may_change_when_there_are_none() -> None:
+    """SUB-1"""
+    asyncio.run(_type_is_that_of_its_consumers())
+
+
+async def _no_creation_where_it_is_off() -> None:
+    scene = Scene(allow_auto_subscription_creation=False)
+    await _refused(ErrorCode.SUBSCRIPTION_NOT_FOUND, scene)
+    await scene.subscriptions.create("s", EARLIEST)
+    await scene.subscribe()
+    with pytest.raises(BrokerError) as refusal:
+        await scene.subscriptions.create("s", EARLIEST)
+    assert refusal.value.code == ErrorCode.ALREADY_EXISTS
+
+
+def test_subscribing_makes_none_where_that_is_off() -> None:
+    asyncio.run(_no_creation_where_it_is_off())
+
+
+async def _many_make_one_at_once() -> None:
+    scene = Scene()
+    scene.add(1)
+    scene.cursors.gate = asyncio.Event()
+    joining = [asyncio.create_task(scene.subscribe(kind=SHARED)) for _ in range(5)]
+    await settle()
+    joining[0].cancel()
+    await settle()
+    scene.cursors.gate.set()
+    joined = await asyncio.gather(*joining[1:])
+    assert len(joined) == 4
+    assert scene.cursors.created == 1
+    assert len(scene.stats().consumers) == 4
+
+
+def test_many_who_subscribe_at_once_share_one_subscription_and_cancelling_one_hurts_nobody() -> None:
+    asyncio.run(_many_make_one_at_once())
+
+
+async def _exclusive_has_one() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    first, had = await scene.subscribe(consumer="first")
+    told = await _refused(ErrorCode.CONSUMER_BUSY, scene, consumer="second")
+    assert "first" in told
+    assert had.positions == entries
+    ack(first, entries[0])
+    # The stream is dead, and the consumer has not left yet: it holds nobody up.
+    had.broken = True
+    second, gets = await scene.subscribe(consumer="second")
+    assert gets.positions == entries[1:]
+    assert first.left
+    assert not second.left
+
+
+def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_is_dead() -> None:
+    """SUB-2"""
+    asyncio.run(_exclusive_has_one())
+
+
+async def _failover_by_priority_then_order() -> None:
+    scene = Scene()
+    entries = scene.add(4)
+    b, gets_b = await scene.subscribe(kind=FAILOVER, consumer="b", priority=1)
+    a, gets_a = await scene.subscribe(kind=FAILOVER, consumer="a", priority=1)
+    assert (gets_b.active, gets_a.active) == ([True], [False])
+    assert (gets_b.take(), gets_a.take()) == (entries, [])
+    ack(b, entries[0], entries[2])
+    # One of a higher priority takes over: what was not acknowledged goes to it, in order, and the old one is told.
+    c, gets_c = await scene.subscribe(kind=FAILOVER, consumer="c", priority=0)
+    assert (gets_b.active, gets_c.active) == ([True, False], [True])
+    assert gets_c.take() == [entries[1], entries[3]]
+    assert gets_b.epochs == [(b.epoch, b.epoch)]
+    c.leave()
+    assert (gets_b.active, gets_a.active) == ([True, False, True], [False])
+    # Its permits are of the epoch that has ended.
+    assert gets_b.take() == []
+    b.flow(b.epoch, 100)
+    assert gets_b.take() == [entries[1], entries[3]]
+    b.leave()
+    assert gets_a.active == [False, True]
+    assert gets_a.take() == [entries[1], entries[3]]
+    ack(a, entries[3], cumulative=True)
+    assert scene.stats().backlog_entries == 0
+
+
+def test_failover_serves_one_by_priority_and_order_and_hands_on_what_is_not_acknowledged() -> None:
+    """SUB-3"""
+    asyncio.run(_failover_by_priority_then_order())
+
+
+async def _failover_spreads_partitions() -> None:
+    for partition in range(6):
+        scene = Scene(topic=f"topic-partition-{partition}")
+        sinks: dict[str, RecordingSink] = {}
+        for name, priority in (("c", 0), ("low", 1), ("a", 0), ("b", 0)):
+            _, sinks[name] = await scene.subscribe(kind=FAILOVER, consumer=name, priority=priority)
+        active = [name for name, sink in sinks.items() if sink.active[-1]]
+        assert active == ["abc"[partition % 3]]
+
+
+def test_failover_spreads_partitions_over_the_highest_priority_by_name() -> None:
+    """SUB-3"""
+    asyncio.run(_failover_spreads_partitions())
+
+
+async def _shared_goes_round() -> None:
+    scene = Scene()
+    _, low = await scene.subscribe(kind=SHARED, priority=1)
+    first, one = await scene.subscribe(kind=SHARED, permits=3)
+    _, two = await scene.subscribe(kind=SHARED, permits=5)
+    entries = scene.add(10)
+    assert one.positions == [entries[0], entries[2], entries[4]]
+    assert two.positions == [entries[1], entries[3], *entries[5:8]]
+    # Those of the highest priority have no permits left.
+    assert low.positions == entries[8:]
+    with pytest.raises(BrokerError) as refusal:
+        ack(first, entries[4], cumulative=True)
+    assert refusal.value.code == ErrorCode.NOT_ALLOWED
+    assert scene.stats().backlog_entries == 10
+
+
+def test_shared_goes_round_by_permits_among_the_highest_priority_and_has_no_cumulative_ack() -> None:
+    """SUB-4"""
+    asyncio.run(_shared_goes_round())
+
+
+async def _many_entries_at_once_are_dealt_evenly() -> None:
+    scene = Scene()
+    entries = scene.add(40)
+    sinks = []
+    consumers = []
+    for _ in range(4):
+        consumer, sink = await scene.subscribe(kind=SHARED, permits=0)
+        consumers.append(consumer)
+        sinks.append(sink)
+    scene.log.at_hand = False
+    for consumer in consumers:
+        consumer.flow(consumer.epoch, 1000)
+    await settle()
+    assert sorted(position for sink in sinks for position in sink.positions) == entries
+    assert all(len(sink.positions) == 10 for sink in sinks)
+
+
+def test_a_backlog_is_dealt_evenly_to_shared_consumers() -> None:
+    """SUB-4"""
+    asyncio.run(_many_entries_at_once_are_dealt_evenly())
+
+
+async def _redelivered_first() -> None:
+    scene = Scene()
+    entries = scene.add(6)
+    one, gets_one = await scene.subscribe(kind=SHARED, permits=4)
+    assert gets_one.take() == entries[:4]
+    redeliver(one, entries[3])
+    redeliver(one, entries[1])
+    await settle()
+    assert gets_one.take() == []
+    assert scene.stats().redelivery_entries == 2
+    two, gets_two = await scene.subscribe(kind=SHARED, permits=3)
+    await settle()
+    assert gets_two.delivered == [
+        (entries[1], two.epoch, 1, 0),
+        (entries[3], two.epoch, 1, 0),
+        (entries[4], two.epoch, 0, 0),
+    ]
+    gets_two.take()
+    # What was read while nobody had a permit any more comes before what is new, and was never delivered.
+    scene.log.at_hand = False
+    scene.log.gate = asyncio.Event()
+    two.flow(two.epoch, 1)
+    await settle()
+    two.leave()  # while it is being read for it
+    scene.log.gate.set()
+    await settle()
+    one.flow(one.epoch, 10)
+    await settle()
+    assert [(position, count) for position, _, count, _ in gets_one.delivered] == [
+        (entries[1], 2),
+        (entries[3], 2),
+        (entries[4], 1),
+        (entries[5], 0),
+    ]
+
+
+def test_redelivered_positions_go_first_in_order_and_what_nobody_took_joins_them() -> None:
+    """SUB-14"""
+    asyncio.run(_redelivered_first())
+
+
+async def _durable_and_not() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    durable, _ = await scene.subscribe("name", start=EARLIEST)
+    reader, reads = await scene.subscribe("name", durable=False, start=at_place(entries[1]))
+    assert reads.take() == entries[1:]
+    assert [one.name for one in scene.cursors.durable()] == ["name"]
+    assert scene.cursors.slowest_saved() == entries[0].previous
+    ack(durable, entries[2], cumulative=True)
+    # The reader has acknowledged nothing, and holds back nothing.
+    assert scene.cursors.slowest_saved() == entries[2]
+    reader.leave()
+    assert {one.durable for one in scene.subscriptions.stats()} == {True}
+    # It begins where it says, each time.
+    _, again = await scene.subscribe("name", durable=False, start=at_place(entries[1], inclusive=False))
+    assert again.take() == entries[2:]
+    durable.leave()
+    assert scene.stats("name").mark_delete == entries[2]
+
+
+def test_what_is_not_durable_goes_with_its_consumer_and_may_share_a_name() -> None:
+    """SUB-7"""
+    asyncio.run(_durable_and_not())
+
+
+async def _reader_within_a_batch() -> None:
+    scene = Scene()
+    batch = scene.log.add(5, batch=True)
+    single = scene.log.add()
+    _, after = await scene.subscribe("a", durable=False, start=at_place(batch, 1, inclusive=False))
+    _, at = await scene.subscribe("b", durable=False, start=at_place(batch, 4))
+    _, first = await scene.subscribe("c", durable=False, start=at_place(batch, 0))
+    _, last = await scene.subscribe("d", durable=False, start=at_place(batch, 4, inclusive=False))
+    _, alone = await scene.subscribe("e", durable=False, start=at_place(single, 3))
+    _, behind = await scene.subscribe("f", durable=False, start=at_place(single, 0, inclusive=False))
+    await settle()
+    assert [(position, bits) for position, _, _, bits in after.delivered] == [(batch, 0b11), (single, 0)]
+    assert [(position, bits) for position, _, _, bits in at.delivered] == [(batch, 0b1111), (single, 0)]
+    assert [(position, bits) for position, _, _, bits in first.delivered] == [(batch, 0), (single, 0)]
+    assert last.positions == alone.positions == [single]
+    assert behind.positions == []
+    assert after.consumer is not None
+    place = after.consumer.behind()
+    assert place is not None
+    assert (place.ledger_id, place.entry_id, place.batch_index) == (*batch, 1)
+
+
+def test_a_reader_begins_within_a_batch() -> None:
+    """SUB-7"""
+    asyncio.run(_reader_within_a_batch())
+
+
+async def _seek_by_id_and_time() -> None:
+    scene = Scene()
+    entries = [scene.log.add(time_ms=1000 * number) for number in range(6)]
+    consumer, gets = await scene.subscribe()
+    assert gets.take() == entries
+    ack(consumer, entries[5], cumulative=True)
+    before = consumer.epoch
+    await consumer.seek(at_place(entries[2]))
+    assert gets.epochs == [(consumer.epoch, consumer.epoch)]
+    assert consumer.epoch > before
+    assert consumer.moves == 1
+    # The permits ended with the epoch, and late ones of it count for nothing.
+    consumer.flow(before, 100)
+    assert gets.take() == []
+    consumer.flow(consumer.epoch, 100)
+    assert gets.take() == entries[2:]
+    await consumer.seek(at_time(3500))
+    consumer.flow(consumer.epoch, 100)
+    assert gets.take() == entries[4:]
+    await consumer.seek(at_time(99_000))
+    consumer.flow(consumer.epoch, 100)
+    assert gets.take() == []
+    await scene.subscriptions.reset("s", EARLIEST)
+    consumer.flow(consumer.epoch, 100)
+    assert gets.take() == entries
+    # In a batch.
+    batch = scene.log.add(4, batch=True)
+    await consumer.seek(at_place(batch, 2))
+    consumer.flow(consumer.epoch, 100)
+    assert [(position, bits) for position, _, _, bits in gets.delivered[-1:]] == [(batch, 0b11)]
+
+
+def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
+    """SUB-9"""
+    asyncio.run(_seek_by_id_and_time())
+
+
+async def _late_acks_after_a_seek() -> None:
+    scene = Scene()
+    entries = scene.add(4)
+    consumer, gets = await scene.subscribe()
+    assert gets.take() == entries
+    old = consumer.epoch
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    seeking = asyncio.create_task(consumer.seek(EARLIEST))
+    await settle()
+    for cumulative in (True, False):  # while the cursor is being moved
+        with pytest.raises(BrokerError) as stale:
+            ack(consumer, entries[3], epoch=old, cumulative=cumulative)
+        assert stale.value.code == ErrorCode.STALE_EPOCH
+    cursor.gate.set()
+    await seeking
+    with pytest.raises(BrokerError) as stale:
+        ack(consumer, entries[3], epoch=old, cumulative=True)
+    assert stale.value.code == ErrorCode.STALE_EPOCH
+    assert scene.stats().backlog_entries == 4
+    consumer.flow(consumer.epoch, 10)
+    assert gets.take() == entries
+    # A redelivery begins an epoch, too, and what was processed before it still counts.
+    old = consumer.epoch
+    redeliver(consumer)
+    assert consumer.epoch > old
+    assert consumer.acknowledged_from == old
+    ack(consumer, entries[1], epoch=old)
+    consumer.flow(consumer.epoch, 10)
+    assert gets.take() == [entries[0], entries[2], entries[3]]
+
+
+def test_late_acks_count_after_a_redelivery_and_not_after_a_seek() -> None:
+    """SUB-9, CHK-52"""
+    asyncio.run(_late_acks_after_a_seek())
+
+
+async def _late_acks_after_a_take_over() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    old, had = await scene.subscribe(kind=FAILOVER, priority=1)
+    epoch = old.epoch
+    assert had.take() == entries
+    _, gets = await scene.subscribe(kind=FAILOVER, priority=0)
+    with pytest.raises(BrokerError) as stale:
+        ack(old, entries[2], epoch=epoch, cumulative=True)
+    assert stale.value.code == ErrorCode.STALE_EPOCH
+    assert gets.take() == entries
+    assert scene.stats().backlog_entries == 3
+
+
+def test_late_acks_do_not_count_after_a_take_over() -> None:
+    """SUB-9, CHK-52"""
+    asyncio.run(_late_acks_after_a_take_over())
+
+
+async def _shared_seek() -> None:
+    scene = Scene()
+    entries = scene.add(4)
+    one, gets_one = await scene.subscribe(kind=SHARED, permits=2)
+    two, gets_two = await scene.subscribe(kind=SHARED, permits=1)
+    redeliver(one, entries[0])
+    old = one.epoch
+    await one.seek(LATEST)
+    assert len(gets_one.epochs) == len(gets_two.epochs) == 1
+    for consumer, sink in ((one, gets_one), (two, gets_two)):
+        sink.take()
+        consumer.flow(consumer.epoch, 10)
+    await settle()
+    assert gets_one.take() + gets_two.take() == []
+    # A redelivery asked for before the seek asks for what nobody holds any more.
+    one.redeliver(old, [EntryRange(ledger_id=7, first_entry_id=0, last_entry_id=9)])
+    await settle()
+    stats = scene.stats()
+    assert (stats.redelivery_entries, stats.unacked_messages, stats.backlog_entries) == (0, 0, 0)
+    new = scene.add(2)
+    assert sorted(gets_one.take() + gets_two.take()) == new
+
+
+def test_a_seek_of_a_shared_subscription_begins_an_epoch_for_all_and_forgets_what_they_held() -> None:
+    """SUB-9, CHK-52"""
+    asyncio.run(_shared_seek())
+
+
+async def _a_read_from_before_a_seek() -> None:
+    scene = Scene()
+    entries = scene.add(5)
+    consumer, gets = await scene.subscribe(permits=0)
+    scene.log.at_hand = False
+    scene.log.gate = asyncio.Event()
+    consumer.flow(consumer.epoch, 10)
+    await settle()
+    await consumer.seek(at_place(entries[3]))
+    consumer.flow(consumer.epoch, 10)
+    scene.log.gate.set()
+    await settle()
+    assert gets.take() == entries[3:]
+
+
+def test_what_was_being_read_when_a_seek_came_is_not_delivered() -> None:
+    """CHK-52"""
+    asyncio.run(_a_read_from_before_a_seek())
+
+
+async def _skip_clear_and_expire() -> None:
+    scene = Scene(per_ledger=3)
+    now = scene.clock.time_ms()
+    entries = [scene.log.add(time_ms=now - 60_000 + 10_000 * number) for number in range(6)]
+    await scene.subscriptions.create("s", EARLIEST)
+    consumer, gets = await scene.subscribe(permits=2)
+    assert gets.take() == entries[:2]
+    ack(consumer, entries[2])
+    assert await scene.subscriptions.skip("s", 2) == 2
+    assert scene.stats().mark_delete == entries[2]
+    assert await scene.subscriptions.expire("s", 15) == 2  # that of 30 s and that of 20 s
+    consumer.flow(consumer.epoch, 10)
+    assert gets.take() == [entries[5]]
+    more = scene.add(4)
+    assert gets.take() == more
+    assert await scene.subscriptions.skip_all("s") == 5
+    assert scene.stats().backlog_entries == 0
+    assert await scene.subscriptions.skip("s", 3) == 0
+    # Nothing goes backwards.
+    assert await scene.subscriptions.expire("s", 1_000_000) == 0
+    assert scene.stats().backlog_entries == 0
+    with pytest.raises(BrokerError) as missing:
+        await scene.subscriptions.skip_all("another")
+    assert missing.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
+
+
+def test_skip_skip_all_and_expire_acknowledge_for_good() -> None:
+    """SUB-9"""
+    asyncio.run(_skip_clear_and_expire())
+
+
+async def _skip_frees_what_is_held() -> None:
+    scene = Scene(max_unacked_messages_per_consumer=2)
+    entries = scene.add(4)
+    _, gets = await scene.subscribe(kind=SHARED)
+    assert gets.take() == entries[:2]
+    await scene.subscriptions.skip_all("s")
+    assert scene.stats().unacked_messages == 0
+    new = scene.add(1)
+    assert gets.take() == new
+
+
+def test_what_is_skipped_is_held_by_nobody() -> None:
+    asyncio.run(_skip_frees_what_is_held())
+
+
+async def _unacked_limits() -> None:
+    scene = Scene(max_unacked_messages_per_consumer=3)
+    one, gets_one = await scene.subscribe(kind=SHARED)
+    two, gets_two = await scene.subscribe(kind=SHARED, permits=0)
+    entries = scene.add(6)
+    assert gets_one.take() == entries[:3]
+    assert "max_unacked_messages_per_consumer" in scene.stats().consumers[0].blocked_by
+    # It waits, and others go on.
+    two.flow(two.epoch, 2)
+    await settle()
+    assert gets_two.take() == entries[3:5]
+    assert scene.stats().unacked_messages == 5
+    ack(one, entries[1])
+    await settle()
+    assert gets_one.take() == entries[5:]
+    # It leaves: what it held goes to others, in order.
+    one.leave()
+    two.flow(two.epoch, 100)
+    await settle()
+    assert [(position, count) for position, _, count, _ in gets_two.delivered] == [(entries[0], 1)]
+    ack(two, *entries[3:5])
+    await settle()
+    assert gets_two.take() == [entries[0], entries[2], entries[5]]
+
+
+def test_what_is_not_acknowledged_is_held_up_to_a_bound_and_goes_to_others() -> None:
+    """ACK-3"""
+    asyncio.run(_unacked_limits())
+
+
+async def _unacked_limit_of_all() -> None:
+    scene = Scene(max_unacked_messages_per_subscription=4)
+    one, gets_one = await scene.subscribe(kind=SHARED)
+    _, gets_two = await scene.subscribe(kind=SHARED)
+    entries = scene.add(6)
+    assert sorted(gets_one.positions + gets_two.positions) == entries[:4]
+    assert "max_unacked_messages_per_subscription" in scene.stats().blocked_by
+    # Whoever acknowledges, and though it is another's.
+    ack(one, gets_two.positions[0])
+    await settle()
+    assert sorted(gets_one.positions + gets_two.positions) == entries[:5]
+
+
+def test_a_shared_subscription_as_a_whole_holds_up_to_a_bound() -> None:
+    """ACK-3"""
+    asyncio.run(_unacked_limit_of_all())
+
+
+async def _batches_count_messages() -> None:
+    scene = Scene(max_unacked_messages_per_consumer=10)
+    batch = scene.log.add(4, batch=True)
+    other = scene.log.add(9, batch=True)
+    third = scene.log.add(1)
+    consumer, gets = await scene.subscribe(kind=SHARED, permits=5)
+    # An entry goes out whole while there is a permit.
+    assert gets.take() == [batch, other]
+    assert scene.stats().consumers[0].permits == -8
+    assert scene.stats().unacked_messages == 13
+    ack_messages(consumer, batch, 4, 0, 3)
+    ack_messages(consumer, batch, 4, 3)
+    assert scene.stats().unacked_messages == 11
+    redeliver(consumer, batch)
+    consumer.flow(consumer.epoch, 20)
+    await settle()
+    assert gets.delivered == [(batch, consumer.epoch, 1, 0b1001)]
+    gets.take()
+    ack_messages(consumer, batch, 4, 1, 2)
+    assert scene.stats().unacked_messages == 9
+    await settle()
+    assert gets.take() == [third]
+    assert scene.stats().backlog_entries == 2
+
+
+def test_permits_and_bounds_count_messages_and_a_batch_comes_again_without_what_is_done() -> None:
+    asyncio.run(_batches_count_messages())
+
+
+async def _exclusive_redelivery() -> None:
+    scene = Scene()
+    entries = scene.add(5)
+    consumer, gets = await scene.subscribe(permits=4)
+    ack(consumer, entries[1])
+    gets.take()
+    redeliver(consumer, entries[3])
+    redelivered = consumer.epoch
+    consumer.redeliver(redelivered - 1, [])  # asked for before, and done
+    assert consumer.epoch == redelivered
+    consumer.flow(consumer.epoch, 100)
+    assert gets.delivered == [
+        (entries[0], consumer.epoch, 1, 0),
+        (entries[2], consumer.epoch, 1, 0),
+        (entries[3], consumer.epoch, 1, 0),
+        (entries[4], consumer.epoch, 0, 0),
+    ]
+    redeliver(consumer)
+    gets.take()
+    consumer.flow(consumer.epoch, 2)
+    assert [count for _, _, count, _ in gets.delivered] == [2, 2]
+    redeliver(consumer)
+    gets.take()
+    consumer.flow(consumer.epoch, 100)
+    assert [count for _, _, count, _ in gets.delivered] == [3, 3, 2, 1]
+
+
+def test_redelivery_to_one_consumer_is_everything_in_order_in_a_new_epoch_and_counts() -> None:
+    """CHK-52"""
+    asyncio.run(_exclusive_redelivery())
+
+
+async def _hostile_acks() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    consumer, _ = await scene.subscribe(kind=SHARED)
+    far = 2**64 - 1
+    for bad in (
+        EntryRange(ledger_id=far, first_entry_id=0, last_entry_id=0),
+        EntryRange(ledger_id=7, first_entry_id=5, last_entry_id=4),
+        EntryRange(ledger_id=7, first_entry_id=0, last_entry_id=far),
+    ):
+        with pytest.raises(BrokerError) as refusal:
+            consumer.acknowledge(Acknowledge(epoch=consumer.epoch, entries=[bad]))
+        assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
+    for size, indexes in ((0, (0,)), (2**31, (0,)), (3, ()), (3, (3,))):
+        with pytest.raises(BrokerError) as refusal:
+            ack_messages(consumer, entries[0], size, *indexes)
+        assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
+    # Of what the log has not, and of far too much: only what there is counts.
+    consumer.acknowledge(
+        Acknowledge(
+            epoch=consumer.epoch,
+            entries=[
+                EntryRange(ledger_id=99, first_entry_id=0, last_entry_id=2**62),
+                EntryRange(ledger_id=7, first_entry_id=1, last_entry_id=2**62),
+            ],
+        )
+    )
+    stats = scene.stats()
+    assert (stats.backlog_entries, stats.unacked_messages) == (1, 1)
+    other, _ = await scene.subscribe("other")
+    with pytest.raises(BrokerError) as refusal:
+        ack(other, Position(8, 0), cumulative=True)
+    assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
+    with pytest.raises(BrokerError) as refusal:
+        ack(other, entries[0], entries[1], cumulative=True)
+    assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
+    assert scene.stats("other").backlog_entries == 3
+
+
+def test_acks_that_name_nonsense_are_refused_and_what_is_not_there_does_not_count() -> None:
+    asyncio.run(_hostile_acks())
+
+
+async def _incarnations() -> None:
+    scene = Scene()
+    await _refused(ErrorCode.INCARNATION_CHANGED, scene, incarnation="another")
+    await scene.subscribe(incarnation="one")
+
+
+def test_another_incarnation_is_refused() -> None:
+    """SUB-9"""
+    asyncio.run(_incarnations())
+
+
+async def _unsubscribe_and_delete() -> None:
+    scene = Scene()
+    entries = scene.add(2)
+    one, _ = await scene.subscribe(kind=SHARED)
+    two, gone = await scene.subscribe(kind=SHARED)
+    with pytest.raises(BrokerError) as refusal:
+        await one.unsubscribe()
+    assert refusal.value.code == ErrorCode.NOT_ALLOWED
+    with pytest.raises(BrokerError) as refusal:
+        await scene.subscriptions.delete("s")
+    assert refusal.value.code == ErrorCode.CONSUMER_BUSY
+    one.leave()
+    scene.cursors.fails = BrokerError(ErrorCode.METADATA_ERROR, "not now")
+    with pytest.raises(BrokerError):
+        await two.unsubscribe()
+    ack(two, entries[0])
+    assert scene.stats().backlog_entries == 1
+    scene.cursors.fails = None
+    await two.unsubscribe()
+    assert two.left
+    assert scene.subscriptions.stats() == []
+    _, again = await scene.subscribe(kind=SHARED)
+    await settle()
+    assert again.positions == entries
+    await scene.subscriptions.delete("s", force=True)
+    assert [problem.code for problem in again.problems if problem] == [ErrorCode.SUBSCRIPTION_NOT_FOUND]
+    assert gone.problems == []
+    assert scene.subscriptions.stats() == []
+
+
+def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> None:
+    asyncio.run(_unsubscribe_and_delete())
+
+
+async def _reading_fails_and_goes_on() -> None:
+    scene = Scene()
+    entries = scene.add(2)
+    scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
+    _, gets = await scene.subscribe()
+    await settle()
+    assert gets.positions == []
+    assert "no bookie answers" in scene.stats().blocked_by
+    scene.log.fails = None
+    scene.clock.advance(10)
+    await settle()
+    assert gets.take() == entries
+    # The same for what is to come again.
+    shared, gets = await scene.subscribe("shared", SHARED)
+    await settle()
+    scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
+    gets.take()
+    redeliver(shared)
+    await settle()
+    scene.log.fails = None
+    scene.clock.advance(10)
+    await settle()
+    assert gets.take() == entries
+
+
+def test_reading_is_tried_again_and_the_statistics_say_why_nothing_comes() -> None:
+    asyncio.run(_reading_fails_and_goes_on())
+
+
+async def _no_wake_up_is_lost() -> None:
+    scene = Scene()
+    scene.add(1)
+    scene.log.at_hand = False
+    scene.log.gate = asyncio.Event()
+    _, gets = await scene.subscribe()
+    await settle()
+    new = scene.add(3)  # while it reads
+    scene.log.gate.set()
+    await settle()
+    assert gets.positions[1:] == new
+
+
+def test_entries_that_come_while_it_reads_are_delivered() -> None:
+    asyncio.run(_no_wake_up_is_lost())
+
+
+async def _slow_stream() -> None:
+    scene = Scene()
+    slow, gets_slow = await scene.subscribe(kind=SHARED)
+    _, gets_other = await scene.subscribe("other", SHARED)
+    gets_slow.has_room = 0
+    entries = scene.add(3)
+    assert gets_slow.take() == []
+    assert "behind" in scene.stats().blocked_by
+    assert gets_other.take() == entries
+    gets_slow.has_room = 10_000
+    slow.room_again()
+    await settle()
+    assert gets_slow.take() == entries
+
+
+def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> None:
+    asyncio.run(_slow_stream())
+
+
+async def _closing() -> None:
+    scene = Scene()
+    scene.add(2)
+    consumer, gets = await scene.subscribe()
+    answers: list[BrokerError | None] = []
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    consumer.when_saved(answers.append)
+    seeking = asyncio.create_task(consumer.seek(EARLIEST))
+    await settle()
+    lost = TopicGivenUp("another broker has it")
+    await scene.subscriptions.close(lost)
+    assert gets.problems == [lost.problem]
+    assert answers == [lost]
+    with pytest.raises(TopicGivenUp):
+        await seeking
+    await _refused(ErrorCode.SERVICE_NOT_READY, scene)
+    consumer.leave()
+    consumer.flow(1, 1)
+
+
+def test_closing_ends_consumers_receipts_and_what_is_being_done() -> None:
+    asyncio.run(_closing())
+
+
+async def _receipts_share_a_save() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    consumer, _ = await scene.subscribe()
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    answers: list[BrokerError | None] = []
+    ack(consumer, entries[0])
+    consumer.when_saved(answers.append)
+    await settle()
+    for entry in entries[1:]:
+        ack(consumer, entry)
+        consumer.when_saved(answers.append)
+    assert answers == []
+    cursor.gate.set()
+    await settle()
+    assert answers == [None] * 3
+    assert cursor.saves == 2
+    cursor.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no")
+    consumer.when_saved(answers.append)
+    await settle()
+    assert answers[3:] == [cursor.fails]
+
+
+def test_receipts_are_answered_by_as_few_saves_as_there_can_be() -> None:
+    asyncio.run(_receipts_share_a_save())
+
+
+async def _cancelled_seek() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    consumer, gets = await scene.subscribe()
+    ack(consumer, entries[2], cumulative=True)
+    cursor = scene.cursors.cursors["s"]
+    cursor.gate = asyncio.Event()
+    seeking = asyncio.create_task(consumer.seek(EARLIEST))
+    await settle()
+    seeking.cancel()
+    await settle()
+    assert scene.stats().blocked_by == ""
+    cursor.gate.set()
+    await settle()
+    assert consumer.moves == 1
+    consumer.flow(consumer.epoch, 10)
+    assert gets.positions[-3:] == entries
+
+
+def test_a_seek_whose_caller_goes_away_is_done_whole() -> None:
+    asyncio.run(_cancelled_seek())
+
+
+async def _counts() -> None:
+    scene = Scene()
+    scene.log.add(5, batch=True)
+    consumer, _ = await scene.subscribe(kind=SHARED)
+    redeliver(consumer)
+    await settle()
+    [stats] = scene.subscriptions.stats()
+    assert stats.counters.delivered.messages == 10
+    assert stats.counters.delivered.entries == 2
+    assert stats.counters.redelivered_messages == 5
+    assert stats.consumers[0].counters.delivered.messages == 10
+    assert await scene.subscriptions.backlog_messages("s") == 5
+    assert scene.subscriptions.consumers == 1
+
+
+def test_deliveries_are_counted() -> None:
+    asyncio.run(_counts())
