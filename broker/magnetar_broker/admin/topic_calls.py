@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.topic_stats import internal_stats, sum_of, topic_stats
@@ -119,9 +119,9 @@ class TopicCalls:
     async def delete_all(self, namespace: NamespaceName) -> None:
         """All that is in it, by force."""
         for text in await self._catalog.partitioned_topics(namespace, include_system=True):
-            await _unless_gone(lambda name=TopicName.parse(text): self._delete_partitioned(name, force=True))
+            await _unless_gone(self._delete_partitioned(TopicName.parse(text), force=True))
         for text in await self._catalog.topics(namespace, include_system=True):
-            await _unless_gone(lambda name=TopicName.parse(text): self._topics.delete(name, force=True))
+            await _unless_gone(self._topics.delete(TopicName.parse(text), force=True))
 
     # ── finding ──
 
@@ -159,7 +159,7 @@ class TopicCalls:
 
     async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         async def delete_partition(partition: TopicName) -> None:
-            await _unless_gone(lambda: self._topics.delete(partition, force=force))
+            await _unless_gone(self._topics.delete(partition, force=force))
 
         await self._catalog.partitioned.delete(name, delete_partition)
 
@@ -172,9 +172,9 @@ def _users(text: str) -> TopicName:
     return name
 
 
-async def _unless_gone(delete: Callable[[], Awaitable[None]]) -> None:
+async def _unless_gone(deletion: Awaitable[None]) -> None:
     try:
-        await delete()
+        await deletion
     except BrokerError as error:
         if error.code not in (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_FOUND):
             raise

@@ -66,9 +66,13 @@ class BrokerMetrics:
         yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)
         yield self._gauge("broker_topics_count", "Topics that are loaded.", totals.topics)
         yield self._gauge("broker_producers_count", "Producers that are connected.", totals.producers)
-        yield self._gauge("broker_subscriptions_count", "Subscriptions of topics that are loaded.", totals.subscriptions)
+        yield self._gauge(
+            "broker_subscriptions_count", "Subscriptions of topics that are loaded.", totals.subscriptions
+        )
         yield self._gauge("broker_consumers_count", "Consumers that are connected.", totals.consumers)
-        yield self._gauge("broker_storage_size", "Bytes in the ledgers of topics that are loaded.", totals.storage_bytes)
+        yield self._gauge(
+            "broker_storage_size", "Bytes in the ledgers of topics that are loaded.", totals.storage_bytes
+        )
         yield self._gauge("broker_msg_backlog", "Entries that are not acknowledged.", totals.backlog_entries)
         yield self._gauge("broker_topics_waiting", "Topics whose publishing waits for something.", totals.waiting)
         yield self._gauge("broker_subscriptions_blocked", "Subscriptions that something blocks.", totals.blocked)

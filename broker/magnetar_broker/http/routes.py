@@ -1,10 +1,10 @@
 """What a broker answers over HTTP.
 
-    GET /                            what this is, and where to look
-    GET /health                      200 if a message can go through, else 503, with the reasons: see admin/health.py
-    GET /admin/v2/brokers/health     the same, as Pulsar's tools ask it: 200 and "ok", or 503
-    GET /ready                       200 if the broker serves
-    GET /metrics                     for Prometheus
+GET /                            what this is, and where to look
+GET /health                      200 if a message can go through, else 503, with the reasons: see admin/health.py
+GET /admin/v2/brokers/health     the same, as Pulsar's tools ask it: 200 and "ok", or 503
+GET /ready                       200 if the broker serves
+GET /metrics                     for Prometheus
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class AsyncAdmin:
     def __init__(
         self, service_url: str, operation_timeout_seconds: float = 30, *, transport: Transport | None = None
     ) -> None:
-        self._calls = AdminCalls(service_url, operation_timeout_seconds, transport or LateTransport())
+        self._calls = AdminCalls(service_url, operation_timeout_seconds, lambda: transport or LateTransport())
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
         self.topics = AsyncTopics(self._calls)
@@ -80,14 +80,15 @@ class Admin:
     # ── around a fork: see magnetar/_loop.py ──
 
     async def suspend(self) -> None:
-        await self._asynchronous._calls.connections.disconnect()
+        await self._asynchronous._calls.connections.suspend()
 
     def resume(self) -> None:
-        """Connections come by themselves."""
+        self._asynchronous._calls.connections.resume()
 
     def forked(self) -> None:
-        """Nothing is kept but connections, and those were closed before the fork."""
+        """It has nothing but connections, so it goes on with others."""
         if not self._closed:
+            self._asynchronous._calls.forked()
             background.enter(self)
 
     def close_at_exit(self, timeout_s: float) -> None:

@@ -31,20 +31,17 @@ class AdminCalls:
         self,
         service_url: str,
         operation_timeout_s: float,
-        transport: Transport,
+        transport: Callable[[], Transport],
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         # Whom to ask next comes first.
         self._addresses = list(parse_service_url(service_url))
         self._timeout_s = operation_timeout_s
-        self.connections = Connections(
-            transport,
-            self._addresses,
-            clock or SystemClock(),
-            randomness or SystemRandomness(),
-            operation_timeout_s=operation_timeout_s,
-        )
+        self._transport = transport
+        self._clock = clock or SystemClock()
+        self._randomness = randomness or SystemRandomness()
+        self.connections = self._new_connections()
 
     async def look(self, method: str, request: Message, kind: type[A]) -> A:
         return await self.connections.retried(lambda: self._ask(method, request, kind))
@@ -81,6 +78,19 @@ class AdminCalls:
                 raise told from error
         assert refused is not None
         raise refused
+
+    def _new_connections(self) -> Connections:
+        return Connections(
+            self._transport(),
+            self._addresses,
+            self._clock,
+            self._randomness,
+            operation_timeout_s=self._timeout_s,
+        )
+
+    def forked(self) -> None:
+        """In the child of a fork: what there was is the parent's."""
+        self.connections = self._new_connections()
 
     async def close(self) -> None:
         await self.connections.close()
