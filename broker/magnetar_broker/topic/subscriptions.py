@@ -11,10 +11,11 @@ broken off by a caller that goes away: it is done whole, in a task of the topic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from magnetar_broker.core.counters import DeliveryCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
@@ -104,6 +105,13 @@ class Subscriptions:
             if not durable:
                 found.append(subscription_stats(subscription, self._log))
         return found
+
+    def counters(self) -> Iterator[DeliveryCounters]:
+        """Of those with consumers, and of their consumers."""
+        for subscription in self._loaded.values():
+            yield subscription.counters
+            for consumer in subscription.consumers:
+                yield consumer.counters
 
     async def backlog_messages(self, name: str) -> int:
         """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries

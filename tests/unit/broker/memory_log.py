@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import AppendDone, Cursor, EntriesOf, MessagesOf
+from magnetar_broker.managed_ledger.interface import AppendDone, EntriesOf, MessagesOf
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
@@ -121,6 +121,7 @@ class MemoryCursor:
         self.name = name
         self.durable = durable
         self.properties = properties
+        self.waiting_for = ""
         self.moves = 0
         self.start = mark_delete
         # Entries that are done, and messages of those that are not.
@@ -207,7 +208,7 @@ class MemoryCursors:
     def get(self, name: str) -> MemoryCursor | None:
         return self.cursors.get(name)
 
-    def durable(self) -> list[Cursor]:
+    def durable(self) -> Sequence[MemoryCursor]:
         return list(self.cursors.values())
 
     async def _wait(self) -> None:
