@@ -10,6 +10,7 @@ import typer
 from magnetar_cli.lazy_group import Part, lazy_group
 
 _PARTS: Final = {
+    "standalone": Part("magnetar_cli.standalone.command", "Run everything in one process: a broker to work with."),
     "cluster": Part("magnetar_cli.cluster.commands", "A cluster of real processes on this machine."),
     "bookies": Part("magnetar_cli.maintenance.bookies", "Who stores the ledgers, and who is to leave."),
     "ledgers": Part("magnetar_cli.maintenance.ledgers", "What is stored, repaired and swept."),

@@ -16,7 +16,8 @@ from magnetar_broker.core.accepted_entry import accept_entry
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters, Traffic
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topic.parts import ProducerSink, TopicLog
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -65,7 +66,7 @@ class Producer:
         properties: Mapping[str, str],
         address: str,
         sink: ProducerSink,
-        log: TopicLog,
+        log: Log,
         budget: PublishBudget,
         max_message_bytes: int,
         max_pending_bytes: int,

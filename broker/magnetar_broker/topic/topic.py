@@ -19,10 +19,13 @@ from typing import Final
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters
 from magnetar_broker.core.producer_names import ProducerNames
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.topic.options import TopicOptions
-from magnetar_broker.topic.parts import ProducerSink, TopicCursors, TopicLog, TopicSubscriptions
 from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -63,9 +66,9 @@ class Topic:
     def __init__(
         self,
         name: TopicName,
-        log: TopicLog,
-        cursors: TopicCursors,
-        subscriptions: TopicSubscriptions,
+        log: ManagedLedger,
+        cursors: CursorTable,
+        subscriptions: Subscriptions,
         options: TopicOptions,
         clock: Clock,
         randomness: Randomness,

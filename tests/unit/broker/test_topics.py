@@ -16,6 +16,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
+from tests.produce_client import entry
 from tests.running import run, until, within
 from tests.unit.broker.topic_scene import (
     NAME,
@@ -24,9 +25,20 @@ from tests.unit.broker.topic_scene import (
     FakeLog,
     FakeStorage,
     FakeSubscriptions,
-    entry,
     topics_on,
 )
+
+
+def subscriptions_of(topic: Topic) -> FakeSubscriptions:
+    subscriptions: object = topic.subscriptions
+    assert isinstance(subscriptions, FakeSubscriptions)
+    return subscriptions
+
+
+def cursors_of(topic: Topic) -> FakeCursors:
+    cursors: object = topic.cursors
+    assert isinstance(cursors, FakeCursors)
+    return cursors
 
 
 def log_of(topic: Topic) -> FakeLog:
@@ -183,15 +195,14 @@ def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
         topic = await topics.get(NAME, create=True)
         sink: Any = _Sink()
         await topic.open_producer(OpenProducer(producer_name="p"), sink)
-        assert isinstance(topic.subscriptions, FakeSubscriptions)
-        topic.subscriptions.consumers = 2
+        subscriptions_of(topic).consumers = 2
         with pytest.raises(BrokerError) as refused:
             await topics.delete(NAME, force=False)
         assert refused.value.code == ErrorCode.NOT_ALLOWED
         assert "1 producers and 2 consumers" in str(refused.value)
         await topics.delete(NAME, force=True)
         assert storage.deleted == [NAME]
-        assert topic.subscriptions.ended[0].code == ErrorCode.TOPIC_NOT_FOUND
+        assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
         assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
         with pytest.raises(BrokerError) as refused:
             await topics.find(NAME, topic.log.incarnation, True)
@@ -207,14 +218,12 @@ def test_a_lost_topic_is_told_and_gone_once() -> None:
         storage = FakeStorage()
         topics = topics_on(storage)
         topic = await topics.get(NAME, create=True)
-        assert isinstance(topic.cursors, FakeCursors)
-        topic.cursors.on_lost(TopicGivenUp("one"))
+        cursors_of(topic).on_lost(TopicGivenUp("one"))
         log_of(topic).on_lost(TopicGivenUp("two"))
         again = await topics.get(NAME, create=False)
         assert again is not topic
         assert log_of(topic).abandoned
-        assert isinstance(topic.subscriptions, FakeSubscriptions)
-        assert [str(error) for error in topic.subscriptions.ended] == ["one"]
+        assert [str(error) for error in subscriptions_of(topic).ended] == ["one"]
         assert topics.loaded() == [again]
 
     run(body())
@@ -255,8 +264,7 @@ def test_housekeeping_trims_when_cursors_or_ledgers_have_moved_and_goes_on_after
         topic = await topics.get(NAME, create=True)
         other = await topics.get(TopicName.parse("other"), create=True)
         log_of(other).trim_fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
-        log, cursors = log_of(topic), topic.cursors
-        assert isinstance(cursors, FakeCursors)
+        log, cursors = log_of(topic), cursors_of(topic)
         await passes(clock, 2.0)
         assert log.trims == [None]
         assert cursors.trimmed == 1
@@ -291,10 +299,8 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
         names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
         inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
-        assert isinstance(subscribed.cursors, FakeCursors)
-        subscribed.cursors.names.append(SimpleNamespace(name="s"))
-        assert isinstance(used.subscriptions, FakeSubscriptions)
-        used.subscriptions.consumers = 1
+        cursors_of(subscribed).names.append(SimpleNamespace(name="s"))
+        subscriptions_of(used).consumers = 1
         await passes(clock, 9.0)
         assert len(topics) == 3
         await passes(clock, 5.0)
@@ -302,8 +308,8 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         assert topics.loaded() == [subscribed, used]
         await passes(clock, 10.0)
         assert topics.loaded() == [used]
-        used.subscriptions.consumers = 0
-        used.cursors.names.append(SimpleNamespace(name="s"))  # type: ignore[attr-defined]
+        subscriptions_of(used).consumers = 0
+        cursors_of(used).names.append(SimpleNamespace(name="s"))
         await passes(clock, 15.0)
         assert topics.loaded() == [used]
         await passes(clock, 10.0)

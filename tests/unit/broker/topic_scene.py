@@ -15,20 +15,13 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.clock import Clock, SystemClock
-from magnetar_wire.entry import encode_entry
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "FakeSubscriptions", "entry", "topics_on"]
+__all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
 NAME = TopicName.parse("t")
-
-
-def entry(sequence_id: int, payload: bytes = b"x", producer: str = "p", **metadata: Any) -> bytes:
-    made = MessageMetadata(producer_name=producer, sequence_id=sequence_id, publish_time=1, **metadata)
-    return encode_entry(made, payload)
 
 
 class FakeLog:
@@ -165,7 +158,7 @@ class FakeStorage:
             name,
             FakeLog(self.there[name]),  # type: ignore[arg-type]
             FakeCursors(),  # type: ignore[arg-type]
-            FakeSubscriptions(),
+            FakeSubscriptions(),  # type: ignore[arg-type]
             self.options,
             self.clock,
             SeededRandomness(1),

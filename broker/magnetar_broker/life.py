@@ -1,0 +1,124 @@
+"""What a broker serves with one metadata session: the ledgers, the catalog, the topics, and who is at them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.options import BrokerOptions
+from magnetar_broker.service.consume_session import ConsumeSession
+from magnetar_broker.service.finding import Finding
+from magnetar_broker.service.ownership import OwnsEverything
+from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.topic.housekeeping import Housekeeping
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.storage import StoredTopics
+from magnetar_broker.topic.topics import Topics
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.transport import Code, Peer, Refusal, Stream, Transport
+
+__all__ = ["BrokerLife"]
+
+_log = logging.getLogger(__name__)
+_MIB: Final = 1 << 20
+
+
+class BrokerLife:
+    """Is the `Serving` of BrokerService. The store is its own, and is closed with it."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookie_transport: Transport,
+        address: str,
+        clock: Clock,
+        randomness: Randomness,
+        options: BrokerOptions,
+        client_options: LedgerClientOptions,
+        counters: BrokerCounters,
+    ) -> None:
+        self.store = store
+        self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
+        self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
+        self.catalog = Catalog(store, clock, randomness, options)
+        storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
+        self.topics = Topics(storage, self.catalog, options, clock, counters)
+        self.finding = Finding(self.topics, self.catalog, OwnsEverything(address), counters)
+        self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
+        self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._options = options
+        self._counters = counters
+        # Sessions with clients, oldest first.
+        self._sessions: dict[ProduceSession | ConsumeSession, None] = {}
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises `MetadataError`."""
+        await self.client.start()
+        await self.catalog.bootstrap()
+        self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="housekeeping")
+
+    async def end(self) -> None:
+        """In peace, within a bounded time: topics first, then those who are at them."""
+        await self._stop_keeping()
+        closing = asyncio.get_running_loop().create_task(
+            self.topics.close(TopicGivenUp("its broker is ending: look it up again"))
+        )
+        await asyncio.wait([closing], timeout=self._options.broker_shutdown_timeout_s)
+        if not closing.done():
+            _log.warning("topics were not closed within %s s", self._options.broker_shutdown_timeout_s)
+            closing.cancel()
+            await asyncio.wait([closing])
+
+    async def give_up(self, problem: BrokerError) -> None:
+        """Everything, at once."""
+        await self._stop_keeping()
+        await self.topics.give_up(problem)
+
+    async def close(self) -> None:
+        """When nothing is served any more."""
+        await self._stop_keeping()
+        await self.client.close()
+        await self.store.close()
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._housekeeping.run()
+            except Exception:  # noqa: BLE001 (whatever it is, the topics are still to be looked after)
+                _log.exception("housekeeping broke off, and begins anew")
+
+    async def _stop_keeping(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+            self._keeping = None
+
+    # ── Serving ──
+
+    async def admin(self, method: str, request: bytes) -> bytes:
+        raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call 'admin.{method}' yet")
+
+    async def produce(self, peer: Peer, stream: Stream) -> None:
+        await self._serve(ProduceSession(stream, self.topics.find, self.budget, self._options, peer.address))
+
+    async def consume(self, peer: Peer, stream: Stream) -> None:
+        await self._serve(
+            ConsumeSession(stream, self.topics.find, peer=peer, options=self._options, counters=self._counters)
+        )
+
+    async def _serve(self, session: ProduceSession | ConsumeSession) -> None:
+        self._sessions[session] = None
+        try:
+            await session.serve()
+        finally:
+            del self._sessions[session]

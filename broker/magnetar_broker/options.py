@@ -1,0 +1,23 @@
+"""All that can be set about a broker."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.service.consume_session import ConsumeOptions
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.subscription_options import SubscriptionOptions
+
+__all__ = ["BrokerOptions"]
+
+
+class BrokerOptions(
+    TopicOptions, ManagedLedgerOptions, CursorOptions, SubscriptionOptions, ConsumeOptions, CatalogOptions
+):
+    # Between two attempts to reach the metadata store.
+    metadata_retry_s: float = Field(default=1.0, gt=0)
+    # How long ending in peace waits for all topics, and then for clients to be told.
+    broker_shutdown_timeout_s: float = Field(default=20.0, gt=0)

@@ -1,0 +1,25 @@
+"""What a topic's producers need of whoever publishes by them: a channel of a `produce` stream."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+
+__all__ = ["ProducerSink"]
+
+
+class ProducerSink(Protocol):
+    """Who is told what becomes of a producer and its entries, in the order in which it happens."""
+
+    def stored(self, number: int, position: Position) -> None: ...
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        """It was not and will not be stored; what follows is not held up."""
+
+    def decided(self, size_bytes: int) -> None:
+        """So much of what was taken is pending no more."""
+
+    def ended(self, error: BrokerError) -> None:
+        """Nothing more is taken, or told, of this producer; but `decided` still is."""

@@ -1,0 +1,119 @@
+"""The folder of a standalone: one process has it at a time, and whoever comes second learns which one.
+
+    standalone.lock     locked as long as the process lives; in it stands who that is
+    metadata/  bookie/  what the parts keep
+
+The lock is the open file's, and goes with the process however that ends.
+
+**Ephemeral** folders are temporary ones that go at the end. After kill -9 nobody took them away: so each start looks
+for those of its user that nobody has locked any more, and does it then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from magnetar_metadata.locked_folder import forked
+
+__all__ = ["DataFolder", "FolderTaken", "remove_abandoned"]
+
+_LOCK: Final = "standalone.lock"
+_EPHEMERAL: Final = "magnetar-ephemeral-"
+_CLOSED: Final = -1
+
+
+class FolderTaken(Exception):
+    """Another process has it, or it can't be used."""
+
+
+class DataFolder:
+    """The locked folder."""
+
+    def __init__(self, path: Path, file: int, *, ephemeral: bool) -> None:
+        self.path = path
+        self.ephemeral = ephemeral
+        self._file = file
+
+    @classmethod
+    def open(cls, path: Path) -> DataFolder:
+        """Makes it if it is not there, and locks it. Raises `FolderTaken`."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            return cls._locked(path, ephemeral=False)
+        except OSError as error:
+            raise FolderTaken(f"the folder {path} can't be used: {error.strerror}: name another with --data") from error
+
+    @classmethod
+    def ephemeral_one(cls) -> DataFolder:
+        """A temporary one. Raises `FolderTaken`."""
+        try:
+            return cls._locked(Path(tempfile.mkdtemp(prefix=_EPHEMERAL)), ephemeral=True)
+        except OSError as error:
+            raise FolderTaken(f"there is no temporary folder: {error.strerror}: set TMPDIR to another place") from error
+
+    @classmethod
+    def _locked(cls, path: Path, *, ephemeral: bool) -> DataFolder:
+        with forked.opening:
+            file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            folder = cls(path, file, ephemeral=ephemeral)
+            forked.note(folder)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(path)
+            folder.let_go()
+            raise FolderTaken(
+                f"the folder {path} is in use by {holder}: end that first, or name another folder with --data"
+            ) from None
+        except BaseException:
+            folder.let_go()
+            raise
+        folder.tell({})
+        return folder
+
+    def tell(self, urls: dict[str, str]) -> None:
+        """Whoever finds the folder locked reads this."""
+        said = json.dumps({"pid": os.getpid(), **urls}).encode()
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, said, 0)
+
+    def was_forked(self) -> None:
+        """The lock is the parent's alone."""
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Gives up the lock."""
+        file, self._file = self._file, _CLOSED
+        if file != _CLOSED:
+            os.close(file)
+
+    def close(self) -> None:
+        """What is in an ephemeral one goes, before the lock does."""
+        if self.ephemeral:
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.let_go()
+
+
+def remove_abandoned() -> None:
+    """Ephemeral folders whose process is gone."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_EPHEMERAL}*"):
+        with contextlib.suppress(OSError, FolderTaken):
+            # One without a lock is being made at this moment, or was given up right then.
+            if path.stat().st_uid == os.getuid() and (path / _LOCK).exists():
+                DataFolder._locked(path, ephemeral=True).close()
+
+
+def _holder(path: Path) -> str:
+    try:
+        said = json.loads((path / _LOCK).read_bytes())
+        where = said.get("grpc")
+        return f"process {said['pid']}" + (f", which serves {where}" if where else "")
+    except (OSError, ValueError, KeyError, AttributeError):
+        return "another process"

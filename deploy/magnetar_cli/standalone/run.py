@@ -1,0 +1,102 @@
+"""A standalone as a process: started, told to end, and what its end says. The statuses are those of a bookie's process.
+
+Ending in peace has a bound for each of its steps, and the process one of its own, which holds where the event loop
+stands still in a disk that hangs (`StopSignals`). Whoever calls `run_standalone` ends the process with the status at
+once, by `os._exit`: threads may hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from typing import Final
+
+from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_bookie.daemon.signals import StopSignals
+from magnetar_bookie.errors import BookieRefused
+from magnetar_bookie.storage.interface import StorageFailed, StorageInUse
+from magnetar_cli.standalone.data_folder import FolderTaken
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_cli.standalone.standalone import Standalone
+from magnetar_metadata.errors import StoreDamaged, StoreInUse
+from magnetar_wire.freed_memory import keep_freed_memory
+from magnetar_wire.transport import NotReached
+
+__all__ = ["run_standalone"]
+
+_log = logging.getLogger(__name__)
+# Closing HTTP, broker, bookie (leaving, ending) and two stores, and a margin.
+_STEPS: Final = 6
+_MARGIN_S: Final = 5.0
+
+
+def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_json: bool) -> ExitStatus:
+    """Runs it until it ends. End the process with the status at once: threads may hang."""
+    keep_freed_memory()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop.run_until_complete(_run(settings, signals, as_json))
+
+
+async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool) -> ExitStatus:
+    told_to_end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    bound_s = _STEPS * settings.close_timeout_s + settings.broker_shutdown_timeout_s + _MARGIN_S
+    signals.start(lambda: loop.call_soon_threadsafe(told_to_end.set), bound_s)
+    standalone = Standalone(settings)
+    try:
+        status = await _live(standalone, told_to_end, as_json)
+        _log.info("the standalone has ended in peace")
+    except (FolderTaken, NotReached, BookieRefused, StorageInUse, StoreInUse, StoreDamaged) as error:
+        status = ExitStatus.REFUSED
+        _say(f"magnetar standalone: it does not start: {error}")
+    except StorageFailed as error:
+        status = ExitStatus.DISK_FAILED
+        _log.critical("the standalone ends with status %d: %s", status, error)
+    except Exception:  # noqa: BLE001 (the last line of defence)
+        status = ExitStatus.BROKEN
+        _log.critical("the standalone ends by a bug with status %d", status, exc_info=True)
+    return status
+
+
+async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: bool) -> ExitStatus:
+    told = asyncio.get_running_loop().create_task(told_to_end.wait())
+    try:
+        starting = asyncio.get_running_loop().create_task(standalone.start())
+        await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+            return ExitStatus.ENDED
+        starting.result()
+        _tell_ready(standalone, as_json)
+        failed = asyncio.get_running_loop().create_task(standalone.wait_failed())
+        try:
+            await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                failed.result()
+        finally:
+            failed.cancel()
+            await standalone.close()
+        return ExitStatus.ENDED
+    finally:
+        told.cancel()
+
+
+def _tell_ready(standalone: Standalone, as_json: bool) -> None:
+    folder = standalone.folder
+    assert folder is not None
+    if as_json:
+        urls = {"grpc": standalone.grpc_url, "http": standalone.http_url}
+        said = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
+    else:
+        kept = "in a temporary folder, which goes when this ends" if folder.ephemeral else f"in {folder.path}"
+        said = f"Magnetar serves {standalone.grpc_url}, and HTTP at {standalone.http_url}. Its data are {kept}."
+    print(said, flush=True)
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)

@@ -1,0 +1,49 @@
+"""All that can be set about a standalone: its own settings, and the options of all that runs in it.
+
+Where two parts have an option of the same name it is one setting, with one default: a test keeps that. What differs
+here is the striping: there is one bookie.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_broker.options import BrokerOptions
+from magnetar_wire.grpc_transport.options import GrpcOptions
+from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.logs import LogOptions
+
+__all__ = ["StandaloneSettings"]
+
+
+class StandaloneSettings(
+    BrokerOptions,
+    BookieOptions,
+    RocksOptions,
+    LedgerClientOptions,
+    AutoRecoveryOptions,
+    GrpcOptions,
+    HttpOptions,
+    LogOptions,
+):
+    # Everything is in there. Two processes can't have it.
+    data_folder: Path = Path("magnetar-data")
+    # A temporary folder in its place, which goes at the end.
+    ephemeral: bool = False
+    # Where it listens. Port 0 is any free one.
+    host: str = "127.0.0.1"
+    grpc_port: int = Field(default=6652, ge=0, le=65_535)
+    http_port: int = Field(default=8080, ge=0, le=65_535)
+    # What clients are told, host:port, where that differs; port 0 in it is the port that was chosen.
+    advertised_address: str = ""
+    # How long ending in peace waits for each of its parts.
+    close_timeout_s: float = Field(default=10.0, gt=0)
+    managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
+    managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
+    managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)

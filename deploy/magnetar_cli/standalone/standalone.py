@@ -1,0 +1,203 @@
+"""Metadata store, bookie and broker in one process: the production classes, wired with what costs nothing here.
+
+    clients ──gRPC──► Broker ──in process──► BookieProcess ──► <folder>/bookie     (RocksDB, log files)
+                        └────── sessions ────────┴───────────► <folder>/metadata   (embedded)
+
+The two stores are opened at the same time. Broker and bookie have a session each on the one embedded metadata store.
+The bookie's failure, which is its disk's, is the end of it all: `wait_failed` tells.
+
+    async with Standalone(StandaloneSettings(ephemeral=True, grpc_port=0, http_port=0)) as standalone:
+        standalone.grpc_url
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, Self, TypeVar
+
+from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.server.bookie_process import BookieProcess
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
+from magnetar_broker.broker import Broker
+from magnetar_broker.options import BrokerOptions
+from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_metadata.embedded.store import EmbeddedDatabase
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.configuration import Configuration
+from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SystemRandomness
+from magnetar_wire.tasks import OrderedTaskGroup
+
+__all__ = ["Standalone"]
+
+_log = logging.getLogger(__name__)
+_BOOKIE: Final = "standalone"
+_ANY_HOST: Final = ("0.0.0.0", "[::]", "::", "")
+
+C = TypeVar("C", bound=Configuration)
+
+
+class Standalone:
+    def __init__(self, settings: StandaloneSettings) -> None:
+        self.settings = settings
+        # From `start` on.
+        self.folder: DataFolder | None = None
+        self.broker: Broker | None = None
+        self.bookie: BookieProcess | None = None
+        self.storage: RocksStorage | None = None
+        self._clock = SystemClock()
+        self._randomness = SystemRandomness()
+        self._database: EmbeddedDatabase | None = None
+        self._bookie_running: asyncio.Task[None] | None = None
+        self._http: Any = None
+
+    @property
+    def grpc_url(self) -> str:
+        assert self.broker is not None, "it has not been started"
+        return f"magnetar://{self.broker.advertised_address}"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{_reachable(self._http.address)}" if self._http else ""
+
+    async def start(self) -> None:
+        """Returns when a message can go through.
+
+        Raises `FolderTaken`, `NotReached` and `OSError` where an address is taken, and what the stores raise where they
+        can't be opened. Whatever it raises, it has closed what it had begun.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait_failed(self) -> None:
+        """Returns, or raises what it was, when it can't go on."""
+        assert self._bookie_running is not None, "it has not been started"
+        await asyncio.wait([self._bookie_running])
+        self._bookie_running.result()
+
+    async def close(self) -> None:
+        """In peace: clients are told, what was taken is decided, stores are closed. Each part within a bounded time."""
+        if self._http is not None:
+            await self._within(self._http.close(), "closing HTTP")
+            self._http = None
+        if self.broker is not None:
+            await self._within(self.broker.close(), "closing the broker", self.settings.broker_shutdown_timeout_s)
+            self.broker = None
+        if self.bookie is not None and self._bookie_running is not None:
+            if not self._bookie_running.done():
+                await self._within(self.bookie.leave(), "the bookie's leaving")
+            self._bookie_running.cancel()
+            await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_s)
+            self.bookie = None
+        if self.storage is not None:
+            await self._within(self.storage.close(), "closing the bookie's storage")
+            self.storage = None
+        if self._database is not None:
+            await self._within(self._database.close(), "closing the metadata store")
+            self._database = None
+        if self.folder is not None:
+            self.folder.close()
+            self.folder = None
+
+    async def _start(self) -> None:
+        settings = self.settings
+        if settings.ephemeral:
+            remove_abandoned()
+            self.folder = DataFolder.ephemeral_one()
+        else:
+            self.folder = DataFolder.open(settings.data_folder.absolute())
+        await self._open_stores(self.folder)
+        assert self._database is not None
+        assert self.storage is not None
+        connect = self._database.connect
+
+        async def session() -> MetadataStore:
+            return connect()
+
+        within = InProcessTransport(self._clock)
+        self.bookie = BookieProcess(
+            _BOOKIE,
+            self.storage,
+            session,
+            within,
+            f"{_BOOKIE}:3181",
+            self._clock,
+            self._randomness,
+            self._options(BookieOptions),
+            self._options(LedgerClientOptions),
+            self._options(AutoRecoveryOptions),
+        )
+        self._bookie_running = asyncio.get_running_loop().create_task(self.bookie.run(), name="bookie")
+        self.broker = Broker(
+            session,
+            within,
+            [(GrpcTransport(self._options(GrpcOptions)), f"{settings.host}:{settings.grpc_port}")],
+            self._clock,
+            self._randomness,
+            self._options(BrokerOptions),
+            self._options(LedgerClientOptions),
+            settings.advertised_address or ("127.0.0.1:0" if settings.host in _ANY_HOST else ""),
+        )
+        await self.broker.start()
+        await self._bookie_started(self.bookie, self._bookie_running)
+        self.folder.tell({"grpc": self.grpc_url})
+
+    async def _open_stores(self, folder: DataFolder) -> None:
+        """Both at the same time; whichever was opened is closed again where the other can't be."""
+
+        async def metadata() -> None:
+            self._database = await EmbeddedDatabase.open(folder.path / "metadata", self._clock)
+
+        async def ledgers() -> None:
+            self.storage = await open_rocksdb(folder.path / "bookie", self._options(RocksOptions))
+
+        try:
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(metadata())
+                tasks.create_task(ledgers())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _bookie_started(self, bookie: BookieProcess, running: asyncio.Task[None]) -> None:
+        started = asyncio.get_running_loop().create_task(bookie.started.wait())
+        try:
+            await asyncio.wait([started, running], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            started.cancel()
+
+    def _options(self, kind: type[C]) -> C:
+        return kind.model_validate({name: getattr(self.settings, name) for name in kind.model_fields})
+
+    async def _within(self, work: Coroutine[Any, Any, None], what: str, more_s: float = 0.0) -> None:
+        """Where it is not done within the time for closing, it is left as it is: it may hang with the disk."""
+        task = asyncio.get_running_loop().create_task(work)
+        timeout_s = self.settings.close_timeout_s + more_s
+        await asyncio.wait([task], timeout=timeout_s)
+        if not task.done():
+            _log.warning("%s did not end within %s s", what, timeout_s)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("%s failed: %s: %s", what, type(error).__name__, error)
+
+
+def _reachable(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host in _ANY_HOST else address

@@ -1,0 +1,235 @@
+"""`magnetar standalone` as a process of the operating system."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_protos.broker_pb2 import (
+    ConsumeAnswer,
+    ConsumeRequest,
+    Flow,
+    LastMessageAnswer,
+    LastMessageRequest,
+    LookupAnswer,
+    LookupRequest,
+    OpenConsumer,
+    PartitionsAnswer,
+    PartitionsRequest,
+    StartAt,
+)
+from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.transport import Connection
+from tests.produce_client import ProduceClient, entry
+from tests.running import run, until, within
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+
+@asynccontextmanager
+async def connected(server: StandaloneProcess) -> AsyncIterator[Connection]:
+    connection = GrpcTransport().connect(server.grpc.removeprefix("magnetar://"))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def stored_in(connection: Connection, topic: str, count: int) -> list[bytes]:
+    """The first so many entries of the topic, as a new subscription gets them."""
+    stream = connection.open_stream("consume")
+    opened = OpenConsumer(
+        consumer_id=1, topic=topic, subscription=os.urandom(4).hex(), durable=True, start=StartAt(earliest=True)
+    )
+    await stream.send(ConsumeRequest(open=[opened]).SerializeToString())
+    found: list[bytes] = []
+    while len(found) < count:
+        message = await within(stream.receive(), f"entry {len(found)} of {count}")
+        assert message is not None
+        answer = ConsumeAnswer.FromString(message)
+        assert not answer.ended, answer
+        for one in answer.opened:
+            flow = Flow(consumer_id=1, epoch=one.epoch, permits=1_000_000)
+            await stream.send(ConsumeRequest(flow=[flow]).SerializeToString())
+        found += answer.frame.entries
+    stream.cancel()
+    return found
+
+
+def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: Path) -> None:
+    """PRD-1: a receipt is durable. Killed while it is being published to, nothing receipted is missing, and the order
+    is that of sending."""
+
+    async def life(server: StandaloneProcess, number: int, at_least: int) -> list[int]:
+        """Publishes until the process is killed; returns what was receipted."""
+        name = f"p{number}"
+        async with connected(server) as connection:
+            client = ProduceClient(connection.open_stream("produce"))
+            await client.open(1, name)
+
+            async def publish() -> None:
+                sent = 0
+                while not client.over:
+                    await client.send((1, sent, [entry(sent + at, bytes(500), name) for at in range(50)]))
+                    sent += 50
+
+            publishing = asyncio.create_task(publish())
+            await until(lambda: len(client.receipts) >= at_least, "much was receipted")
+            await asyncio.to_thread(server.kill)
+            await asyncio.wait([publishing])
+            publishing.exception()
+            await until(lambda: client.over, "the stream is over")
+            return sorted(entry_number for _, entry_number in client.receipts)
+
+    async def body() -> None:
+        with standalone(tmp_path / "data") as server:
+            receipted = {}
+            for number in range(3):
+                receipted[f"p{number}"] = await life(server, number, 2000)
+                await asyncio.to_thread(server.start)
+            async with connected(server) as connection:
+                count = sum(map(len, receipted.values()))
+                found = await stored_in(connection, "t", count)
+                for name, numbers in receipted.items():
+                    assert numbers == list(range(len(numbers)))
+                    wanted = [entry(one, bytes(500), name) for one in numbers]
+                    assert [one for one in found if name.encode() in one[:40]][: len(wanted)] == wanted
+            assert await asyncio.to_thread(server.stop) == ExitStatus.ENDED, server.logged
+            assert "Traceback" not in server.logged
+
+    run(body(), 110)
+
+
+def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
+    """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
+
+    async def body() -> None:
+        with standalone(tmp_path / "data") as server:
+            async with connected(server) as connection:
+
+                async def ask(method: str, request: bytes) -> bytes:
+                    return await connection.call(method, request, timeout_s=30)
+
+                found = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="t").SerializeToString()))
+                assert f"magnetar://{found.address}" == server.grpc
+                wrong = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="a/b").SerializeToString()))
+                assert wrong.problem.text
+                asked = PartitionsRequest(topic="t", create=True).SerializeToString()
+                assert PartitionsAnswer.FromString(await ask("partitions", asked)).partitions == 0
+                client = ProduceClient(connection.open_stream("produce"))
+                opened = await client.open(1)
+                last = LastMessageRequest(topic="t").SerializeToString()
+                answer = LastMessageAnswer.FromString(await ask("last_message", last))
+                assert not answer.HasField("last")
+                assert answer.incarnation == opened.incarnation
+                await client.send((1, 0, [entry(0), entry(1, num_messages_in_batch=3)]))
+                await until(lambda: len(client.receipts) == 2, "both are stored")
+                answer = LastMessageAnswer.FromString(await ask("last_message", last))
+                assert (answer.last.ledger_id, answer.last.entry_id) == client.receipts[1, 1]
+                assert answer.last.batch_size == 3
+
+    run(body(), 110)
+
+
+def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) -> None:
+    """The second start says which process has it, with the exit status 78, and does the first one no harm."""
+    with standalone(tmp_path / "data") as server:
+        second = StandaloneProcess(tmp_path / "data")
+        second.log = tmp_path / "second.log"
+        second.spawn()
+        assert second.wait() == ExitStatus.REFUSED
+        said = second.logged.splitlines()
+        assert len(said) == 1, said
+        assert f"process {server.pid}" in said[0]
+        assert server.grpc in said[0]
+        assert str(tmp_path / "data") in said[0]
+        other = StandaloneProcess(tmp_path / "other")
+        other.grpc = server.grpc
+        other.spawn()
+        assert other.wait() == ExitStatus.REFUSED
+        assert server.grpc.rpartition(":")[2] in other.logged
+        assert "taken" in other.logged
+        # What it had begun is closed: on another port it starts.
+        other.grpc = ""
+        other.start()
+        other.stop()
+        wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)
+        wrong.spawn()
+        assert wrong.wait() == ExitStatus.REFUSED
+        assert "did you mean 'grpc_port'" in wrong.logged
+        assert server.stop() == ExitStatus.ENDED
+        assert "Traceback" not in server.logged
+
+
+def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -> None:
+    def folders() -> list[Path]:
+        return sorted(tmp_path.glob("magnetar-*"))
+
+    environment = {"TMPDIR": str(tmp_path)}
+    with standalone(tmp_path / "a", environment, ("--ephemeral",)) as server:
+        assert [str(one) for one in folders()] == [server.said["data"]]
+        server.kill()
+        assert len(folders()) == 1
+        with standalone(tmp_path / "b", environment, ("--ephemeral",)) as other:
+            assert [str(one) for one in folders()] == [other.said["data"]]
+            # One that lives is left alone.
+            server.start()
+            assert len(folders()) == 2
+            assert server.stop() == ExitStatus.ENDED
+            assert other.stop() == ExitStatus.ENDED
+    assert not folders()
+
+
+def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_path: Path) -> None:
+    """SIGTERM: clients learn of it, and all that was receipted is there."""
+
+    async def body() -> None:
+        with standalone(tmp_path / "data") as server:
+            async with connected(server) as connection:
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+
+                async def publish() -> None:
+                    sent = 0
+                    while not client.over and not client.ended:
+                        await client.send((1, sent, [entry(sent)]))
+                        sent += 1
+
+                publishing = asyncio.create_task(publish())
+                await until(lambda: len(client.receipts) > 200, "much was receipted")
+                server.signal(signal.SIGTERM)
+                await until(lambda: client.over, "the stream ends")
+                await asyncio.wait([publishing])
+                publishing.exception()
+                assert await asyncio.to_thread(server.wait) == ExitStatus.ENDED, server.logged
+                assert client.ended, "it was told why"
+                assert "Traceback" not in server.logged
+            await asyncio.to_thread(server.start)
+            async with connected(server) as connection:
+                found = await stored_in(connection, "t", len(client.receipts))
+                assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
+
+    run(body(), 110)
+
+
+def test_what_it_says_when_it_is_ready_is_one_line(tmp_path: Path) -> None:
+    server = StandaloneProcess(tmp_path / "data")
+    try:
+        server.start()
+        assert set(server.said) >= {"grpc", "http"}
+        assert server.process is not None
+        assert server.process.stdout is not None
+        stdout = server.process.stdout
+        server.process.send_signal(signal.SIGTERM)
+        assert stdout.read() == b""
+        assert server.wait() == ExitStatus.ENDED
+    finally:
+        server.close()
