@@ -14,8 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from pydantic import Field
-
+from magnetar_broker.admin.health_options import HealthOptions
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
@@ -24,22 +23,14 @@ from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import OpenProducer
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.clock import Clock
-from magnetar_wire.configuration import Configuration
 from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.shared_question import SharedQuestion
 
-__all__ = ["BrokerHealth", "HealthOptions", "Living"]
+__all__ = ["BrokerHealth", "Living"]
 
 _PRODUCER: Final = "__heartbeat"
 _TOKEN_BYTES: Final = 16
-
-
-class HealthOptions(Configuration):
-    # A message that takes longer has not gone through.
-    health_check_timeout_s: float = Field(default=5.0, gt=0)
-    # How old an answer may be that somebody else's question got.
-    health_check_max_age_s: float = Field(default=1.0, ge=0)
 
 
 class Living(Protocol):
@@ -53,13 +44,13 @@ class BrokerHealth:
     def __init__(
         self,
         living: Callable[[], Living | None],
-        broker_id: str,
+        broker_id: Callable[[], str],
         options: HealthOptions,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         self._living = living
-        self._topic = heartbeat_topic(broker_id)
+        self._broker_id = broker_id
         self._options = options
         self._clock = clock
         self._randomness = randomness
@@ -87,7 +78,7 @@ class BrokerHealth:
         reasons = [f"a message that was sent through the broker {problem}"]
         if living.store.session.state is not SessionState.CONNECTED:
             reasons.append(f"the session with the metadata store is {living.store.session.state.value}")
-        topic = living.topics.get_loaded(self._topic)
+        topic = living.topics.get_loaded(heartbeat_topic(self._broker_id()))
         if topic is not None and topic.log.waiting_for:
             reasons.append(f"publishing waits: {topic.log.waiting_for}")
         return False, reasons
@@ -99,14 +90,15 @@ class BrokerHealth:
     async def _send_and_read(self, living: Living) -> None:
         """Raises whatever keeps a message from going through."""
         await living.store.ping()
-        topic = await living.topics.get(self._topic, create=True, asked=True)
+        name = heartbeat_topic(self._broker_id())
+        topic = await living.topics.get(name, create=True, asked=True)
         self._messages += 1
         payload = self._randomness.token(_TOKEN_BYTES)
         metadata = MessageMetadata(
             producer_name=_PRODUCER, sequence_id=self._messages, publish_time=self._clock.time_ms()
         )
         opening = OpenProducer(
-            topic=str(self._topic),
+            topic=str(name),
             producer_name=_PRODUCER,
             instance=self._instance,
             connection_epoch=self._messages,
@@ -120,7 +112,7 @@ class BrokerHealth:
             topic.leave(producer, TopicGivenUp("the heartbeat was looked at"))
         stored = await topic.log.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
-            raise TopicGivenUp(f"the bookies gave something else for {position} of {self._topic} than was stored there")
+            raise TopicGivenUp(f"the bookies gave something else for {position} of {name} than was stored there")
 
 
 class _Sent:

@@ -7,27 +7,20 @@ time, and put into words in a thread: with many topics that takes long enough fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from prometheus_client.core import Metric
-from pydantic import Field
 
 from magnetar_broker.broker import Broker
+from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
 from magnetar_metadata.store import SessionState
-from magnetar_wire.configuration import Configuration
 from magnetar_wire.metric_families import Families, exposition
 
-__all__ = ["BrokerMetrics", "MetricsOptions"]
+__all__ = ["BrokerMetrics"]
 
 _FAMILIES: Final = Families("pulsar_")
-
-
-class MetricsOptions(Configuration):
-    # Series for each topic and subscription, for so many topics at most; the others are added up by namespace.
-    expose_topic_level_metrics_in_prometheus: bool = True
-    max_topics_in_metrics: int = Field(default=1000, ge=0)
 
 
 class BrokerMetrics:
@@ -36,9 +29,9 @@ class BrokerMetrics:
         broker: Broker,
         options: MetricsOptions,
         cluster: str,
-        others: Callable[[], Iterable[Metric]] = lambda: (),
+        others: Callable[[], Awaitable[Iterable[Metric]]] | None = None,
     ) -> None:
-        """`others`: what else is in this process, a bookie say."""
+        """`others`: of what else is in this process, a bookie say."""
         self._broker = broker
         self._options = options
         self._cluster = cluster
@@ -55,7 +48,8 @@ class BrokerMetrics:
             life = self._broker.life
             if life is not None:
                 await of_topics.gather(life.topics.loaded())
-            families = [*self._own(of_topics.totals), *self._others()]
+            others = await self._others() if self._others is not None else ()
+            families = [*self._own(of_topics.totals), *others]
             return await asyncio.to_thread(lambda: exposition([*families, *of_topics.families()]))
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
@@ -98,7 +92,7 @@ class BrokerMetrics:
         yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
         if life is not None:
             yield self._gauge("active_connections", "Streams of clients.", life.sessions)
-            yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used)
+            yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
             cache = life.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))

@@ -9,8 +9,7 @@ GET /metrics                     for Prometheus
 
 from __future__ import annotations
 
-import importlib.metadata
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -20,20 +19,16 @@ from starlette.routing import Route
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.metrics import BrokerMetrics
+from magnetar_wire.version import magnetar_version
 
 __all__ = ["BrokerHttp"]
 
 _UNAVAILABLE: Final = 503
 
 
-class _Health(Protocol):
-    async def look(self) -> tuple[bool, list[str]]: ...
-
-
 class BrokerHttp:
-    def __init__(self, broker: Broker, health: _Health, metrics: BrokerMetrics) -> None:
+    def __init__(self, broker: Broker, metrics: BrokerMetrics) -> None:
         self._broker = broker
-        self._health = health
         self._metrics = metrics
         self.app = Starlette(
             routes=[
@@ -50,18 +45,18 @@ class BrokerHttp:
         return JSONResponse(
             {
                 "service": "Magnetar",
-                "version": _version(),
+                "version": magnetar_version(),
                 "address": self._broker.advertised_address,
                 "see": ["/health", "/ready", "/metrics"],
             }
         )
 
     async def _get_health(self, request: Request) -> Response:
-        healthy, reasons = await self._health.look()
+        healthy, reasons = await self._broker.health.look()
         return JSONResponse({"healthy": healthy, "reasons": reasons}, 200 if healthy else _UNAVAILABLE)
 
     async def _get_health_as_pulsar(self, request: Request) -> Response:
-        healthy, reasons = await self._health.look()
+        healthy, reasons = await self._broker.health.look()
         return PlainTextResponse("ok" if healthy else "\n".join(reasons), 200 if healthy else _UNAVAILABLE)
 
     async def _get_ready(self, request: Request) -> Response:
@@ -70,10 +65,3 @@ class BrokerHttp:
 
     async def _get_metrics(self, request: Request) -> Response:
         return Response(await self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("magnetar")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
