@@ -35,8 +35,11 @@ class CursorScene:
 
     async def client(self) -> LedgerClient:
         """Another process'."""
-        client = self.cluster.another_client()
-        self.cluster.clients.append(client)
+        cluster = self.cluster
+        # With a seed of its own: tokens tell the processes' changes of a node apart.
+        chance = SeededRandomness(f"client {len(cluster.clients)}")
+        client = LedgerClient(cluster.server.connect(), cluster.transport, cluster.clock, chance, cluster.options)
+        cluster.clients.append(client)
         await client.start()
         return client
 

@@ -74,7 +74,15 @@ class PlainLog:
         return ids[ids.index(ledger_id) + 1]
 
     def entries_between(self, after: Position, up_to: Position) -> int:
-        return sum(after < position <= up_to for position in self.positions())
+        return max(0, self._up_to(up_to) - self._up_to(after))
+
+    def _up_to(self, position: Position) -> int:
+        counts = [
+            count if ledger_id < position.ledger_id else max(0, min(count, position.entry_id + 1))
+            for ledger_id, count in self.ledgers.items()
+            if ledger_id <= position.ledger_id
+        ]
+        return sum(counts)
 
     def positions(self) -> list[Position]:
         """Every entry there is."""
