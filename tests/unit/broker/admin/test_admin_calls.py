@@ -76,6 +76,38 @@ def test_tenants_and_namespaces() -> None:
     in_broker(body)
 
 
+def test_a_namespaces_policies_hold_for_its_topics() -> None:
+    """TOP-4, TOP-2."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        policies = NamespacePolicies(Persistence(1, 1, 1), AutoTopicCreation(False), AutoSubscriptionCreation(False))
+        await admin.namespaces.create("public/shop", policies)
+        topic = "public/shop/orders"
+        async with scene.client() as client:
+            with pytest.raises(exceptions.TopicNotFound):
+                await client.create_producer(topic)
+            await admin.topics.create(topic)
+            (placed,) = await publish(client, topic, b"one")
+            striping = (await scene.life.client.ledgers.read(placed.ledger_id())).striping
+            assert (striping.ensemble_size, striping.write_quorum, striping.ack_quorum) == (1, 1, 1)
+            with pytest.raises(exceptions.SubscriptionNotFound):
+                await client.subscribe(topic, "s")
+            await admin.subscriptions.create(topic, "s")
+            await (await client.subscribe(topic, "s")).close()
+            # Others have what the broker's options say.
+            (placed,) = await publish(client, "orders", b"one")
+            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            # A change holds when the topic is opened next.
+            await admin.namespaces.set_policies("public/shop", NamespacePolicies())
+            await admin.topics.unload(topic)
+            (placed,) = await publish(client, topic, b"two")
+            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            await (await client.subscribe(topic, "another")).close()
+
+    in_broker(body)
+
+
 def test_topics_are_made_listed_and_deleted() -> None:
     """TOP-2, TOP-7."""
 
