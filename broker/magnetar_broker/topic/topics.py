@@ -177,18 +177,18 @@ class Topics:
             opening.task.cancel()
         for topic in self.loaded():
             self._end(topic, topic.close(problem))
-        await self._wait_all()
+        await self.wait_ended()
 
-    async def give_up(self, problem: BrokerError) -> None:
+    def give_up(self, problem: BrokerError) -> None:
         """All of them, at once: nobody can say any more whose they are."""
         self._closed = problem
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in self.loaded():
             topic.give_up(problem)
-        await self._wait_all()
 
-    async def _wait_all(self) -> None:
+    async def wait_ended(self) -> None:
+        """Returns when nothing is being opened, closed or deleted any more."""
         while tasks := [one.task for one in self._opening.values()] + list(self._ending.values()):
             await asyncio.wait(tasks)
 
