@@ -186,6 +186,7 @@ class _Model:
             return
         assert stats.backlog_entries == len(self.sizes) - len(self.done)
         assert stats.unacked_messages == sum(map(self.open_messages, self.held))
+        assert stats.redelivery_entries <= stats.backlog_entries - len(self.held)
         for one in stats.consumers:
             [state] = [consumer.state for consumer in self.consumers if consumer.name == one.name]
             [permits] = [self.permits[consumer] for consumer in self.consumers if consumer.state is state]
