@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.rates import sample_rates
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.options import BrokerOptions
+from magnetar_broker.service.admin_calls import AdminCalls, HealthLook
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.ownership import OwnsEverything
@@ -22,14 +25,17 @@ from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Code, Peer, Refusal, Stream, Transport
+from magnetar_wire.transport import Peer, Stream, Transport
 
 __all__ = ["BrokerLife"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
+# How long ending waits for clients to take what they are told.
+_TELLING_S: Final = 2.0
 
 
 class BrokerLife:
@@ -45,44 +51,55 @@ class BrokerLife:
         options: BrokerOptions,
         client_options: LedgerClientOptions,
         counters: BrokerCounters,
+        health: HealthLook,
+        about: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
         self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
-        self.catalog = Catalog(store, clock, randomness, options)
+        self.catalog = Catalog(store, clock, randomness, options, options.cluster_name)
         storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
         self.topics = Topics(storage, self.catalog, options, clock, counters)
         self.finding = Finding(self.topics, self.catalog, OwnsEverything(address), counters)
         self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
+        self._admin = AdminCalls(self.topics, self.catalog, about, health)
         self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._clock = clock
         self._options = options
         self._counters = counters
-        # Sessions with clients, oldest first.
-        self._sessions: dict[ProduceSession | ConsumeSession, None] = {}
-        self._keeping: asyncio.Task[None] | None = None
+        # Sessions with clients, oldest first, and what serves each.
+        self._sessions: dict[ProduceSession | ConsumeSession, asyncio.Task[Any]] = {}
+        self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Raises `MetadataError`."""
         await self.client.start()
         await self.catalog.bootstrap()
-        self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="housekeeping")
+        loop = asyncio.get_running_loop()
+        self._keeping = [
+            loop.create_task(self._keep(self._housekeeping.run), name="housekeeping"),
+            loop.create_task(self._keep(self._sample_rates), name="rates"),
+        ]
 
     async def end(self) -> None:
-        """In peace, within a bounded time: topics first, then those who are at them."""
+        """In peace, within a bounded time: topics first, then those who are at them, when they have been told."""
         await self._stop_keeping()
-        closing = asyncio.get_running_loop().create_task(
-            self.topics.close(TopicGivenUp("its broker is ending: look it up again"))
-        )
-        await asyncio.wait([closing], timeout=self._options.broker_shutdown_timeout_s)
-        if not closing.done():
-            _log.warning("topics were not closed within %s s", self._options.broker_shutdown_timeout_s)
-            closing.cancel()
-            await asyncio.wait([closing])
+        bound_s = self._options.broker_shutdown_timeout_s
+        await _within(self.topics.close(TopicGivenUp("its broker is ending: look it up again")), bound_s, "the topics")
+        await _within(self._end_sessions(), min(bound_s, _TELLING_S), "the streams of clients")
+
+    async def _end_sessions(self) -> None:
+        serving = dict(self._sessions)
+        for session in serving:
+            session.end()
+        if serving:
+            await asyncio.wait(list(serving.values()))
 
     async def give_up(self, problem: BrokerError) -> None:
         """Everything, at once."""
+        self.topics.give_up(problem)
         await self._stop_keeping()
-        await self.topics.give_up(problem)
+        await self.topics.wait_ended()
 
     async def close(self) -> None:
         """When nothing is served any more."""
@@ -90,23 +107,33 @@ class BrokerLife:
         await self.client.close()
         await self.store.close()
 
-    async def _keep(self) -> None:
+    @property
+    def sessions(self) -> int:
+        """Streams of clients."""
+        return len(self._sessions)
+
+    async def _keep(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._housekeeping.run()
+                await work()
             except Exception:  # noqa: BLE001 (whatever it is, the topics are still to be looked after)
                 _log.exception("housekeeping broke off, and begins anew")
 
+    async def _sample_rates(self) -> None:
+        interval_s = self._options.stats_update_frequency_in_secs
+        await sample_rates(self.topics.loaded, self._counters, interval_s, self._clock)
+
     async def _stop_keeping(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
-            self._keeping = None
+        keeping, self._keeping = self._keeping, []
+        for task in keeping:
+            task.cancel()
+        if keeping:
+            await asyncio.wait(keeping)
 
     # ── Serving ──
 
     async def admin(self, method: str, request: bytes) -> bytes:
-        raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call 'admin.{method}' yet")
+        return await self._admin.call(method, request)
 
     async def produce(self, peer: Peer, stream: Stream) -> None:
         await self._serve(ProduceSession(stream, self.topics.find, self.budget, self._options, peer.address))
@@ -117,8 +144,24 @@ class BrokerLife:
         )
 
     async def _serve(self, session: ProduceSession | ConsumeSession) -> None:
-        self._sessions[session] = None
+        serving = asyncio.current_task()
+        assert serving is not None
+        self._sessions[session] = serving
         try:
             await session.serve()
         finally:
             del self._sessions[session]
+
+
+async def _within(work: Coroutine[Any, Any, None], timeout_s: float, what: str) -> None:
+    """Where it is not done by then it is broken off."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        if not task.done():
+            _log.warning("%s had not ended after %s s", what, timeout_s)
+            task.cancel()
+            await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("%s did not end in peace", what, exc_info=error)
