@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.life import BrokerLife
@@ -22,9 +23,11 @@ from magnetar_broker.options import BrokerOptions
 from magnetar_broker.service.broker_service import BrokerService
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Listener, Transport
+from magnetar_wire.version import magnetar_version
 
 __all__ = ["Broker"]
 
@@ -42,9 +45,11 @@ class Broker:
         options: BrokerOptions | None = None,
         client_options: LedgerClientOptions | None = None,
         advertised_address: str = "",
+        broker_id: str = "",
     ) -> None:
         """`listeners`: each a transport and an address on it, port 0 any free one; the first is what clients are told,
-        unless `advertised_address` says otherwise. Port 0 in that is the first one's."""
+        unless `advertised_address` says otherwise. Port 0 in that is the first one's. `broker_id` is its name among the
+        cluster's brokers, the same after each start; empty: the address that clients are told."""
         self.counters = BrokerCounters()
         self.service = BrokerService(lambda: None if self._closing else self.life)
         # Of the present session; None: there is none.
@@ -58,6 +63,9 @@ class Broker:
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
         self._advertised_address = advertised_address
+        self._broker_id = broker_id
+        self._started_ms = clock.time_ms()
+        self.health = BrokerHealth(lambda: self.life, lambda: self.broker_id, self.options, clock, randomness)
         self._closing = False
         self._following: asyncio.Task[None] | None = None
 
@@ -75,6 +83,10 @@ class Broker:
             return f"{host}:{first.rpartition(':')[2]}"
         return self._advertised_address or first
 
+    @property
+    def broker_id(self) -> str:
+        return self._broker_id or self.advertised_address
+
     async def start(self) -> None:
         """Returns when it serves. Raises `NotReached` where it can't listen; whoever is cancelled closes it."""
         for transport, address in self._listen_at:
@@ -89,6 +101,7 @@ class Broker:
             self._following.cancel()
             await asyncio.wait([self._following])
         life, self.life = self.life, None
+        await self.health.close()
         if life is not None:
             await life.end()
         for listener in self._listeners:
@@ -127,6 +140,8 @@ class Broker:
                 self.options,
                 self._client_options,
                 self.counters,
+                self.health,
+                self._about,
             )
             try:
                 await life.start()
@@ -140,3 +155,11 @@ class Broker:
                 raise
             self.life = life
             return
+
+    def _about(self) -> BrokerAnswer:
+        return BrokerAnswer(
+            version=magnetar_version(),
+            address=self.advertised_address,
+            cluster=self.options.cluster_name,
+            started_ms=self._started_ms,
+        )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.rates import sample_rates
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.options import BrokerOptions
+from magnetar_broker.service.admin_calls import AdminCalls, HealthLook
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.ownership import OwnsEverything
@@ -22,9 +25,10 @@ from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Code, Peer, Refusal, Stream, Transport
+from magnetar_wire.transport import Peer, Stream, Transport
 
 __all__ = ["BrokerLife"]
 
@@ -45,27 +49,35 @@ class BrokerLife:
         options: BrokerOptions,
         client_options: LedgerClientOptions,
         counters: BrokerCounters,
+        health: HealthLook,
+        about: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
         self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
-        self.catalog = Catalog(store, clock, randomness, options)
+        self.catalog = Catalog(store, clock, randomness, options, options.cluster_name)
         storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
         self.topics = Topics(storage, self.catalog, options, clock, counters)
         self.finding = Finding(self.topics, self.catalog, OwnsEverything(address), counters)
         self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
+        self._admin = AdminCalls(self.topics, self.catalog, about, health)
         self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._clock = clock
         self._options = options
         self._counters = counters
         # Sessions with clients, oldest first.
         self._sessions: dict[ProduceSession | ConsumeSession, None] = {}
-        self._keeping: asyncio.Task[None] | None = None
+        self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Raises `MetadataError`."""
         await self.client.start()
         await self.catalog.bootstrap()
-        self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="housekeeping")
+        loop = asyncio.get_running_loop()
+        self._keeping = [
+            loop.create_task(self._keep(self._housekeeping.run), name="housekeeping"),
+            loop.create_task(self._keep(self._sample_rates), name="rates"),
+        ]
 
     async def end(self) -> None:
         """In peace, within a bounded time: topics first, then those who are at them."""
@@ -90,23 +102,33 @@ class BrokerLife:
         await self.client.close()
         await self.store.close()
 
-    async def _keep(self) -> None:
+    @property
+    def sessions(self) -> int:
+        """Streams of clients."""
+        return len(self._sessions)
+
+    async def _keep(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._housekeeping.run()
+                await work()
             except Exception:  # noqa: BLE001 (whatever it is, the topics are still to be looked after)
                 _log.exception("housekeeping broke off, and begins anew")
 
+    async def _sample_rates(self) -> None:
+        interval_s = self._options.stats_update_frequency_in_secs
+        await sample_rates(self.topics.loaded, self._counters, interval_s, self._clock)
+
     async def _stop_keeping(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
-            self._keeping = None
+        keeping, self._keeping = self._keeping, []
+        for task in keeping:
+            task.cancel()
+        if keeping:
+            await asyncio.wait(keeping)
 
     # ── Serving ──
 
     async def admin(self, method: str, request: bytes) -> bytes:
-        raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call 'admin.{method}' yet")
+        return await self._admin.call(method, request)
 
     async def produce(self, peer: Peer, stream: Stream) -> None:
         await self._serve(ProduceSession(stream, self.topics.find, self.budget, self._options, peer.address))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from magnetar_broker.admin.health_options import HealthOptions
 from magnetar_broker.admin.options import CatalogOptions
+from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.service.consume_session import ConsumeOptions
@@ -15,8 +17,17 @@ __all__ = ["BrokerOptions"]
 
 
 class BrokerOptions(
-    TopicOptions, ManagedLedgerOptions, CursorOptions, SubscriptionOptions, ConsumeOptions, CatalogOptions
+    TopicOptions,
+    ManagedLedgerOptions,
+    CursorOptions,
+    SubscriptionOptions,
+    ConsumeOptions,
+    CatalogOptions,
+    HealthOptions,
+    MetricsOptions,
 ):
+    # What the cluster is called, in metrics and where tenants say which clusters they may use.
+    cluster_name: str = Field(default="standalone", min_length=1)
     # Between two attempts to reach the metadata store.
     metadata_retry_s: float = Field(default=1.0, gt=0)
     # How long ending in peace waits for all topics, and then for clients to be told.

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from magnetar import aio, exceptions
     from magnetar._client import Client
+    from magnetar._consumer import Consumer
+    from magnetar._consumer_options import ConsumerBatchReceivePolicy
     from magnetar._enums import (
         BatchingType,
         CompressionType,
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
+    from magnetar._message import Message
+    from magnetar._nacks import MultiplierRedeliveryBackoff
     from magnetar._producer import Producer
+    from magnetar._reader import Reader
     from magnetar.exceptions import MagnetarException, PulsarException, Result
     from magnetar_wire.message_id import MessageId
 
@@ -36,15 +41,20 @@ __all__ = [
     "BatchingType",
     "Client",
     "CompressionType",
+    "Consumer",
+    "ConsumerBatchReceivePolicy",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
     "MagnetarException",
+    "Message",
     "MessageId",
+    "MultiplierRedeliveryBackoff",
     "PartitionsRoutingMode",
     "Producer",
     "ProducerAccessMode",
     "PulsarException",
+    "Reader",
     "RegexSubscriptionMode",
     "Result",
     "aio",
@@ -56,13 +66,18 @@ _MODULES: Final = {
     "BatchingType": "magnetar._enums",
     "Client": "magnetar._client",
     "CompressionType": "magnetar._enums",
+    "Consumer": "magnetar._consumer",
+    "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
     "ConsumerType": "magnetar._enums",
     "HashingScheme": "magnetar._enums",
     "InitialPosition": "magnetar._enums",
+    "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
+    "MultiplierRedeliveryBackoff": "magnetar._nacks",
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",
+    "Reader": "magnetar._reader",
     "RegexSubscriptionMode": "magnetar._enums",
 }
 

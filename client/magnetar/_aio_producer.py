@@ -8,7 +8,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from magnetar._outgoing import check_size, outgoing
+from magnetar._batch import Waiter
+from magnetar._outgoing import Outgoing, check_size, outgoing
+from magnetar._partition_producer import PartitionProducer
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
@@ -25,6 +27,9 @@ class Producer:
     def __init__(self, client: Client, core: TopicProducer) -> None:
         self._client = client
         self._core = core
+        # Sends that wait for room, one after the other.
+        self._turn = asyncio.Lock()
+        self._waiting = 0
 
     def topic(self) -> str:
         """The topic's full name."""
@@ -88,25 +93,39 @@ class Producer:
             else:
                 receipt.set_result(outcome)
 
-        while True:
-            try:
-                part.queue.add(
-                    message.content,
-                    None,
-                    received,
-                    message.size,
-                    message.key,
-                    message.ordering_key,
-                    message.properties,
-                    message.event_time,
-                    message.sequence_id,
-                )
-                break
-            except ProducerQueueIsFull:
-                if not self._core.options.block_if_queue_full:
-                    raise
-            await part.queue.wait_room()
+        if self._waiting or not self._add(part, message, received):
+            await self._wait_turn(part, message, received)
         return await receipt
+
+    def _add(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> bool:
+        """False: there is no room, and the producer is one that waits."""
+        try:
+            part.queue.add(
+                message.content,
+                None,
+                received,
+                message.size,
+                message.key,
+                message.ordering_key,
+                message.properties,
+                message.event_time,
+                message.sequence_id,
+            )
+        except ProducerQueueIsFull:
+            if not self._core.options.block_if_queue_full:
+                raise
+            return False
+        return True
+
+    async def _wait_turn(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> None:
+        """Who came first sends first: nobody overtakes those who wait for room."""
+        self._waiting += 1
+        try:
+            async with self._turn:
+                while not self._add(part, message, received):
+                    await part.queue.wait_room()
+        finally:
+            self._waiting -= 1
 
     async def flush(self) -> None:
         """Returns when all that was sent before is durable. Raises the first error that any of it met."""

@@ -19,6 +19,7 @@ from magnetar._loop import background
 from magnetar._options import NOT_YET_OF_PRODUCERS, ClientOptions, ProducerOptions, checked, refuse_unsupported
 from magnetar._producer import Producer
 from magnetar._service_url import parse_service_url
+from magnetar._subscribe import Subscribing
 from magnetar.exceptions import AlreadyClosed, Timeout
 from magnetar_wire.transport import Transport
 
@@ -59,7 +60,7 @@ def producer_options(**given: Any) -> ProducerOptions:
     return checked(ProducerOptions, {name: value for name, value in given.items() if value is not None})
 
 
-class Client:
+class Client(Subscribing):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`. Its producers, consumers and
     readers share its connections. Close it, or use it as a context manager.
 

@@ -21,7 +21,7 @@ from magnetar_wire.randomness import Randomness, SystemRandomness
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Transport
 
-__all__ = ["ClientCore", "Member", "topic_name"]
+__all__ = ["ClientCore", "LateTransport", "Member", "topic_name"]
 
 
 class Member(Protocol):
@@ -53,7 +53,7 @@ class ClientCore:
         self.randomness = randomness or SystemRandomness()
         self.callbacks = CallbackThread()
         self.connections = Connections(
-            transport or _LateTransport(),
+            transport or LateTransport(),
             parse_service_url(service_url),
             self.clock,
             self.randomness,
@@ -124,7 +124,7 @@ class ClientCore:
             await member.wait_ended()
 
 
-class _LateTransport:
+class LateTransport:
     """gRPC, which is imported when somebody connects: that takes longer than all the rest of the SDK."""
 
     def __init__(self) -> None:

@@ -68,10 +68,11 @@ class PartitionProducer:
         self._partition = topic.partition_index
         self._home = home
         self._connections = home.connections
+        self._clock = home.connections.clock
         self._options = options
         self._bounds = bounds
         # Made by the first opening: only then is it known what the first message's number is.
-        self.queue: SendQueue = SendQueue(bounds, 0, self._wake)
+        self.queue: SendQueue = SendQueue(bounds, 0, self._wake, self._clock.monotonic)
         self._in_flight = InFlight()
         self._instance = self._connections.randomness.token(16)
         self._epoch = 0
@@ -128,7 +129,7 @@ class PartitionProducer:
             self._id = self._link.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
-        timer = self._connections.clock.call_later(
+        timer = self._clock.call_later(
             self._connections.operation_timeout_s,
             lambda: self._opening_failed(
                 exceptions.Timeout(f"the broker at {address} did not open {self.topic} in time")
@@ -165,7 +166,7 @@ class PartitionProducer:
                 bounds.delay_s,
                 answer.max_message_bytes,
             )
-        self.queue = SendQueue(bounds, self.last_sequence_id + 1, self._wake)
+        self.queue = SendQueue(bounds, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
         self.producer_name = self._shared.producer_name = answer.producer_name
 
     def _opening_failed(self, error: MagnetarException) -> None:
@@ -186,7 +187,7 @@ class PartitionProducer:
 
     def _take(self) -> None:
         """What has come through the queue."""
-        clock = self._connections.clock
+        clock = self._clock
         batches, due = self.queue.take(clock.monotonic())
         self._add(batches)
         if due is not None and self._take_timer is None:
@@ -212,7 +213,7 @@ class PartitionProducer:
         in_flight = self._in_flight
         while self._open and (batch := in_flight.first_waiting()) is not None:
             try:
-                entry = batch.encode(self._shared, self._connections.clock.time_ms(), self._options.compression_type)
+                entry = batch.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
             except TooLarge as error:
                 self._finish(in_flight.drop_first(), exceptions.MessageTooBig(str(error)))
                 continue
@@ -276,7 +277,7 @@ class PartitionProducer:
             except MagnetarException as error:
                 log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
                 self._react(error)
-            await self._connections.clock.sleep(backoff.next())
+            await self._clock.sleep(backoff.next())
 
     def _finish(self, batch: Batch, outcome: Place | MagnetarException) -> None:
         """It is decided: tells everybody, and makes room."""
@@ -307,16 +308,16 @@ class PartitionProducer:
     def _watch_expiry(self) -> None:
         oldest, timeout_s = self._in_flight.oldest(), self._options.send_timeout_millis / 1000
         if self._expiry_timer is None and oldest is not None and timeout_s:
-            now = self._connections.clock.monotonic()
+            now = self._clock.monotonic()
             self._expiry_at = max(now, oldest.opened_at + timeout_s)
-            self._expiry_timer = self._connections.clock.call_later(self._expiry_at - now, self._expire)
+            self._expiry_timer = self._clock.call_later(self._expiry_at - now, self._expire)
 
     def _expire(self) -> None:
         self._expiry_timer = None
-        now, timeout_s = self._connections.clock.monotonic(), self._options.send_timeout_millis / 1000
+        now, timeout_s = self._clock.monotonic(), self._options.send_timeout_millis / 1000
         if now > self._expiry_at + timeout_s / 10:  # this process was asleep: the receipts may have come meanwhile
             self._expiry_at = now + timeout_s / 10
-            self._expiry_timer = self._connections.clock.call_later(timeout_s / 10, self._expire)
+            self._expiry_timer = self._clock.call_later(timeout_s / 10, self._expire)
             return
         for batch in self._in_flight.expire(now - timeout_s):
             where = "is connected" if self._open else "is not connected"
@@ -388,7 +389,7 @@ class PartitionProducer:
         self._over, self._open, self._link = True, False, None
         self._in_flight, self._flushes = InFlight(), []
         self._answer = self._reconnecting = self._take_timer = self._expiry_timer = None
-        self.queue = SendQueue(self._bounds, 0, self._wake)
+        self.queue = SendQueue(self._bounds, 0, self._wake, self._clock.monotonic)
         self.queue.end(error)
 
     async def wait_ended(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from magnetar._batch import Callback
 from magnetar._outgoing import check_size, outgoing
@@ -175,6 +176,14 @@ class Producer:
     def close(self) -> None:
         """Sends what is pending, waits for its receipts, and leaves."""
         self._client._close_member(self._core)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _send(self, content: object, callback: Callback | None, receipt: _Receipt | None, *more: object) -> None:
         message = outgoing(content, *more)

@@ -25,7 +25,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from time import monotonic
 from typing import Final
 
 from magnetar._batch import Batch, Callback, Columns, Waiter
@@ -77,6 +76,7 @@ class SendQueue:
         "_columns",
         "_free",
         "_free_futures",
+        "_monotonic",
         "_next_sequence_id",
         "_opened_at",
         "_pending",
@@ -99,7 +99,9 @@ class SendQueue:
         "room",
     )
 
-    def __init__(self, bounds: Bounds, next_sequence_id: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, bounds: Bounds, next_sequence_id: int, wake: Callable[[], None], monotonic: Callable[[], float]
+    ) -> None:
         self.bounds = bounds
         self.lock = threading.Lock()
         # Of the fast path. `byte_room` counts down from `_byte_mark`, and the difference is not in `_batch_bytes` yet.
@@ -120,6 +122,7 @@ class SendQueue:
         self._pending = self._pending_bytes = 0
         self._uncalled = self._uncalled_bytes = 0
         self._wake = wake
+        self._monotonic = monotonic
         self._woken = False
         self._urgent = False
         self._timer_set = False
@@ -176,7 +179,7 @@ class SendQueue:
             if self.payloads and self._batch_bytes + size > self.bounds.batch_bytes:
                 self._close_batch()
             if not self.payloads:
-                self._opened_at = monotonic()
+                self._opened_at = self._monotonic()
             if (
                 self._columns is not None
                 or key is not None

@@ -14,19 +14,22 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from magnetar._aio_consumer import Consumer
 from magnetar._aio_producer import Producer
+from magnetar._aio_reader import Reader
 from magnetar._client import client_options, producer_options
 from magnetar._client_core import ClientCore, Member
 from magnetar._service_url import parse_service_url
+from magnetar._subscribe import AioSubscribing
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
 
-__all__ = ["Client", "Producer"]
+__all__ = ["Client", "Consumer", "Producer", "Reader"]
 
 
-class Client:
+class Client(AioSubscribing):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`, on the running event loop.
 
     Options are those of `magnetar.Client`. It connects when something is asked of it.

@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.listening_socket import listening_socket
 
 __all__ = ["HttpOptions", "HttpServer", "serve_http"]
 
-_BACKLOG: Final = 128
 _TOO_LARGE: Final = 413
 
 
@@ -54,8 +54,13 @@ class HttpServer:
         await self._serving
 
 
-async def serve_http(app: ASGIApp, address: str, options: HttpOptions | None = None) -> HttpServer:
-    """Serves at "host:port"; port 0 is any free one. Raises `OSError` where it can't listen there."""
+async def serve_http(
+    app: ASGIApp, address: str, options: HttpOptions | None = None, listening: socket.socket | None = None
+) -> HttpServer:
+    """Serves at "host:port", or on the socket that listens there already; port 0 is any free one.
+
+    Raises `OSError` where it can't listen there.
+    """
     bounds = options or HttpOptions()
 
     class Protocol(_BoundedProtocol):
@@ -76,27 +81,13 @@ async def serve_http(app: ASGIApp, address: str, options: HttpOptions | None = N
         server_header=False,
         h11_max_incomplete_event_size=bounds.http_max_head_bytes,
     )
-    host, _, port = address.rpartition(":")
-    listening = await _listening(host.strip("[]"), int(port))
+    host, _, _ = address.rpartition(":")
+    if listening is None:
+        listening = await listening_socket(address)
     server = _Server(config)
     bound = listening.getsockname()[1]
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="http server")
     return HttpServer(server, serving, f"{host}:{bound}", bounds.http_close_timeout_s)
-
-
-async def _listening(host: str, port: int) -> socket.socket:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, place = found[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(_BACKLOG)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 class _Server(uvicorn.Server):

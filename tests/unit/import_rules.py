@@ -41,6 +41,7 @@ WIRE_SHELLS: Final = frozenset(
         "grpc_transport",
         "http_server",
         "in_process_transport",
+        "listening_socket",
         "logs",
         "loop_watch",
         "metric_families",

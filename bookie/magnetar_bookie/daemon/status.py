@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from dataclasses import asdict
 from typing import Any
@@ -11,15 +10,9 @@ from magnetar_bookie.daemon.disk_use import Use
 from magnetar_bookie.daemon.storage_use import use_of
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_wire.histogram import Histogram
+from magnetar_wire.version import magnetar_version
 
-__all__ = ["status_of", "version"]
-
-
-def version() -> str:
-    try:
-        return importlib.metadata.version("magnetar")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+__all__ = ["status_of"]
 
 
 def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: Use | None) -> dict[str, Any]:
@@ -28,7 +21,7 @@ def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: 
     return {
         "bookie_id": bookie.bookie_id,
         "instance_id": bookie.record.cookie.instance_id.hex(),
-        "version": version(),
+        "version": magnetar_version(),
         "pid": os.getpid(),
         "uptime_s": round(uptime_s, 3),
         "listen_address": process.address,

@@ -23,6 +23,7 @@ from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
 from magnetar_wire.freed_memory import keep_freed_memory
+from magnetar_wire.garbage import collect_seldom
 from magnetar_wire.transport import NotReached
 
 __all__ = ["run_standalone"]
@@ -72,6 +73,7 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
             await asyncio.wait([starting])
             return ExitStatus.ENDED
         starting.result()
+        collect_seldom()
         _tell_ready(standalone, as_json)
         failed = asyncio.get_running_loop().create_task(standalone.wait_failed())
         try:

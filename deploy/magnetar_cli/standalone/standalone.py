@@ -25,20 +25,24 @@ from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_roc
 from magnetar_broker.broker import Broker
 from magnetar_broker.options import BrokerOptions
 from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
+from magnetar_cli.standalone.late_http import LateHttp
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_metadata.embedded.store import EmbeddedDatabase
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.transport import NotReached
 
 __all__ = ["Standalone"]
 
 _log = logging.getLogger(__name__)
 _BOOKIE: Final = "standalone"
+_BROKER: Final = "standalone"
 _ANY_HOST: Final = ("0.0.0.0", "[::]", "::", "")
 
 C = TypeVar("C", bound=Configuration)
@@ -56,7 +60,7 @@ class Standalone:
         self._randomness = SystemRandomness()
         self._database: EmbeddedDatabase | None = None
         self._bookie_running: asyncio.Task[None] | None = None
-        self._http: Any = None
+        self._http: LateHttp | None = None
 
     @property
     def grpc_url(self) -> str:
@@ -123,6 +127,10 @@ class Standalone:
             self.folder = DataFolder.ephemeral_one()
         else:
             self.folder = DataFolder.open(settings.data_folder.absolute())
+        try:
+            self._http = await LateHttp.listen(f"{settings.host}:{settings.http_port}")
+        except OSError as error:
+            raise NotReached(f"HTTP can't be served at {settings.host}:{settings.http_port}: {error}") from error
         await self._open_stores(self.folder)
         assert self._database is not None
         assert self.storage is not None
@@ -154,10 +162,12 @@ class Standalone:
             self._options(BrokerOptions),
             self._options(LedgerClientOptions),
             settings.advertised_address or ("127.0.0.1:0" if settings.host in _ANY_HOST else ""),
+            broker_id=_BROKER,
         )
         await self.broker.start()
         await self._bookie_started(self.bookie, self._bookie_running)
-        self.folder.tell({"grpc": self.grpc_url})
+        self._http.serve(self.broker, self.bookie, self.folder.path, self._options(HttpOptions))
+        self.folder.tell({"grpc": self.grpc_url, "http": self.http_url})
 
     async def _open_stores(self, folder: DataFolder) -> None:
         """Both at the same time; whichever was opened is closed again where the other can't be."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
@@ -158,8 +158,9 @@ class Dispatch(ABC):
         """What to read now, for those who take something; None: nobody does."""
 
     @abstractmethod
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> list[Assignment]:
-        """Deals out what was read. `behind`: where reading goes on; None where `reading` named its positions."""
+    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
+        """Deals out what was read: each part is delivered before the next is dealt, so that it counts against its
+        outlet's room. `behind`: where reading goes on; None where `reading` named its positions."""
 
     @abstractmethod
     def not_read(self, reading: Reading) -> None:

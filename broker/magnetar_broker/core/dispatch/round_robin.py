@@ -13,7 +13,7 @@ have changed (`ready`), so a thousand consumers that wait cost nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Assignment, Changes, Deliverable, Dispatch, DispatchLimits, Reading
@@ -170,22 +170,21 @@ class RoundRobin(Dispatch):
         for position in reading.positions:
             self._redelivery.add(position)
 
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> list[Assignment]:
+    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
         self._learn_size(entries)
         if behind is not None:
             self.read_position = max(self.read_position, behind)
-        assignments: list[Assignment] = []
         at = share = 0
         while at < len(entries) and (line := self._next_line()) is not None:
             # Few entries are dealt evenly, many by as much as one may have in a row.
             share = share or -(-len(entries) // len(line))
-            dealt = self._serve(line[0], entries[at : at + share])
+            consumer = line[0]
+            dealt = self._serve(consumer, entries[at : at + share])
             at += len(dealt)
-            assignments.append((line[0], dealt))
             line.rotate(-1)
+            yield consumer, dealt
         for one in entries[at:]:
             self._redelivery.add(one.entry.position)
-        return assignments
 
     def _serve(self, consumer: ConsumerState, entries: Sequence[Deliverable]) -> list[Deliverable]:
         """What it takes of these: the first one at least."""

@@ -10,7 +10,7 @@ epoch. The one who takes over has had nothing since its last, so its epoch and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.core.dispatch.active_choice import choose_active
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
@@ -93,12 +93,12 @@ class SingleActive(Dispatch):
             return None
         return Reading([], self.read_position, self._entries_for(active.permits), min(room, self.limits.max_read_bytes))
 
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> list[Assignment]:
+    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
         assert behind is not None
         self._learn_size(entries)
         active = self._active
         if active is None:
-            return []
+            return
         dealt: list[Deliverable] = []
         room = active.outlet.room()
         for one in entries:
@@ -113,7 +113,7 @@ class SingleActive(Dispatch):
         self.read_position = max(self.read_position, behind)
         if dealt:
             self._delivered_up_to = max(self._delivered_up_to, dealt[-1].entry.position.next)
-        return [(active, dealt)] if dealt else []
+            yield active, dealt
 
     def not_read(self, reading: Reading) -> None:
         pass

@@ -1,0 +1,90 @@
+"""What an administrator asks of tenants and namespaces."""
+
+from __future__ import annotations
+
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.topic_calls import TopicCalls
+from magnetar_broker.core.policies import check_known
+from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE
+from magnetar_broker.errors import BrokerError
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.topic_name import NamespaceName
+
+__all__ = ["CatalogCalls", "namespace_named"]
+
+
+def namespace_named(text: str) -> NamespaceName:
+    try:
+        return NamespaceName.parse(text)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+
+
+class CatalogCalls:
+    def __init__(self, catalog: Catalog, topics: TopicCalls) -> None:
+        self._catalog = catalog
+        self._topics = topics
+
+    async def tenants(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        names = await self._catalog.tenants.names()
+        system = SYSTEM_NAMESPACE.tenant
+        return self.page([name for name in names if request.include_system or name != system], request)
+
+    async def tenant(self, request: pb.TenantRequest) -> pb.TenantAnswer:
+        return pb.TenantAnswer(settings=await self._catalog.tenants.settings(request.tenant))
+
+    async def create_tenant(self, request: pb.TenantRequest) -> pb.Done:
+        check_known(request, "create_tenant")
+        await self._catalog.tenants.create(request.tenant, request.settings)
+        return pb.Done()
+
+    async def update_tenant(self, request: pb.TenantRequest) -> pb.Done:
+        check_known(request, "update_tenant")
+        await self._catalog.tenants.update(request.tenant, request.settings)
+        return pb.Done()
+
+    async def delete_tenant(self, request: pb.DeleteRequest) -> pb.Done:
+        await self._catalog.delete_tenant(request.name, self._topics.delete_all if request.force else None)
+        return pb.Done()
+
+    async def namespaces(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        names = await self._catalog.namespaces.names(request.within)
+        return self.page([f"{request.within}/{name}" for name in names], request)
+
+    async def namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceAnswer:
+        found = await self._catalog.namespaces.get(namespace_named(request.namespace))
+        return pb.NamespaceAnswer(policies=found.node.policies)
+
+    async def create_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
+        check_known(request, "create_namespace")
+        await self._catalog.namespaces.create(namespace_named(request.namespace), request.policies)
+        return pb.Done()
+
+    async def update_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
+        check_known(request, "update_namespace")
+        await self._catalog.update_policies(namespace_named(request.namespace), request.policies)
+        return pb.Done()
+
+    async def delete_namespace(self, request: pb.DeleteRequest) -> pb.Done:
+        delete_topics = self._topics.delete_all if request.force else None
+        await self._catalog.delete_namespace(namespace_named(request.name), delete_topics)
+        return pb.Done()
+
+    async def topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        name = namespace_named(request.within)
+        await self._catalog.namespaces.get(name)
+        return self.page(await self._catalog.topics(name, include_system=request.include_system), request)
+
+    async def partitioned_topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        name = namespace_named(request.within)
+        await self._catalog.namespaces.get(name)
+        return self.page(await self._catalog.partitioned_topics(name, include_system=request.include_system), request)
+
+    def page(self, names: list[str], request: pb.NamesRequest) -> pb.NamesAnswer:
+        """As many as one answer may have."""
+        behind = sorted(name for name in names if name > request.after)
+        most = self._catalog.options.admin_max_names
+        limit = min(request.limit or most, most)
+        return pb.NamesAnswer(names=behind[:limit], more=len(behind) > limit)

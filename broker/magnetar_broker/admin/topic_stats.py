@@ -1,0 +1,186 @@
+"""What there is to see of a topic, as an answer to an administrator.
+
+Rates are those of the last sample that somebody took (`rates.py`), so asking often doesn't change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar_broker.core.counters import Traffic
+from magnetar_broker.core.position import Position
+from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.subscription_stats import ConsumerStats, SubscriptionStats
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos import admin_pb2 as pb
+
+__all__ = ["internal_stats", "sum_of", "topic_stats"]
+
+# Of each kind in one answer, so that it fits into one message.
+_MAX_SHOWN: Final = 5000
+
+
+async def topic_stats(topic: Topic) -> pb.TopicStats:
+    log = topic.log.stats()
+    stats = pb.TopicStats(
+        topic=str(topic.name),
+        incarnation=topic.log.incarnation,
+        received=_rates(topic.counters.received),
+        refused_entries=topic.counters.refused_entries,
+        failed_entries=topic.counters.failed_entries,
+        storage_bytes=log.stored_bytes,
+        stored_entries=log.stored_entries,
+        messages_ever=topic.log.next_index,
+        pending_bytes=topic.log.pending_bytes,
+        waiting_for=log.waiting_for,
+        producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
+    )
+    stats.delivered.SetInParent()
+    left = _MAX_SHOWN
+    for one in topic.subscriptions.stats():
+        _add(stats.delivered, _rates(one.counters.delivered))
+        if not left:
+            continue
+        consumers = one.consumers[:left]
+        left -= len(consumers) or 1
+        shown = _subscription(one, consumers)
+        if one.durable and one.backlog_entries:
+            shown.backlog_messages = await topic.subscriptions.backlog_messages(one.name)
+        stats.subscriptions.append(shown)
+    return stats
+
+
+def sum_of(name: str, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
+    """Of a partitioned topic: numbers added up, producers and consumers by partition left out."""
+    total = pb.TopicStats(topic=name, partitions=len(parts))
+    total.received.SetInParent()
+    total.delivered.SetInParent()
+    subscriptions: dict[str, pb.SubscriptionStats] = {}
+    for part in parts:
+        _add(total.received, part.received)
+        _add(total.delivered, part.delivered)
+        for name_of_number in ("refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever"):
+            setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
+        total.pending_bytes += part.pending_bytes
+        total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
+        for one in part.subscriptions:
+            known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
+            _add_subscription(known, one, part.topic)
+    total.subscriptions.extend(subscriptions.values())
+    return total
+
+
+def internal_stats(topic: Topic) -> pb.InternalStats:
+    log = topic.log.stats()
+    shown = log.ledgers[-_MAX_SHOWN:]
+    return pb.InternalStats(
+        incarnation=topic.log.incarnation,
+        state=log.state,
+        last=_place(topic.log.last),
+        ledgers=[
+            pb.LedgerStats(
+                ledger_id=ledger.ledger_id, entries=ledger.entries, bytes=ledger.length_bytes, closed=ledger.closed
+            )
+            for ledger in shown
+        ],
+        more_ledgers=len(log.ledgers) - len(shown),
+        cursors=[
+            pb.CursorStats(
+                name=cursor.name,
+                mark_delete=_place(cursor.mark_delete),
+                saved_mark_delete=_place(cursor.saved_mark_delete),
+                open_entries=cursor.open_entries(),
+            )
+            for cursor in topic.cursors.durable()[:_MAX_SHOWN]
+        ],
+    )
+
+
+def _producer(producer: Producer) -> pb.ProducerStats:
+    return pb.ProducerStats(
+        producer_name=producer.producer_name,
+        producer_id=producer.producer_id,
+        address=producer.address,
+        connected_since_ms=producer.connected_since_ms,
+        received=_rates(producer.counters),
+        properties=producer.properties,
+    )
+
+
+def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) -> pb.SubscriptionStats:
+    active = [consumer.name for consumer in one.consumers if consumer.active] if one.type == "FAILOVER" else []
+    return pb.SubscriptionStats(
+        subscription=one.name,
+        type=one.type,
+        durable=one.durable,
+        backlog_entries=one.backlog_entries,
+        unacknowledged_messages=one.unacked_messages,
+        to_be_redelivered=one.redelivery_entries,
+        blocked_by=one.blocked_by,
+        active_consumer=active[0] if active else "",
+        delivered=_rates(one.counters.delivered),
+        redelivered_messages=one.counters.redelivered_messages,
+        acknowledged_entries=one.counters.acknowledged_entries,
+        expired_entries=one.counters.expired_entries,
+        mark_delete=_place(one.mark_delete),
+        consumers=[_consumer(consumer) for consumer in consumers],
+        properties=one.properties,
+    )
+
+
+def _consumer(consumer: ConsumerStats) -> pb.ConsumerStats:
+    return pb.ConsumerStats(
+        consumer_name=consumer.name,
+        address=consumer.address,
+        connected_since_ms=consumer.connected_since_ms,
+        priority_level=consumer.priority_level,
+        permits=consumer.permits,
+        unacknowledged_messages=consumer.unacked_messages,
+        blocked_by=consumer.blocked_by,
+        delivered=_rates(consumer.counters.delivered),
+        redelivered_messages=consumer.counters.redelivered_messages,
+        acknowledged_entries=consumer.counters.acknowledged_entries,
+        properties=consumer.properties,
+    )
+
+
+def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, topic: str) -> None:
+    for name in (
+        "backlog_entries",
+        "backlog_messages",
+        "unacknowledged_messages",
+        "to_be_redelivered",
+        "redelivered_messages",
+        "acknowledged_entries",
+        "expired_entries",
+    ):
+        setattr(total, name, getattr(total, name) + getattr(one, name))
+    _add(total.delivered, one.delivered)
+    total.type = total.type or one.type
+    total.durable = total.durable or one.durable
+    total.blocked_by = total.blocked_by or (one.blocked_by and f"{topic}: {one.blocked_by}")
+    for key, value in one.properties.items():
+        total.properties[key] = value
+
+
+def _rates(traffic: Traffic) -> pb.Rates:
+    return pb.Rates(
+        messages=traffic.messages,
+        entries=traffic.entries,
+        bytes=traffic.bytes,
+        messages_per_s=traffic.messages_per_s,
+        bytes_per_s=traffic.bytes_per_s,
+    )
+
+
+def _add(total: pb.Rates, one: pb.Rates) -> None:
+    total.messages += one.messages
+    total.entries += one.entries
+    total.bytes += one.bytes
+    total.messages_per_s += one.messages_per_s
+    total.bytes_per_s += one.bytes_per_s
+
+
+def _place(position: Position) -> pb.Place:
+    return pb.Place(ledger_id=position.ledger_id, entry_id=position.entry_id)

@@ -1,0 +1,1 @@
+"""What a broker answers over HTTP: its health, and its numbers."""

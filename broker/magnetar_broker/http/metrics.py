@@ -1,0 +1,111 @@
+"""A broker's numbers for Prometheus.
+
+Numbers are kept as plain numbers where they arise. At a scrape they are looked at on the event loop, some topics at a
+time, and put into words in a thread: with many topics that takes long enough for a message to notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final
+
+from prometheus_client.core import Metric
+
+from magnetar_broker.broker import Broker
+from magnetar_broker.http.options import MetricsOptions
+from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
+from magnetar_metadata.store import SessionState
+from magnetar_wire.metric_families import Families, exposition
+
+__all__ = ["BrokerMetrics"]
+
+_FAMILIES: Final = Families("pulsar_")
+
+
+class BrokerMetrics:
+    def __init__(
+        self,
+        broker: Broker,
+        options: MetricsOptions,
+        cluster: str,
+        others: Callable[[], Awaitable[Iterable[Metric]]] | None = None,
+    ) -> None:
+        """`others`: of what else is in this process, a bookie say."""
+        self._broker = broker
+        self._options = options
+        self._cluster = cluster
+        self._others = others
+        # One scrape at a time: what they need in memory doesn't add up.
+        self._scraping = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        async with self._scraping:
+            max_topics = self._options.max_topics_in_metrics
+            of_topics = TopicMetrics(
+                self._cluster, max_topics if self._options.expose_topic_level_metrics_in_prometheus else 0
+            )
+            life = self._broker.life
+            if life is not None:
+                await of_topics.gather(life.topics.loaded())
+            others = await self._others() if self._others is not None else ()
+            families = [*self._own(of_topics.totals), *others]
+            return await asyncio.to_thread(lambda: exposition([*families, *of_topics.families()]))
+
+    def _own(self, totals: Totals) -> Iterator[Metric]:
+        broker, counters = self._broker, self._broker.counters
+        life = broker.life
+        session = SessionState.LOST if life is None else life.store.session.state
+        connected = session is SessionState.CONNECTED
+        yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)
+        yield self._gauge("broker_topics_count", "Topics that are loaded.", totals.topics)
+        yield self._gauge("broker_producers_count", "Producers that are connected.", totals.producers)
+        yield self._gauge(
+            "broker_subscriptions_count", "Subscriptions of topics that are loaded.", totals.subscriptions
+        )
+        yield self._gauge("broker_consumers_count", "Consumers that are connected.", totals.consumers)
+        yield self._gauge(
+            "broker_storage_size", "Bytes in the ledgers of topics that are loaded.", totals.storage_bytes
+        )
+        yield self._gauge("broker_msg_backlog", "Entries that are not acknowledged.", totals.backlog_entries)
+        yield self._gauge("broker_topics_waiting", "Topics whose publishing waits for something.", totals.waiting)
+        yield self._gauge("broker_subscriptions_blocked", "Subscriptions that something blocks.", totals.blocked)
+        yield self._gauge("broker_rate_in", "Messages a second published.", counters.received.messages_per_s)
+        yield self._gauge("broker_throughput_in", "Bytes a second published.", counters.received.bytes_per_s)
+        yield self._gauge("broker_rate_out", "Messages a second delivered.", counters.delivered.messages_per_s)
+        yield self._gauge("broker_throughput_out", "Bytes a second delivered.", counters.delivered.bytes_per_s)
+        yield self._counter("broker_in_messages", "Messages published.", counters.received.messages)
+        yield self._counter("broker_in_entries", "Entries published.", counters.received.entries)
+        yield self._counter("broker_in_bytes", "Bytes published.", counters.received.bytes)
+        yield self._counter("broker_out_messages", "Messages delivered.", counters.delivered.messages)
+        yield self._counter("broker_out_entries", "Entries delivered.", counters.delivered.entries)
+        yield self._counter("broker_out_bytes", "Bytes delivered.", counters.delivered.bytes)
+        yield self._counter("broker_refused_entries", "Entries refused.", counters.refused_entries)
+        yield self._counter("broker_lookup", "Lookups.", counters.lookups)
+        yield self._counter("broker_lookup_failures", "Lookups that failed.", counters.lookups_failed)
+        yield self._counter("broker_topic_load_failed", "Topics that could not be loaded.", counters.loads_failed)
+        yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
+        yield _FAMILIES.histogram(
+            "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds
+        )
+        yield _FAMILIES.histogram("broker_entry_size_bytes", "Sizes of entries published.", counters.entry_bytes)
+        yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
+        if life is not None:
+            yield self._gauge("active_connections", "Streams of clients.", life.sessions)
+            yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
+            cache = life.cache
+            yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
+            yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))
+            yield self._counter("ml_cache_hits", "Entries that were read from it.", cache.hits)
+            yield self._counter("ml_cache_misses", "Entries that were not.", cache.misses)
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        return self._labelled(_FAMILIES.gauge(name, text, labels=["cluster"]), value)
+
+    def _counter(self, name: str, text: str, value: float) -> Metric:
+        return self._labelled(_FAMILIES.counter(name, text, labels=["cluster"]), value)
+
+    def _labelled(self, family: Any, value: float) -> Metric:
+        family.add_metric([self._cluster], value)
+        made: Metric = family
+        return made

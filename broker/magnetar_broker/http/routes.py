@@ -1,0 +1,67 @@
+"""What a broker answers over HTTP.
+
+GET /                            what this is, and where to look
+GET /health                      200 if a message can go through, else 503, with the reasons: see admin/health.py
+GET /admin/v2/brokers/health     the same, as Pulsar's tools ask it: 200 and "ok", or 503
+GET /ready                       200 if the broker serves
+GET /metrics                     for Prometheus
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from magnetar_broker.broker import Broker
+from magnetar_broker.http.metrics import BrokerMetrics
+from magnetar_wire.version import magnetar_version
+
+__all__ = ["BrokerHttp"]
+
+_UNAVAILABLE: Final = 503
+
+
+class BrokerHttp:
+    def __init__(self, broker: Broker, metrics: BrokerMetrics) -> None:
+        self._broker = broker
+        self._metrics = metrics
+        self.app = Starlette(
+            routes=[
+                Route("/", self._get_root),
+                Route("/health", self._get_health),
+                Route("/admin/v2/brokers/health", self._get_health_as_pulsar),
+                Route("/ready", self._get_ready),
+                Route("/metrics", self._get_metrics),
+                Route("/metrics/", self._get_metrics),
+            ]
+        )
+
+    async def _get_root(self, request: Request) -> Response:
+        return JSONResponse(
+            {
+                "service": "Magnetar",
+                "version": magnetar_version(),
+                "address": self._broker.advertised_address,
+                "see": ["/health", "/ready", "/metrics"],
+            }
+        )
+
+    async def _get_health(self, request: Request) -> Response:
+        healthy, reasons = await self._broker.health.look()
+        return JSONResponse({"healthy": healthy, "reasons": reasons}, 200 if healthy else _UNAVAILABLE)
+
+    async def _get_health_as_pulsar(self, request: Request) -> Response:
+        healthy, reasons = await self._broker.health.look()
+        return PlainTextResponse("ok" if healthy else "\n".join(reasons), 200 if healthy else _UNAVAILABLE)
+
+    async def _get_ready(self, request: Request) -> Response:
+        ready = self._broker.life is not None
+        return JSONResponse({"ready": ready}, 200 if ready else _UNAVAILABLE)
+
+    async def _get_metrics(self, request: Request) -> Response:
+        return Response(await self._metrics.text(), media_type=CONTENT_TYPE_LATEST)

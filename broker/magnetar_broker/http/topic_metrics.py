@@ -1,0 +1,164 @@
+"""The numbers of topics and subscriptions: each by itself up to a bound, the rest added up by namespace.
+
+Names and labels are those of Pulsar where it has the number, so that its dashboards and alerts work. Topics that are
+added up have an empty label `topic`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from prometheus_client.core import Metric
+
+from magnetar_broker.topic.topic import Topic
+from magnetar_wire.metric_families import Families
+
+__all__ = ["TopicMetrics", "Totals"]
+
+_FAMILIES: Final = Families("pulsar_")
+# So many topics are looked at before others have their turn.
+_AT_A_TIME: Final = 50
+_LABELS: Final = ("cluster", "namespace", "topic")
+
+# Of each number: its name, what it is, and whether it only rises.
+_OF_TOPICS: Final = (
+    ("producers_count", "Producers that are connected.", False),
+    ("subscriptions_count", "Subscriptions.", False),
+    ("consumers_count", "Consumers that are connected.", False),
+    ("rate_in", "Messages a second that are published.", False),
+    ("throughput_in", "Bytes a second that are published.", False),
+    ("rate_out", "Messages a second that are delivered.", False),
+    ("throughput_out", "Bytes a second that are delivered.", False),
+    ("in_messages_total", "Messages published.", True),
+    ("in_bytes_total", "Bytes published.", True),
+    ("out_messages_total", "Messages delivered to the subscriptions' present consumers.", False),
+    ("out_bytes_total", "Bytes delivered to the subscriptions' present consumers.", False),
+    ("storage_size", "Bytes that the topic's ledgers hold.", False),
+    ("storage_entries", "Entries that the topic's ledgers hold.", False),
+    ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
+    ("publish_refused_entries_total", "Entries refused for what they were.", True),
+    ("publish_failed_entries_total", "Entries that could not be stored.", True),
+    ("pending_publish_bytes", "Bytes published and not stored yet.", False),
+    ("publish_waiting", "1: publishing waits; the topic's stats say for what.", False),
+)
+_OF_SUBSCRIPTIONS: Final = (
+    ("subscription_back_log", "Entries that are not acknowledged.", False),
+    ("subscription_unacked_messages", "Messages delivered and not acknowledged.", False),
+    ("subscription_redelivery_entries", "Entries that wait to be delivered again.", False),
+    ("subscription_consumers_count", "Consumers that are connected.", False),
+    ("subscription_blocked", "1: something keeps entries from being delivered; the topic's stats say what.", False),
+    ("subscription_msg_rate_out", "Messages a second that are delivered.", False),
+    ("subscription_msg_throughput_out", "Bytes a second that are delivered.", False),
+    ("subscription_redelivered_messages", "Messages delivered again, since consumers are connected.", False),
+    ("subscription_acked_entries", "Entries acknowledged, since consumers are connected.", False),
+)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Over all topics."""
+
+    topics: int = 0
+    producers: int = 0
+    subscriptions: int = 0
+    consumers: int = 0
+    storage_bytes: int = 0
+    backlog_entries: int = 0
+    waiting: int = 0
+    blocked: int = 0
+
+
+@dataclass(slots=True)
+class TopicMetrics:
+    cluster: str
+    # So many topics have series of their own.
+    max_topics: int
+    totals: Totals = field(default_factory=Totals)
+    _by_topic: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    _by_subscription: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+
+    async def gather(self, topics: Sequence[Topic]) -> None:
+        for number, topic in enumerate(topics, 1):
+            self._look_at(topic)
+            if number % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    def families(self) -> list[Metric]:
+        """What was gathered. Touches no topic, so it may run in a thread."""
+        labels = list(_LABELS)
+        made = [_family(*one, labels) for one in _OF_TOPICS]
+        for (namespace, topic), values in self._by_topic.items():
+            for family, value in zip(made, values, strict=True):
+                family.add_metric([self.cluster, namespace, topic], value)
+        of_subscriptions = [_family(*one, [*labels, "subscription"]) for one in _OF_SUBSCRIPTIONS]
+        for (namespace, topic, subscription), values in self._by_subscription.items():
+            for family, value in zip(of_subscriptions, values, strict=True):
+                family.add_metric([self.cluster, namespace, topic, subscription], value)
+        return [*made, *of_subscriptions]
+
+    def _look_at(self, topic: Topic) -> None:
+        totals = self.totals
+        totals.topics += 1
+        own = totals.topics <= self.max_topics
+        namespace, name = str(topic.name.namespace_name), str(topic.name) if own else ""
+        subscriptions, log, received = topic.subscriptions.stats(), topic.log.stats(), topic.counters.received
+        out_messages = out_bytes = consumers = backlog = 0
+        rate_out = throughput_out = 0.0
+        for one in subscriptions:
+            delivered = one.counters.delivered
+            out_messages += delivered.messages
+            out_bytes += delivered.bytes
+            rate_out += delivered.messages_per_s
+            throughput_out += delivered.bytes_per_s
+            consumers += len(one.consumers)
+            backlog += one.backlog_entries
+            totals.blocked += bool(one.blocked_by)
+            if own:
+                self._by_subscription[namespace, name, one.name] = [
+                    one.backlog_entries,
+                    one.unacked_messages,
+                    one.redelivery_entries,
+                    len(one.consumers),
+                    bool(one.blocked_by),
+                    delivered.messages_per_s,
+                    delivered.bytes_per_s,
+                    one.counters.redelivered_messages,
+                    one.counters.acknowledged_entries,
+                ]
+        values: list[float] = [
+            len(topic.producers()),
+            len(subscriptions),
+            consumers,
+            received.messages_per_s,
+            received.bytes_per_s,
+            rate_out,
+            throughput_out,
+            received.messages,
+            received.bytes,
+            out_messages,
+            out_bytes,
+            log.stored_bytes,
+            log.stored_entries,
+            backlog,
+            topic.counters.refused_entries,
+            topic.counters.failed_entries,
+            topic.log.pending_bytes,
+            bool(log.waiting_for),
+        ]
+        totals.producers += len(topic.producers())
+        totals.subscriptions += len(subscriptions)
+        totals.consumers += consumers
+        totals.storage_bytes += log.stored_bytes
+        totals.backlog_entries += backlog
+        totals.waiting += bool(log.waiting_for)
+        known = self._by_topic.get((namespace, name))
+        if known is not None:
+            values = [one + other for one, other in zip(known, values, strict=True)]
+        self._by_topic[namespace, name] = values
+
+
+def _family(name: str, text: str, rises: bool, labels: list[str]) -> Any:
+    return (_FAMILIES.counter if rises else _FAMILIES.gauge)(name, text, labels=labels)

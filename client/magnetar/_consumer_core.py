@@ -1,0 +1,403 @@
+"""A consumer on its client's event loop: its parts, one for each topic or partition, and what they have in common.
+
+All parts put what comes into one receiver queue, from which the fronts (_consumer.py, _aio_consumer.py) take it. What
+the application acknowledges comes in through two inboxes from whatever thread; here it is given to the part that it
+belongs to, and leaves when the time or the number is reached for which acknowledgements are gathered.
+
+**All or none.** The first part is opened by itself, then the others at once; if any of them can't be, all are closed
+and the consumer was not made. Two consumers that want an exclusive subscription to a partitioned topic meet at the
+first part, so one of them gets all. Later each part reconnects by itself.
+
+**A topic that grows** is noticed by asking now and then. What is new is read from the earliest message: it was
+published when this consumer was there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from magnetar._ack_inbox import Inbox
+from magnetar._acks import Receipt
+from magnetar._client_core import ClientCore
+from magnetar._consumer_options import ConsumerOptions
+from magnetar._consumer_part import ConsumerPart
+from magnetar._enums import ConsumerType
+from magnetar._message import Delivered, Era, Message
+from magnetar._nacks import Nacks
+from magnetar._receiver_queue import ReceiverQueue
+from magnetar._targets import Target, Targets
+from magnetar._within import within
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
+from magnetar_protos.broker_pb2 import StartAt
+from magnetar_wire.clock import Timer
+from magnetar_wire.message_id import MessageId
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["ConsumerCore"]
+
+log = logging.getLogger("magnetar")
+
+
+class ConsumerCore:
+    """A `Member` of its client, and the `PartOwner` of its parts."""
+
+    def __init__(
+        self,
+        client: ClientCore,
+        names: Sequence[TopicName],
+        options: ConsumerOptions,
+        start: StartAt,
+        *,
+        durable: bool = True,
+    ) -> None:
+        self.options = options
+        self.queue = ReceiverQueue()
+        self.parts: list[ConsumerPart] = []
+        self.shared = options.consumer_type is ConsumerType.Shared
+        # Why nothing can be asked of it any more.
+        self.over: MagnetarException | None = None
+        # Called on the loop for a part, and whether it is the one that is served.
+        self.on_active: Callable[[ConsumerPart, bool], object] | None = None
+        # Called on the loop when messages of a part were handed out.
+        self.on_handed_out: Callable[[ConsumerPart], object] | None = None
+        self.post: Final = client.call_soon
+        self._client = client
+        self.clock = client.clock
+        self.names = list(names)
+        # Partitions of each, as far as is known; 0: it has none.
+        self._partitions: dict[TopicName, int] = {}
+        self._start = start
+        self._durable = durable
+        self.targets = Targets()
+        size = options.ack_grouping_max_size if options.ack_grouping_time_ms else 1
+        self.acknowledged: Inbox[Target] = Inbox(self.post, self.acknowledge_soon, self._acknowledge_now, size)
+        self.refused: Inbox[tuple[float, Target]] = Inbox(self.post, self._take_refused, _nothing, 2**31)
+        self._ack_timer: Timer | None = None
+        self._nacks: Nacks[ConsumerPart] = Nacks(options.backoff.min_delay_ms / 1000)
+        self._nack_timer: Timer | None = None
+        self._nack_due_s = 0.0
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    # Its life.
+
+    async def open(self) -> None:
+        """Raises what the first part that can't be opened meets."""
+        try:
+            for name in self.names:
+                self._partitions[name] = 0 if name.is_partition else await self._count(name)
+            for name in self.names:
+                for part_name in _parts(name, self._partitions[name]):
+                    self._add_part(part_name, self._start)
+            self._check_parts()
+            await self.parts[0].open()
+            await self._open_all(self.parts[1:])
+            if not self._durable:
+                for part in self.parts:
+                    await part.find_behind()
+        except BaseException:
+            await asyncio.shield(self._close_parts())
+            self.end(AlreadyClosed("the consumer could not be opened"))
+            raise
+        interval_s = self.options.auto_update_partitions_interval_seconds
+        if interval_s and any(self._partitions.values()):
+            self._spawn(self._watch_growth(interval_s))
+
+    def _check_parts(self) -> None:
+        if len(self.parts) == 1:
+            return
+        if self._start.WhichOneof("at") == "place":
+            raise InvalidConfiguration(
+                f"{self.names[0]} has {len(self.parts)} partitions, and a message's id is in one of them: read that "
+                "one, or start at earliest, latest or a time"
+            )
+        if self.options.receiver_queue_size == 0:
+            raise InvalidConfiguration(
+                f"receiver_queue_size = 0 can't be kept with {len(self.parts)} topics or partitions: use 1 or more"
+            )
+
+    async def _count(self, name: TopicName) -> int:
+        return await self._client.connections.partitions(str(name))
+
+    def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
+        connections = self._client.connections
+        part = ConsumerPart(name, self.options, connections, self.queue, self, start, durable=self._durable)
+        self.parts.append(part)
+        self.targets.add(part)
+        self._share()
+        return part
+
+    def _share(self) -> None:
+        options, count = self.options, len(self.parts)
+        size = options.receiver_queue_size
+        if count > 1:
+            size = min(size, max(1, options.max_total_receiver_queue_size_across_partitions // count))
+        for part in self.parts:
+            part.permits.share(size, max(1, options.receiver_queue_bytes // count))
+
+    async def _open_all(self, parts: Sequence[ConsumerPart]) -> None:
+        """At once; one that can't be opened ends the others' attempts."""
+        opening = [asyncio.get_running_loop().create_task(part.open()) for part in parts]
+        try:
+            for task in opening:
+                await task
+        finally:
+            for task in opening:
+                task.cancel()
+            if opening:
+                await asyncio.wait(opening)
+            for task in opening:  # looked at, so that nobody complains
+                task.cancelled() or task.exception()
+
+    async def _watch_growth(self, interval_s: float) -> None:
+        while True:
+            await self.clock.sleep(interval_s)
+            for name, known in list(self._partitions.items()):
+                if not known:
+                    continue
+                try:
+                    await self._grow(name, known, await self._count(name))
+                except MagnetarException as error:
+                    log.info("%s could not be asked for its partitions: %s", name, error)
+
+    async def _grow(self, name: TopicName, known: int, now: int) -> None:
+        for index in range(known, now):
+            part = self._add_part(name.partition(index), StartAt(earliest=True))
+            try:
+                await part.open()
+            except BaseException:
+                self.parts.remove(part)
+                self.targets.remove(part)
+                await asyncio.shield(part.close())
+                raise
+            self._partitions[name] = index + 1
+
+    async def close(self) -> None:
+        """Sends what is acknowledged, and leaves."""
+        if self.over is not None:
+            return
+        self.over = AlreadyClosed("the consumer is closed")
+        self._give_acknowledged()
+        try:
+            await self._close_parts()
+        finally:
+            self.end(self.over)
+
+    async def _close_parts(self) -> None:
+        closing = [asyncio.get_running_loop().create_task(part.close()) for part in self.parts]
+        if closing:
+            try:
+                await asyncio.wait(closing)
+            finally:
+                for task in closing:
+                    task.cancel()
+
+    def end(self, error: MagnetarException) -> None:
+        """At once. Who waits for something meets the error."""
+        self.over = self.over or error
+        self._client.remove_member(self)
+        for timer in (self._ack_timer, self._nack_timer):
+            if timer is not None:
+                timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        for part in self.parts:
+            part.end(error)
+        self.queue.fail(error)
+
+    def forked(self, error: MagnetarException) -> None:
+        """In a child: of what there was nothing is used but this error."""
+        self.over = error
+        self.queue.replace_lock()
+        self.queue.fail(error)
+
+    async def wait_ended(self) -> None:
+        tasks = [*self._tasks, *(part.reopening for part in self.parts if part.reopening is not None)]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def check_open(self) -> None:
+        if self.over is not None:
+            raise type(self.over)(*self.over.args)
+
+    async def unsubscribe(self) -> None:
+        """Deletes the subscription; the consumer is over."""
+        self.check_open()
+        self._give_acknowledged()
+        for part in self.parts:
+            await part.unsubscribe()
+        await self.close()
+
+    def part_failed(self, part: ConsumerPart, error: MagnetarException) -> None:
+        log.error("the consumer of %s can't go on: %s", part.topic, error)
+        self.end(error)
+
+    @property
+    def connected(self) -> bool:
+        return self.over is None and all(part.connected for part in self.parts)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    # Where it is.
+
+    async def seek(self, where: Callable[[ConsumerPart], StartAt | None]) -> None:
+        """Every part to the place that is said for it; None: it stays where it is."""
+        self.check_open()
+        self._give_acknowledged()
+        for part in self.parts:
+            to = where(part)
+            if to is not None:
+                await part.seek(to)
+
+    async def last_message_ids(self) -> list[MessageId]:
+        """Of each part; of one without messages `earliest`'s place, with its topic."""
+        self.check_open()
+        return [await part.last_message_id() for part in self.parts]
+
+    async def has_message_available(self) -> bool:
+        """Whether a read will return, if nobody else reads."""
+        self.check_open()
+        if len(self.queue):
+            return True
+        for part in self.parts:
+            if await part.has_more():
+                return True
+        return False
+
+    # Acknowledging.
+
+    def acknowledge_soon(self) -> None:
+        """On the loop: what is gathered leaves when its time has come."""
+        if self.over is not None:
+            return
+        wait_ms = self.options.ack_grouping_time_ms
+        if not wait_ms:
+            self._acknowledge_now()
+        elif self._ack_timer is None:
+            self._ack_timer = self.clock.call_later(wait_ms / 1000, self._acknowledge_now)
+
+    def _acknowledge_now(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        self._give_acknowledged()
+        for part in self.parts:
+            part.acknowledge()
+
+    def _give_acknowledged(self) -> None:
+        self.give(self.acknowledged.drain())
+
+    def give(self, targets: Iterable[Target]) -> dict[ConsumerPart, dict[tuple[int, int], Era]]:
+        """Gives each to its part. Returns whose they were, and of which eras."""
+        by_entry: dict[Delivered, list[int]] = {}
+        touched: dict[ConsumerPart, dict[tuple[int, int], Era]] = {}
+        for target in targets:
+            if isinstance(target, Message):
+                places = by_entry.get(target._delivered)
+                if places is None:
+                    by_entry[target._delivered] = [target._at]
+                else:
+                    places.append(target._at)
+            else:
+                target.give()
+                era = target.era
+                touched.setdefault(target.part, {})[era.opening, era.epoch] = era
+        for delivered, places in by_entry.items():
+            part: ConsumerPart = delivered.era.origin
+            part.acks.add(delivered, places)
+            era = delivered.era
+            touched.setdefault(part, {})[era.opening, era.epoch] = era
+        return touched
+
+    async def acknowledge(self, targets: Sequence[Target]) -> None:
+        """At once, with all that was gathered; returns when it is durable."""
+        self.check_open()
+        if not targets:
+            return
+        receipt = Receipt(asyncio.get_running_loop().create_future())
+        for part, eras in self.give(targets).items():
+            part.acks.want_receipt(eras.values(), receipt)
+        self._acknowledge_now()
+        await within(self._client.connections, receipt.future, "the broker has not answered an acknowledgement")
+
+    # Refusing.
+
+    def _take_refused(self) -> None:
+        if self.over is not None:
+            return
+        backoff = self.options.backoff
+        for since, target in self.refused.drain():
+            if isinstance(target, Message):
+                delivered = target._delivered
+                part: ConsumerPart = delivered.era.origin
+                if delivered.refused or delivered.era is not part.era:  # it comes again anyway
+                    continue
+                delivered.refused = True
+                place, count = (delivered.ledger_id, delivered.entry_id), delivered.redelivery_count
+            else:
+                part, place, count = target.part, (target.ledger_id, target.entry_id), 0
+            self._nacks.add(part, place, since + backoff.next(count) / 1000)
+        self._set_nack_timer()
+
+    def _set_nack_timer(self) -> None:
+        due_s = self._nacks.next_due_s()
+        if self._nack_timer is not None:
+            if due_s == self._nack_due_s:
+                return
+            self._nack_timer.cancel()
+            self._nack_timer = None
+        if due_s is not None:
+            self._nack_due_s = due_s
+            self._nack_timer = self.clock.call_later(due_s - self.clock.monotonic(), self._redeliver_due)
+
+    def _redeliver_due(self) -> None:
+        self._nack_timer = None
+        due = self._nacks.take(self.clock.monotonic())
+        if due:
+            self._give_acknowledged()
+        for part, places in due.items():
+            part.redeliver(places)
+        self._set_nack_timer()
+
+    def redeliver_all(self) -> None:
+        """On the loop: all that is not acknowledged comes again."""
+        if self.over is not None:
+            return
+        self._give_acknowledged()
+        for part in self.parts:
+            part.redeliver(None)
+
+    # What parts tell.
+
+    def starts_anew(self, part: ConsumerPart) -> None:
+        self._nacks.forget(part)
+
+    def handed_out(self, part: ConsumerPart) -> None:
+        if self.on_handed_out is not None:
+            self.on_handed_out(part)
+
+    def active_changed(self, part: ConsumerPart, active: bool) -> None:
+        if self.on_active is not None:
+            self.on_active(part, active)
+
+    # Waiting.
+
+    def hungry(self) -> None:
+        """On the loop: somebody waits for more than there is."""
+        for part in self.parts:
+            part.flow(eager=True)
+        if self.queue.batches_waiting and all(part.permits.outstanding <= 0 for part in self.parts):
+            self.queue.set_full()
+
+
+def _parts(name: TopicName, partitions: int) -> list[TopicName]:
+    return [name.partition(index) for index in range(partitions)] if partitions else [name]
+
+
+def _nothing() -> None:
+    pass

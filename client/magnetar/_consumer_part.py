@@ -1,0 +1,463 @@
+"""A consumer of one topic without partitions, or of one partition: what talks to the broker.
+
+**Openings.** A consumer is opened at whichever broker serves the topic, under an id of the link's. When the link
+breaks, or the broker ends it because the topic has moved, that opening is over: what waits here is dropped, since the
+broker delivers it again, and the consumer is opened anew, at once and then after growing pauses, for as long as it
+takes. What the application has in its hands it may still acknowledge (_acks.py: `Eras`). A durable subscription goes on
+with what is not acknowledged; one that is not durable is gone with its opening, and the next begins with the first
+message that was not handed out.
+
+**Epochs.** A seek, a redelivery of everything or a take-over begins an epoch. What was delivered before is dropped,
+here and on its way, and permits are granted anew. What is acknowledged and not sent yet leaves before anything has
+messages delivered again, in the same message: it would come again otherwise.
+
+**A topic deleted and made again** is another topic (INCARNATION_CHANGED). What is known of the old one is dropped: the
+queue, what is not handed out yet, and acknowledgements; whoever waits for a receipt meets IncarnationChanged. The
+consumer goes on with the new one from its first message, and says so in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from magnetar._acks import Eras, PendingAcks
+from magnetar._arrivals import Arrivals
+from magnetar._asks import Asks
+from magnetar._connections import Connections
+from magnetar._consume_link import ConsumeLink
+from magnetar._consumer_options import ConsumerOptions
+from magnetar._enums import ConsumerType
+from magnetar._message import Era
+from magnetar._permits import Permits
+from magnetar._places import Place, first_wanted
+from magnetar._problems import from_problem, from_transport, is_passing
+from magnetar._receiver_queue import ReceiverQueue, Source
+from magnetar._retry import Backoff
+from magnetar._to_say import ToSay
+from magnetar._whereabouts import Whereabouts
+from magnetar._within import within
+from magnetar.exceptions import (
+    AlreadyClosed,
+    ConnectError,
+    ConsumerBusy,
+    IncarnationChanged,
+    MagnetarException,
+    ServiceUnitNotReady,
+    Timeout,
+    TopicNotFound,
+)
+from magnetar_protos.broker_pb2 import (
+    ConsumeRequest,
+    ConsumerOpened,
+    Delivery,
+    Done,
+    EpochBegan,
+    OpenConsumer,
+    Problem,
+    Seek,
+    StartAt,
+    SubscriptionType,
+    Unsubscribe,
+)
+from magnetar_wire.message_id import MessageId
+from magnetar_wire.topic_name import TopicName
+from magnetar_wire.transport import TransportError
+
+__all__ = ["ConsumerPart", "PartOwner"]
+
+log = logging.getLogger("magnetar")
+
+# An opening that was over sooner is no reason to try again without a pause.
+_SETTLED_S: Final = 1.0
+# What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
+_GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound)
+
+
+class PartOwner(Protocol):
+    """The consumer that this is a part of."""
+
+    def post(self, call: Any) -> None:
+        """Has it called on the I/O loop. From any thread."""
+
+    def starts_anew(self, part: ConsumerPart) -> None:
+        """All that the part has not acknowledged comes again."""
+
+    def handed_out(self, part: ConsumerPart) -> None:
+        """Some more of the part's messages."""
+
+    def active_changed(self, part: ConsumerPart, active: bool) -> None: ...
+
+    def acknowledge_soon(self) -> None:
+        """There is something to acknowledge that no application did."""
+
+    def hungry(self) -> None:
+        """Somebody waits for a batch, and more has come."""
+
+    def part_failed(self, part: ConsumerPart, error: MagnetarException) -> None:
+        """It is over for good."""
+
+
+class ConsumerPart:
+    """A `ConsumeChannel`, and an `Origin` of messages."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        options: ConsumerOptions,
+        connections: Connections,
+        queue: ReceiverQueue,
+        owner: PartOwner,
+        start: StartAt,
+        *,
+        durable: bool,
+    ) -> None:
+        self.name = name
+        self.topic = str(name)
+        self.partition = name.partition_index
+        self.decode_value = None
+        self.consumer_name = options.consumer_name or ""
+        self.connected = False
+        # Of Failover: it is the one that is served.
+        self.active = False
+        self.source = Source(self._report)
+        self.acks = PendingAcks(by_message=options.batch_index_ack_enabled)
+        self.eras = Eras()
+        # What is delivered now belongs to it.
+        self.era = Era(self, 0, 0)
+        self.permits = Permits(options.receiver_queue_size, options.receiver_queue_bytes)
+        self._options = options
+        self._shared = options.consumer_type is ConsumerType.Shared
+        self._connections = connections
+        self._clock = connections.clock
+        self._queue = queue
+        self._owner = owner
+        self._durable = durable
+        # Where the next opening begins that makes the subscription.
+        self._start = start
+        self._where = Whereabouts(self.topic, connections, queue, self.source)
+        self._arrivals = Arrivals(self.topic, self.permits, self.acks, durable=durable)
+        self._arrivals.first_wanted = first_wanted(start)
+        # What takes its place in the next epoch.
+        self._sought: Place | None = None
+        self._incarnation = ""
+        self._link: ConsumeLink | None = None
+        self._consumer_id = 0
+        self._opened_at = 0.0
+        self._backoff = Backoff(connections.randomness)
+        self.reopening: asyncio.Task[None] | None = None
+        self._asks = Asks()
+        self._to_say = ToSay(self.acks, self._asks)
+        # Waited for: the answer to an opening, and the end.
+        self._answer: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self.closed = False
+
+    # Opening.
+
+    async def open(self) -> None:
+        """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
+        await self._connections.retried(self._attempt)
+
+    async def _attempt(self) -> None:
+        address = await self._connections.lookup(self.topic)
+        link = self._connections.link(address, ConsumeLink, ConsumeLink.method)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._consumer_id = link.attach(self)
+        except TransportError as error:
+            raise from_transport(error) from error
+        self._link, self._answer = link, answer
+        self._to_say.opening = self._open_request()
+        link.ready(self._consumer_id)
+        try:
+            await within(
+                self._connections, answer, f"the broker at {address} has not opened a consumer of {self.topic}"
+            )
+        except BaseException:
+            if not self.connected:
+                self._give_up()
+            raise
+        finally:
+            self._answer = None
+
+    def _open_request(self) -> OpenConsumer:
+        options = self._options
+        return OpenConsumer(
+            consumer_id=self._consumer_id,
+            topic=self.topic,
+            subscription=options.subscription_name,
+            type=SubscriptionType.Name(options.consumer_type.value),
+            consumer_name=self.consumer_name,
+            priority_level=options.priority_level,
+            durable=self._durable,
+            start=self._start,
+            broker_metadata=True,
+            incarnation=self._incarnation,
+            properties=dict(options.properties),
+            subscription_properties=dict(options.subscription_properties),
+        )
+
+    def opened(self, answer: ConsumerOpened) -> None:
+        if self.connected or self._answer is None or self._answer.done():
+            return
+        if self._incarnation and answer.incarnation != self._incarnation:
+            self._forget_incarnation()
+        self._incarnation = answer.incarnation
+        self.consumer_name = answer.consumer_name
+        self.connected = True
+        self._opened_at = self._clock.monotonic()
+        self.eras.opened(answer.epoch, answer.moves)
+        self._where.began(answer)
+        self._epoch_begins()
+        self._answer.set_result(None)
+        self._tell_active(answer.active)
+
+    def _epoch_begins(self) -> None:
+        self.era = Era(self, self.eras.opening, self.eras.epoch)
+        self.permits.began_anew()
+        self._to_say.begin_anew()
+        self.flow()
+        self._speak()
+
+    def _give_up(self) -> None:
+        """Ends the opening at once. What the broker was told of it, it is told is over."""
+        link, self._link = self._link, None
+        self.connected = False
+        if link is not None:
+            link.give_up(self._consumer_id)
+
+    def disconnected(self, error: TransportError) -> None:
+        self._over(from_transport(error))
+
+    def ended(self, problem: Problem | None) -> None:
+        if problem is None:
+            self._over(ServiceUnitNotReady(f"the broker closed the consumer of {self.topic}"))
+        else:
+            self._over(from_problem(problem))
+
+    def _over(self, error: MagnetarException) -> None:
+        """The opening is over; the link knows nothing of it any more."""
+        self._link = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        if not self.connected:
+            return
+        self.connected = False
+        self._stop()
+        self._asks.lost(error)
+        if self._closing is not None:
+            if not self._closing.done():
+                self._closing.set_result(None)
+        elif not (self.closed or self._asks.unsubscribed):
+            if not is_passing(error) and not isinstance(error, _GO_ON):
+                self._fail(error)
+            else:
+                log.info("the consumer of %s is opened anew: %s", self.topic, error)
+                self.reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    def _stop(self) -> None:
+        """Nothing of this opening is handed out any more."""
+        resumed = self._where.drop_queue(self._start)
+        if not self._durable:
+            self._start, self._arrivals.first_wanted = resumed, first_wanted(resumed)
+        self.permits.began_anew()
+        self.acks.disconnected()
+        self._owner.starts_anew(self)
+
+    async def _reopen(self) -> None:
+        if self._clock.monotonic() - self._opened_at < _SETTLED_S:
+            await self._clock.sleep(self._backoff.next())
+        else:
+            self._backoff.reset()
+        while True:
+            try:
+                await self._attempt()
+                return
+            except (IncarnationChanged, TopicNotFound) as error:
+                if self._incarnation:
+                    log.warning("%s is another topic than before (%s): what there is of it is read", self.topic, error)
+                    self._forget_incarnation()
+            except MagnetarException as error:
+                if not is_passing(error) and not isinstance(error, (*_GO_ON, Timeout)):
+                    self._fail(error)
+                    return
+                log.debug("%s could not be opened: %s", self.topic, error)
+            await self._clock.sleep(self._backoff.next())
+
+    def _forget_incarnation(self) -> None:
+        self._incarnation = ""
+        self._start, self._arrivals.first_wanted = StartAt(earliest=True), None
+        self.eras.all_over()
+        self.acks.fail(IncarnationChanged(f"{self.topic} was deleted, and made again: what was read is of the old one"))
+
+    def _fail(self, error: MagnetarException) -> None:
+        self.closed = True
+        self.acks.fail(error)
+        self._owner.part_failed(self, error)
+
+    # What is said.
+
+    def _speak(self) -> None:
+        if self._link is not None:
+            self._link.ready(self._consumer_id)
+
+    def fill(self, request: ConsumeRequest) -> bool:
+        return self._to_say.fill(request, self._consumer_id, self.eras if self.connected else None)
+
+    def acknowledge(self) -> None:
+        """What is gathered leaves now, if there is a connection, or with the next one."""
+        if self.acks and self.connected:
+            self._speak()
+
+    def redeliver(self, places: Iterable[tuple[int, int]] | None) -> None:
+        """These entries come again; None: all that is not acknowledged. Without a connection they do anyway."""
+        if not self.connected:
+            return
+        to_say = self._to_say
+        if places is None or not self._shared:
+            to_say.redeliver = None
+        elif to_say.redeliver is not None:
+            to_say.redeliver.update(dict.fromkeys(places))
+        if self._shared:  # no epoch begins: what is here and comes again is dropped here
+            if to_say.redeliver is None:
+                self._queue.clear(self.source)
+                self.permits.handed_out(self.permits.held)
+            else:
+                self.permits.handed_out(self._queue.drop(self.source, to_say.redeliver))
+            self.flow()
+        self._speak()
+
+    async def seek(self, to: StartAt) -> None:
+        """Moves the subscription; done when the new epoch has begun."""
+
+        async def ask() -> None:
+            self._sought = first_wanted(to)
+            try:
+                await self._ask(Seek(to=to), "moved the subscription")
+                self._start = to
+            except MagnetarException:
+                self._sought = None
+                raise
+
+        await self._connections.retried(ask)
+
+    async def unsubscribe(self) -> None:
+        """Deletes the subscription."""
+        await self._connections.retried(lambda: self._ask(Unsubscribe(), "deleted the subscription"))
+
+    async def _ask(self, ask: Seek | Unsubscribe, what: str) -> None:
+        if not self.connected:
+            raise (
+                AlreadyClosed("the consumer is closed") if self.closed else ConnectError("not connected at the moment")
+            )
+        answer = self._asks.put(ask, self._consumer_id, self.acks.next_request())
+        self._speak()
+        await within(self._connections, answer, f"the broker has not {what} of {self.topic}")
+
+    async def close(self) -> None:
+        """Closes it behind all that was acknowledged. Never raises for what the broker does."""
+        self.closed = True
+        if self.reopening is not None:
+            self.reopening.cancel()
+            await asyncio.wait([self.reopening])
+        if self.connected and self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+            self._to_say.close = True
+            self._speak()
+            try:
+                await within(self._connections, self._closing, "the broker has not closed it")
+            except Timeout as error:
+                log.info("the consumer of %s is given up: %s", self.topic, error)
+            finally:
+                self._give_up()
+        self._give_up()
+        self._queue.clear(self.source)
+        self.acks.fail(AlreadyClosed(f"the consumer of {self.topic} is closed"))
+
+    def end(self, error: MagnetarException) -> None:
+        """At once; nothing is waited for."""
+        self.closed = True
+        if self.reopening is not None:
+            self.reopening.cancel()
+        self._give_up()
+        self._asks.lost(error)
+        self.acks.fail(error)
+
+    # What comes.
+
+    def epoch_began(self, epoch: EpochBegan) -> None:
+        if not self.connected:
+            return
+        self._queue.clear(self.source)
+        self.eras.began(epoch.epoch, epoch.acknowledged_from, epoch.moves)
+        self._where.began(epoch)
+        if self._sought is not None:
+            self._arrivals.first_wanted, self._sought = self._sought, None
+        self._owner.starts_anew(self)
+        self._epoch_begins()
+
+    def active_changed(self, active: bool) -> None:
+        if self.connected:
+            self._tell_active(active)
+
+    def _tell_active(self, active: bool) -> None:
+        if active != self.active:
+            self.active = active
+            if self._options.consumer_type is ConsumerType.Failover:
+                self._owner.active_changed(self, active)
+
+    def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None:
+        if not self.connected or delivery.epoch != self.era.epoch:
+            return
+        self._queue.add(self.source, self._arrivals.take(self.era, delivery, entries))
+        if self.acks:
+            self._owner.acknowledge_soon()
+        self.flow()
+        if self._queue.batches_waiting:
+            self._owner.hungry()
+
+    def done(self, answer: Done) -> None:
+        if not self.acks.done(answer):
+            self._asks.done(answer)
+
+    # Permits.
+
+    def _report(self) -> None:
+        """Called with the queue's lock held, by whoever receives."""
+        self._owner.post(self._handed_out)
+
+    def _handed_out(self) -> None:
+        owed = self._queue.fetch_owed(self.source)
+        self.permits.handed_out(owed)
+        if owed:
+            self._owner.handed_out(self)
+        self.flow()
+
+    def flow(self, *, eager: bool = False) -> None:
+        """Grants what there is to grant. `eager`: somebody waits for more than there is."""
+        window = self.permits.window
+        self.source.report_at = self.source.segment = max(1, window // 2)
+        if eager:
+            self.permits.handed_out(self._queue.fetch_owed(self.source))
+        if not self.connected:
+            return
+        grant = self.permits.grant(waiting=self._queue.waiting > 0, eager=eager)
+        if grant:
+            self._to_say.granted += grant
+            self._speak()
+
+    # Where it is.
+
+    async def find_behind(self) -> None:
+        """For a reader's first opening."""
+        await self._where.find_behind(self._start)
+
+    async def has_more(self) -> bool:
+        """Whether something lies behind what was handed out."""
+        return await self._where.has_more()
+
+    async def last_message_id(self) -> MessageId:
+        return await self._where.last_message_id(self.partition)

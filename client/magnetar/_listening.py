@@ -1,0 +1,97 @@
+"""Listeners: the application's function, called with each message as it comes.
+
+A synchronous consumer has a thread for its listener, an asyncio one a task: never the thread that does the I/O. One
+message is handed to it at a time. A listener that raises is named in the log, and its message stays unacknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from magnetar._waiting import TaskWaiting, ThreadWaiting
+from magnetar.exceptions import MagnetarException
+
+__all__ = ["TaskListening", "ThreadListening"]
+
+log = logging.getLogger("magnetar")
+
+
+class ThreadListening:
+    def __init__(self, front: Any, listener: Callable[[Any, Any], object], waiting: ThreadWaiting, topic: str) -> None:
+        self._front = front
+        self._listener = listener
+        self._waiting = waiting
+        self._topic = topic
+        # Not paused.
+        self._going = threading.Event()
+        self._going.set()
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name=f"magnetar listener of {topic}", daemon=True).start()
+
+    def pause(self) -> None:
+        self._going.clear()
+
+    def resume(self) -> None:
+        self._going.set()
+
+    def close(self) -> None:
+        """No call begins any more; one that is under way ends as it will."""
+        self._closed.set()
+        self._going.set()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._going.wait()
+            try:
+                message = self._waiting.receive(None)
+            except MagnetarException:  # the consumer is over, and said why
+                return
+            self._going.wait()
+            if self._closed.is_set():
+                return
+            try:
+                self._listener(self._front, message)
+            except BaseException:
+                log.exception("the listener of %s failed: its message is not acknowledged", self._topic)
+
+
+class TaskListening:
+    def __init__(self, front: Any, listener: Callable[[Any, Any], object], waiting: TaskWaiting, topic: str) -> None:
+        self._front = front
+        self._listener = listener
+        self._waiting = waiting
+        self._topic = topic
+        self._going = asyncio.Event()
+        self._going.set()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"magnetar listener of {topic}")
+
+    def pause(self) -> None:
+        self._going.clear()
+
+    def resume(self) -> None:
+        self._going.set()
+
+    def close(self) -> None:
+        """Breaks off what is under way, unless it is what closes the consumer."""
+        if self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await self._going.wait()
+            try:
+                message = await self._waiting.receive(None)
+            except MagnetarException:
+                return
+            await self._going.wait()
+            try:
+                result = self._listener(self._front, message)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                log.exception("the listener of %s failed: its message is not acknowledged", self._topic)

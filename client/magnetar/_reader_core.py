@@ -1,0 +1,49 @@
+"""A reader on its client's event loop: a consumer of a subscription that nobody else has, and that goes with it.
+
+What was read is acknowledged by itself, now and then: nothing depends on it but what the broker thinks is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from magnetar._client_core import ClientCore
+from magnetar._consumer_core import ConsumerCore
+from magnetar._consumer_options import consumer_options
+from magnetar._consumer_part import ConsumerPart
+from magnetar._places import place_of, start_at
+from magnetar.exceptions import InvalidConfiguration
+from magnetar_wire.message_id import MessageId
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["open_reader"]
+
+
+async def open_reader(
+    client: ClientCore, name: TopicName, start: MessageId | int, given: Mapping[str, Any]
+) -> ConsumerCore:
+    """Opened, or raises."""
+    if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
+        raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
+    options = dict(given)
+    prefix = options.pop("subscription_role_prefix", None)
+    reader_name = options.pop("reader_name", None)
+    token = client.randomness.token(5).hex()
+    options["subscription_name"] = f"{prefix}-reader-{token}" if prefix else f"reader-{token}"
+    if reader_name is not None:
+        options["consumer_name"] = reader_name
+    checked = consumer_options(options)
+    at = start_at(start, inclusive=checked.start_message_id_inclusive)
+    core = ConsumerCore(client, [name], checked, at, durable=False)
+    core.on_handed_out = _acknowledge_read
+    await core.open()
+    return core
+
+
+def _acknowledge_read(part: ConsumerPart) -> None:
+    last = part.source.read
+    if last is not None and last._delivered.era is part.era:
+        ledger_id, entry_id, index = place_of(last)
+        part.acks.add_cumulative(part.era, ledger_id, entry_id, index, last._delivered.batch_size)
+        part.acknowledge()

@@ -1,0 +1,317 @@
+"""What was delivered and is not handed out yet: between the I/O loop, which puts entries in, and whoever receives.
+
+Many threads may receive at a time, and a message must not cost one of them a lock. So there are two stages. Entries
+wait, by topic or partition (`Source`), behind the lock. Whoever finds nothing `ready` takes the lock, makes messages of
+the next *segment*, at most half a receiver queue of one source, takes the first for himself and leaves the others in
+`ready`; from there each is one `popleft`, which Python makes atomic. Segments come from the sources in turn.
+
+**What is owed.** Messages handed out have to be told to the loop, which grants the broker new permits for them. That is
+counted by segment: the first message when it is taken, the others when somebody has found `ready` empty. As soon as a
+source owes half a window, its `report` is called, once until the loop has come and fetched what is owed.
+
+**Taking back.** When deliveries are void, `clear` drops all that a source has here. It takes messages out of `ready`
+from the far end while others may take them from the near one: each is either handed out or dropped, and the last that
+was dropped is the first that was not handed out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Container, Sequence
+from itertools import repeat
+from typing import Final
+
+from magnetar._message import Delivered, Message
+
+__all__ = ["ReceiverQueue", "Source"]
+
+
+class Source:
+    """One topic's, or partition's, entries. All but `report` belongs to the queue's lock."""
+
+    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment")
+
+    def __init__(self, report: Callable[[], object]) -> None:
+        # Each has something left to be handed out.
+        self.entries: deque[Delivered] = deque()
+        self.owed = 0
+        self.report_at = 1
+        # Called, not fetched yet.
+        self.reported = False
+        self.report = report
+        # At most so many messages are made at a time.
+        self.segment = 1
+        # The last of those that were made. All before it are handed out, or in `ready`.
+        self.last: Message | None = None
+        # The last of those that are known to be handed out, with all before it.
+        self.read: Message | None = None
+
+
+class ReceiverQueue:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ready: Final[deque[Message]] = deque()
+        # Why there will be nothing more.
+        self.error: Exception | None = None
+        # How many wait for a message, and how many of them for a batch.
+        self.waiting = 0
+        self.batches_waiting = 0
+        # Nothing more will come until something is taken.
+        self.full = False
+        # Called with the lock held when so many messages, or an error, have come: wakes who waits.
+        self.wake: Callable[[int], object] = lambda _: None
+        # Sources that have entries, by whose turn it is.
+        self._ring: deque[Source] = deque()
+        # Whose messages are in `ready`, and how many of its segment are not counted as handed out.
+        self._current: Source | None = None
+        self._uncounted = 0
+        # Of what the sources have.
+        self._messages = 0
+        self._bytes = 0
+
+    # By the loop.
+
+    def add(self, source: Source, entries: Sequence[Delivered]) -> None:
+        """Puts in entries, each of which has something to hand out."""
+        with self.lock:
+            if self.error is not None or not entries:
+                return
+            if not source.entries:
+                self._ring.append(source)
+            source.entries.extend(entries)
+            count = 0
+            for one in entries:
+                count += len(one.todo)
+                self._bytes += one.size_bytes
+            self._messages += count
+            if self.waiting:
+                self.wake(count)
+
+    def clear(self, source: Source) -> Message | None:
+        """Drops what the source has here, and what it owes. Returns the first message that was not handed out."""
+        with self.lock:
+            return self._clear(source)
+
+    def _clear(self, source: Source) -> Message | None:
+        first: Message | None = None
+        if source.entries:
+            first = Message(source.entries[0], source.entries[0].todo[0])
+            self._forget(source.entries)
+            source.entries.clear()
+            self._ring.remove(source)
+        if self._current is source:
+            while self.ready:
+                try:
+                    first = self.ready.pop()
+                except IndexError:  # others have taken the rest
+                    break
+            self._current, self._uncounted = None, 0
+        source.owed = 0
+        source.last = source.read = None
+        self.full = False
+        return first
+
+    def drop(self, source: Source, places: Container[tuple[int, int]]) -> int:
+        """Drops these entries, given by ledger and entry id. Returns how many messages were not handed out."""
+        with self.lock:
+            kept = deque(one for one in source.entries if (one.ledger_id, one.entry_id) not in places)
+            dropped = 0
+            if len(kept) < len(source.entries):
+                gone = [one for one in source.entries if (one.ledger_id, one.entry_id) in places]
+                dropped += sum(len(one.todo) for one in gone)
+                self._forget(gone)
+                source.entries = kept
+                if not kept:
+                    self._ring.remove(source)
+            if self._current is source:
+                dropped += self._drop_ready(places)
+            return dropped
+
+    def _drop_ready(self, places: Container[tuple[int, int]]) -> int:
+        taken: list[Message] = []
+        while self.ready:
+            try:
+                taken.append(self.ready.pop())
+            except IndexError:
+                break
+        kept = [one for one in taken if (one._delivered.ledger_id, one._delivered.entry_id) not in places]
+        self.ready.extend(reversed(kept))
+        dropped = len(taken) - len(kept)
+        self._uncounted = max(self._uncounted - dropped, 0)
+        return dropped
+
+    def _forget(self, entries: deque[Delivered] | list[Delivered]) -> None:
+        for one in entries:
+            self._messages -= len(one.todo)
+            self._bytes -= one.size_bytes
+
+    def fetch_owed(self, source: Source) -> int:
+        """What was handed out since the last time."""
+        with self.lock:
+            owed, source.owed = source.owed, 0
+            source.reported = False
+            return owed
+
+    def has_of(self, source: Source) -> bool:
+        """Whether a message of the source is here."""
+        with self.lock:
+            return bool(source.entries or (self._current is source and self.ready))
+
+    def set_full(self) -> None:
+        """Nothing more will come until something is taken, if anything is here."""
+        with self.lock:
+            if len(self):
+                self.full = True
+                self.wake(self.waiting)
+
+    def replace_lock(self) -> None:
+        """In a child after a fork: whoever held it may not be there any more, nor those who waited."""
+        self.lock = threading.Lock()
+        self.wake = lambda _: None
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is handed out: who receives meets the error. The first one counts."""
+        with self.lock:
+            if self.error is not None:
+                return
+            self.error = error
+            for source in list(self._ring):
+                self._clear(source)
+            if self._current is not None:
+                self._clear(self._current)
+            self.wake(self.waiting)
+
+    # By whoever receives.
+
+    def __len__(self) -> int:
+        return self._messages + len(self.ready)
+
+    def take(self) -> Message | None:
+        """The next message, if one is there."""
+        with self.lock:
+            return self.take_locked()
+
+    def take_locked(self) -> Message | None:
+        try:
+            return self.ready.popleft()
+        except IndexError:
+            pass
+        self._finish_segment()
+        if not self._ring:
+            return None
+        source = self._ring[0]
+        messages = self._cut(source, source.segment)
+        self._turn()
+        source.last = messages[-1]
+        self._current, self._uncounted = source, len(messages) - 1
+        self._owe(source, 1)
+        rest = iter(messages)
+        first = next(rest)
+        self.ready.extend(rest)
+        return first
+
+    def has_batch(self, max_messages: int, max_bytes: int) -> bool:
+        """Whether a batch is complete."""
+        if len(self) >= max_messages:
+            return True
+        return (self._bytes >= max_bytes or bool(self.ready)) and self._payload_bytes() >= max_bytes
+
+    def _payload_bytes(self) -> int:
+        """Exactly: what entries are said to take has their metadata in it."""
+        size = sum(map(_size, list(self.ready)))
+        for source in self._ring:
+            for one in source.entries:
+                payloads = one.columns.payloads
+                size += sum(len(payloads[at] or b"") for at in one.todo)
+        return size
+
+    def take_batch_locked(self, max_messages: int, max_bytes: int) -> list[Message]:
+        """As much as there is and as a batch may have: at least one message, if there is one."""
+        self.full = False
+        batch: list[Message] = []
+        room = max_bytes
+        while len(batch) < max_messages:
+            try:
+                message = self.ready.popleft()
+            except IndexError:
+                self._finish_segment()
+                break
+            size = _size(message)
+            if batch and size > room:
+                self.ready.appendleft(message)
+                return batch
+            room -= size
+            batch.append(message)
+        while self._ring and len(batch) < max_messages:
+            source = self._ring[0]
+            delivered = source.entries[0]
+            count = min(len(delivered.todo), max_messages - len(batch))
+            if delivered.size_bytes > room:  # which is more than its payloads: now it is to be exact
+                room = max_bytes - sum(map(_size, batch))
+                count = _fitting(delivered, count, room, bool(batch))
+                if not count:
+                    break
+            messages = self._cut(source, count)
+            room -= delivered.size_bytes
+            batch.extend(messages)
+            source.last = source.read = messages[-1]
+            self._turn()
+            self._owe(source, count)
+        return batch
+
+    def _finish_segment(self) -> None:
+        """Nothing is ready: the segment is handed out."""
+        source, count = self._current, self._uncounted
+        self._current, self._uncounted = None, 0
+        if source is not None and count:
+            self._owe(source, count)
+        if source is not None:
+            source.read = source.last
+
+    def _owe(self, source: Source, count: int) -> None:
+        source.owed += count
+        if source.owed >= source.report_at and not source.reported:
+            source.reported = True
+            source.report()
+
+    def _cut(self, source: Source, count: int) -> list[Message]:
+        """The source's next messages: so many, or all."""
+        messages: list[Message] = []
+        entries = source.entries
+        while entries and count:
+            delivered = entries[0]
+            todo = delivered.todo
+            if len(todo) <= count:
+                entries.popleft()
+                self._bytes -= delivered.size_bytes
+            else:
+                delivered.todo = todo[count:]
+                todo = todo[:count]
+            messages.extend(map(Message, repeat(delivered), todo))
+            count -= len(todo)
+        self._messages -= len(messages)
+        return messages
+
+    def _turn(self) -> None:
+        """The next source's turn."""
+        if self._ring[0].entries:
+            self._ring.rotate(-1)
+        else:
+            self._ring.popleft()
+
+
+def _size(message: Message) -> int:
+    return len(message._delivered.columns.payloads[message._at] or b"")
+
+
+def _fitting(delivered: Delivered, max_messages: int, room: int, may_be_none: bool) -> int:
+    """How many of its next messages there is room for; at least one, unless there may be none."""
+    payloads = delivered.columns.payloads
+    count = 0
+    for at in delivered.todo[:max_messages]:
+        room -= len(payloads[at] or b"")
+        if room < 0 and (count or may_be_none):
+            break
+        count += 1
+    return count

@@ -1,0 +1,98 @@
+"""The administrator's client, for those who wait and for asyncio."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from magnetar._client_core import LateTransport
+from magnetar._loop import background
+from magnetar.admin._calls import AdminCalls
+from magnetar.admin._groups import AsyncBrokers, AsyncNamespaces, AsyncSubscriptions, AsyncTenants, AsyncTopics
+from magnetar.admin._sync_groups import Brokers, Namespaces, Subscriptions, Tenants, Topics
+from magnetar_wire.transport import Transport
+
+__all__ = ["Admin", "AsyncAdmin"]
+
+
+class AsyncAdmin:
+    """Administers a cluster through any of its brokers.
+
+    async with AsyncAdmin("magnetar://localhost:6652") as admin:
+        await admin.topics.create_partitioned("orders", 4)
+    """
+
+    def __init__(
+        self, service_url: str, operation_timeout_seconds: float = 30, *, transport: Transport | None = None
+    ) -> None:
+        self._calls = AdminCalls(service_url, operation_timeout_seconds, lambda: transport or LateTransport())
+        self.tenants = AsyncTenants(self._calls)
+        self.namespaces = AsyncNamespaces(self._calls)
+        self.topics = AsyncTopics(self._calls)
+        self.subscriptions = AsyncSubscriptions(self._calls)
+        self.brokers = AsyncBrokers(self._calls)
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Admin:
+    """Administers a cluster through any of its brokers.
+
+        with Admin("magnetar://localhost:6652") as admin:
+            admin.topics.create_partitioned("orders", 4)
+
+    Any thread may use it, and a process that was forked off goes on with it.
+    """
+
+    def __init__(self, service_url: str, operation_timeout_seconds: float = 30) -> None:
+        self._asynchronous = asynchronous = AsyncAdmin(service_url, operation_timeout_seconds)
+        self._closed = False
+        background.enter(self)
+        self.tenants = Tenants(asynchronous.tenants, background.run)
+        self.namespaces = Namespaces(asynchronous.namespaces, background.run)
+        self.topics = Topics(asynchronous.topics, background.run)
+        self.subscriptions = Subscriptions(asynchronous.subscriptions, background.run)
+        self.brokers = Brokers(asynchronous.brokers, background.run)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            background.run(self._asynchronous.close())
+            background.leave(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ── around a fork: see magnetar/_loop.py ──
+
+    async def suspend(self) -> None:
+        await self._asynchronous._calls.connections.suspend()
+
+    def resume(self) -> None:
+        self._asynchronous._calls.connections.resume()
+
+    def forked(self) -> None:
+        """It has nothing but connections, so it goes on with others."""
+        if not self._closed:
+            self._asynchronous._calls.forked()
+            background.enter(self)
+
+    def close_at_exit(self, timeout_s: float) -> None:
+        if not self._closed:
+            self._closed = True
+            background.run(self._asynchronous.close(), timeout_s)
+            background.leave(self)

@@ -1,0 +1,103 @@
+"""Between what travels (admin.proto) and what the application sees (models.py): fields of one name are one thing."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from magnetar.admin.models import NamespacePolicies, PeekedMessage
+from magnetar.exceptions import InvalidArgument
+from magnetar_protos.admin_pb2 import PeekedEntry, Place
+from magnetar_protos.broker_pb2 import MessagePlace, StartAt
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.batch import decode_messages
+from magnetar_wire.entry import decode_entry
+from magnetar_wire.message_id import MessageId
+
+__all__ = ["StartPoint", "peeked", "policies_message", "start_at", "value_of"]
+
+T = TypeVar("T")
+# Where a subscription goes on: `earliest` or `latest`, behind a message, or at a time (ms since 1970, or a datetime).
+StartPoint = MessageId | datetime.datetime | int
+
+
+def value_of(kind: type[T], message: Message) -> T:
+    """The dataclass with what the message says under the same names."""
+    return kind(**{name: _read(hint, message, name) for name, hint in _hints(cast(Any, kind))})
+
+
+@functools.cache
+def _hints(kind: Any) -> list[tuple[str, Any]]:
+    hints = typing.get_type_hints(kind)
+    return [(field.name, hints[field.name]) for field in dataclasses.fields(kind)]
+
+
+def _read(hint: Any, message: Message, name: str) -> Any:
+    value = getattr(message, name)
+    arguments: tuple[Any, ...] = typing.get_args(hint)
+    if isinstance(value, Place):
+        return MessageId(-1, value.ledger_id, value.entry_id)
+    if isinstance(hint, types.UnionType):
+        return value_of(arguments[0], value) if message.HasField(name) else None
+    if isinstance(value, Message):
+        return value_of(hint, value)
+    if len(arguments) == 1:
+        return [value_of(arguments[0], one) if isinstance(one, Message) else one for one in value]
+    return dict(value) if len(arguments) == 2 else value
+
+
+def policies_message(policies: NamespacePolicies) -> Policies:
+    message = Policies()
+    for policy in dataclasses.fields(policies):
+        value = getattr(policies, policy.name)
+        if value is not None:
+            getattr(message, policy.name).SetInParent()
+            for name, one in dataclasses.asdict(value).items():
+                setattr(getattr(message, policy.name), name, one)
+    return message
+
+
+def start_at(point: StartPoint) -> StartAt:
+    if isinstance(point, MessageId):
+        if point == MessageId.earliest:
+            return StartAt(earliest=True)
+        if point == MessageId.latest:
+            return StartAt(latest=True)
+        place = MessagePlace(ledger_id=point.ledger_id(), entry_id=point.entry_id(), batch_index=point.batch_index())
+        return StartAt(place=place)
+    if isinstance(point, datetime.datetime):
+        return StartAt(time_ms=max(1, int(point.timestamp() * 1000)))
+    if isinstance(point, int) and not isinstance(point, bool) and point > 0:
+        return StartAt(time_ms=point)
+    raise InvalidArgument(
+        f"{point!r:.100} is no place in a topic: give MessageId.earliest or latest, a message's id, a datetime, or ms "
+        "since 1970"
+    )
+
+
+def peeked(entry: PeekedEntry) -> Iterator[PeekedMessage]:
+    """Its messages, but those that are acknowledged."""
+    opened = decode_entry(entry.stored)
+    messages = decode_messages(opened)
+    done = int.from_bytes(entry.acknowledged, "little")
+    for index, payload in enumerate(messages.payloads):
+        place = messages.batch_indexes[index] if messages.batch_indexes else index
+        if done >> place & 1:
+            continue
+        batch = (place, len(messages.payloads)) if opened.is_batch else (-1, 0)
+        yield PeekedMessage(
+            message_id=MessageId(-1, entry.ledger_id, entry.entry_id, *batch),
+            payload=payload,
+            key=messages.keys[index] if messages.keys else None,
+            properties=dict(messages.properties[index]) if messages.properties else {},
+            producer_name=opened.metadata.producer_name,
+            publish_time_ms=opened.metadata.publish_time,
+            event_time_ms=messages.event_times[index] if messages.event_times else 0,
+        )

@@ -1,0 +1,15 @@
+"""Which Magnetar this is."""
+
+from __future__ import annotations
+
+__all__ = ["magnetar_version"]
+
+
+def magnetar_version() -> str:
+    # Imported late: it takes longer than most of what is imported at the start.
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("magnetar")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

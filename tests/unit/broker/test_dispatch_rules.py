@@ -1,0 +1,145 @@
+"""The rules of dispatch by themselves, and what they are made of."""
+
+from __future__ import annotations
+
+from magnetar_broker.core.dispatch.active_choice import choose_active
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.dispatch import Deliverable, DispatchLimits
+from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.core.dispatch.position_set import PositionSet
+from magnetar_broker.core.dispatch.round_robin import RoundRobin
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+
+
+class _Outlet:
+    def __init__(self, room: int = 1_000_000) -> None:
+        self.has = room
+
+    def room(self) -> int:
+        return self.has
+
+
+def _consumer(name: str, priority: int = 0, number: int = 0) -> ConsumerState:
+    consumer = ConsumerState(name, priority, _Outlet())
+    consumer.number = number
+    return consumer
+
+
+def _entries(count: int, messages: int = 1) -> list[Deliverable]:
+    return [Deliverable(LogEntry(Position(1, number), b"x" * 10, messages, 0, number, 0)) for number in range(count)]
+
+
+def test_failover_keeps_the_first_of_the_highest_priority() -> None:
+    """SUB-3"""
+    first, second, low = _consumer("z", 0, 1), _consumer("a", 0, 2), _consumer("a", 1, 0)
+    assert choose_active([low, first, second], -1) is first
+    assert choose_active([low], -1) is low
+    assert choose_active([], -1) is None
+    by_name = [choose_active([low, first, second], partition) for partition in range(4)]
+    assert by_name == [second, first, second, first]
+
+
+def test_one_consumer_gets_no_more_in_a_row_than_it_may() -> None:
+    """SUB-4"""
+    rule = RoundRobin(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
+    consumers = [_consumer(name) for name in "ab"]
+    for consumer in consumers:
+        rule.join(consumer, Position(1, -1))
+        rule.grant(consumer, consumer.epoch, 1000)
+    reading = rule.next_read()
+    assert reading is not None
+    assert reading.positions == []
+    dealt = list(rule.assign(_entries(100, messages=7), reading, Position(1, 100)))
+    assert [(consumer.name, len(entries)) for consumer, entries in dealt[:3]] == [("a", 3), ("b", 3), ("a", 3)]
+    assert sum(len(entries) for _, entries in dealt) == 100
+    assert rule.unacked_messages == 700
+
+
+def test_what_is_read_and_finds_nobody_ready_joins_what_is_to_be_delivered_again() -> None:
+    """SUB-14"""
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    consumer = _consumer("a")
+    rule.join(consumer, Position(1, -1))
+    rule.grant(consumer, consumer.epoch, 3)
+    reading = rule.next_read()
+    assert reading is not None
+    [(_, dealt)] = rule.assign(_entries(8), reading, Position(1, 8))
+    assert [one.entry.position.entry_id for one in dealt] == [0, 1, 2]
+    assert rule.next_read() is None
+    assert rule.redelivery_entries == 5
+    assert rule.read_position == Position(1, 8)
+    rule.redeliver(consumer, consumer.epoch, [(1, 1, 1)], Position(1, -1))
+    rule.grant(consumer, consumer.epoch, 3)
+    reading = rule.next_read()
+    assert reading is not None
+    # In order, whenever they joined; and before anything new.
+    assert [position.entry_id for position in reading.positions] == [1, 3, 4]
+    again = rule.assign([_entries(8)[1]], reading, None)
+    assert [one.redelivery_count for _, entries in again for one in entries] == [1]
+
+
+def test_a_stream_without_room_stands_out_of_line_until_it_has_some() -> None:
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    outlet = _Outlet(0)
+    consumer = ConsumerState("a", 0, outlet)
+    rule.join(consumer, Position(1, -1))
+    rule.grant(consumer, consumer.epoch, 3)
+    assert rule.next_read() is None
+    outlet.has = 15
+    rule.ready(consumer)
+    reading = rule.next_read()
+    assert reading is not None
+    went = []
+    for _, dealt in rule.assign(_entries(3), reading, Position(1, 3)):
+        went += dealt
+        outlet.has -= sum(len(one.entry.stored) for one in dealt)
+    assert len(went) == 2  # the one that passes the bound still goes
+    assert rule.redelivery_entries == 1
+
+
+def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
+    """ACK-3"""
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    consumer = _consumer("a")
+    rule.join(consumer, Position(1, -1))
+    rule.grant(consumer, consumer.epoch, 1_000_000)
+    given = _entries(60_000)
+    reading = rule.next_read()
+    assert reading is not None
+    assert sum(len(dealt) for _, dealt in rule.assign(given, reading, Position(1, 60_000))) == 50_000
+    assert consumer.held.total == 50_000
+    other = _consumer("b")
+    rule.join(other, Position(1, -1))
+    rule.leave(consumer, Position(1, -1))
+    assert rule.redelivery_entries == 60_000
+    # Neighbours share a chunk.
+    assert len(rule._redelivery._chunks) == 59
+
+
+def test_past_deliveries_count_by_how_far_each_delivery_got() -> None:
+    past = PastDeliveries()
+    for end in (20, 9, 5):
+        past.delivered_up_to(Position(1, end))
+    assert [past.count(Position(1, number)) for number in (0, 4, 5, 7, 9, 19, 20)] == [3, 3, 2, 2, 1, 1, 0]
+    past.delivered_up_to(Position(1, 9))
+    assert [past.count(Position(1, number)) for number in (0, 5, 9, 20)] == [4, 3, 1, 0]
+    past.acknowledged_up_to(Position(1, 8))
+    assert past._ends == [Position(1, 20)]
+    for end in range(21, 2_000):
+        past.delivered_up_to(Position(1, end))
+    assert len(past._ends) <= 256
+    assert past.count(Position(1, 10)) == 1980
+
+
+def test_ranges_of_any_size_cost_what_is_there() -> None:
+    numbers, positions = EntryNumbers(), PositionSet()
+    for entry_id in (3, 5, 2**40):
+        numbers.set(Position(1, entry_id), 2)
+        positions.add(Position(1, entry_id))
+    assert sorted(numbers.take_range(1, 4, 2**62)) == [5, 2**40]
+    positions.discard_range(1, 4, 2**62)
+    assert numbers.total == 2
+    assert positions.take(10) == [Position(1, 3)]
+    assert numbers.take_range(9, 0, 2**62) == []

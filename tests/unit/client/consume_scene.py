@@ -1,0 +1,200 @@
+"""A broker whose logs and cursors are in memory, while its subscriptions and its end of the stream are the real ones;
+and asyncio clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from magnetar import aio
+from magnetar._aio_consumer import Consumer
+from magnetar._message import Message
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.service.consume_session import ConsumeSession
+from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_protos.broker_pb2 import (
+    ConsumeRequest,
+    ErrorCode,
+    LastMessage,
+    LastMessageAnswer,
+    LastMessageRequest,
+    LookupAnswer,
+    LookupRequest,
+    PartitionsAnswer,
+    PartitionsRequest,
+    Problem,
+)
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.batch import encode_batch, encode_message
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.entry import with_broker_metadata
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.messages import Messages
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.topic_name import TopicName
+from magnetar_wire.transport import Code, Peer, Refusal, Stream
+from tests.unit.broker.memory_log import MemoryCursors, MemoryLog
+
+__all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "receive", "receive_all"]
+
+ADDRESS = "broker:6652"
+
+
+class MemoryTopic:
+    def __init__(self, name: TopicName, incarnation: str, options: SubscriptionOptions) -> None:
+        self.name = name
+        self.log = MemoryLog(per_ledger=1000, incarnation=incarnation)
+        self.cursors = MemoryCursors(self.log)
+        self._options = options
+        self.reload()
+
+    def reload(self) -> None:
+        """Another broker has it: cursors and log are what they were."""
+        self.subscriptions = Subscriptions(
+            self.name, self.log, self.cursors, self._options, ManualClock(), SeededRandomness(1)
+        )
+        self.log.on_appended = self.subscriptions.appended
+
+    def publish(self, *payloads: bytes | None, batch: bool = False, time_ms: int = 0, **columns: Any) -> Position:
+        """One entry."""
+        shared = MessageMetadata(producer_name="p", sequence_id=len(self.log.order), publish_time=1)
+        messages = Messages(list(payloads), **columns)
+        batch = batch or len(payloads) > 1
+        entry = encode_batch(messages, shared) if batch else encode_message(messages, shared)
+        return self.store(entry, len(payloads), batch=batch, time_ms=time_ms)
+
+    def store(self, entry: bytes, messages: int = 1, *, batch: bool = False, time_ms: int = 0) -> Position:
+        stored = with_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
+        return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms)
+
+
+class MemoryBroker:
+    """`await MemoryBroker.start(transport)`."""
+
+    def __init__(self, address: str = ADDRESS, **options: Any) -> None:
+        self.address = address
+        self.topics: dict[str, MemoryTopic] = {}
+        self.partitioned: dict[str, int] = {}
+        # What a topic's opening, or a question about it, is answered with in place of going well.
+        self.problems: dict[str, ErrorCode] = {}
+        # Every ConsumeRequest, in order; and how many streams there were.
+        self.requests: list[ConsumeRequest] = []
+        self.streams = 0
+        self._options = SubscriptionOptions(**options)
+        self._streams: list[Stream] = []
+        self._made = 0
+        self._listener: Any = None
+
+    async def start(self, transport: InProcessTransport) -> MemoryBroker:
+        self._listener = await transport.listen(self.address, self)
+        return self
+
+    async def stop(self) -> None:
+        await self._listener.close()
+
+    def topic(self, name: str) -> MemoryTopic:
+        full = str(TopicName.parse(name))
+        if full not in self.topics:
+            self._made += 1
+            self.topics[full] = MemoryTopic(TopicName.parse(name), f"incarnation-{self._made}", self._options)
+        return self.topics[full]
+
+    async def unload(self, name: str) -> None:
+        """Its consumers are told to look it up again."""
+        topic = self.topic(name)
+        old = topic.subscriptions
+        topic.reload()
+        await old.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "unloaded by the test"))
+
+    async def delete(self, name: str) -> None:
+        topic = self.topics.pop(str(TopicName.parse(name)))
+        await topic.subscriptions.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "deleted by the test"))
+
+    def break_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.cancel()
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method == "lookup":
+            topic = LookupRequest.FromString(request).topic
+            return LookupAnswer(problem=self._problem(topic), address=self.address).SerializeToString()
+        if method == "partitions":
+            topic = PartitionsRequest.FromString(request).topic
+            count = self.partitioned.get(topic, 0)
+            return PartitionsAnswer(problem=self._problem(topic), partitions=count).SerializeToString()
+        if method == "last_message":
+            log = self.topic(LastMessageRequest.FromString(request).topic).log
+            answer = LastMessageAnswer(incarnation=log.incarnation)
+            if log.entries:
+                size = log.entries[log.last].batch_size
+                answer.last.CopyFrom(LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=size))
+            return answer.SerializeToString()
+        raise Refusal(Code.UNIMPLEMENTED, method)
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        if method != "consume":
+            raise Refusal(Code.UNIMPLEMENTED, method)
+        self.streams += 1
+        self._streams.append(stream)
+        try:
+            await ConsumeSession(_Noting(stream, self.requests), self._find).serve()
+        finally:
+            self._streams.remove(stream)
+
+    async def _find(self, name: TopicName, incarnation: str, create: bool) -> MemoryTopic:
+        problem = self._problem(str(name))
+        if problem is not None:
+            raise BrokerError(problem.code, problem.text)
+        return self.topic(str(name))
+
+    def _problem(self, topic: str) -> Problem | None:
+        code = self.problems.get(topic)
+        return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
+
+
+class _Noting:
+    """A stream whose requests are written down."""
+
+    def __init__(self, stream: Stream, requests: list[ConsumeRequest]) -> None:
+        self._requests = requests
+        self._stream = stream
+        self.send = stream.send
+        self.finish = stream.finish
+        self.cancel = stream.cancel
+
+    async def receive(self) -> bytes | None:
+        message = await self._stream.receive()
+        if message is not None:
+            self._requests.append(ConsumeRequest.FromString(message))
+        return message
+
+
+@asynccontextmanager
+async def client_of(
+    broker: MemoryBroker | None = None, **options: Any
+) -> AsyncIterator[tuple[MemoryBroker, aio.Client]]:
+    """A broker, started, and an asyncio client of it."""
+    transport = InProcessTransport()
+    broker = await (broker or MemoryBroker()).start(transport)
+    async with aio.Client(f"magnetar://{ADDRESS}", _transport=transport, **options) as client:
+        yield broker, client
+    await broker.stop()
+
+
+async def receive(consumer: Consumer, count: int) -> list[Message]:
+    return [await consumer.receive(60_000) for _ in range(count)]
+
+
+async def receive_all(consumer: Consumer) -> list[Message]:
+    """What is there, or on its way."""
+    messages = []
+    while consumer._core.queue or (await consumer._core.has_message_available()):
+        messages.append(await consumer.receive(60_000))
+    return messages
+
+
+def payloads(messages: Sequence[Message]) -> list[bytes]:
+    return [message.data() for message in messages]

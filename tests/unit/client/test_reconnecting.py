@@ -1,0 +1,321 @@
+"""Producers whose connections break, whose topics move, and whose brokers do not answer; with asyncio's client."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from magnetar import aio, exceptions
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from tests.running import run, until
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.scene import scene
+
+
+def sending(producer: aio.Producer, *contents: bytes) -> list[asyncio.Task[Any]]:
+    return [asyncio.get_running_loop().create_task(producer.send(content)) for content in contents]
+
+
+def test_sends_that_are_made_together_travel_together() -> None:
+    """PRD-1, PRD-4"""
+
+    async def go() -> None:
+        async with scene() as (broker, client), await client.create_producer("t") as producer:
+            ids = await asyncio.gather(*sending(producer, b"a", b"b", b"c"))
+            assert [str(each) for each in ids] == ["(1,0,-1,0)", "(1,0,-1,1)", "(1,0,-1,2)"]
+            assert str(await producer.send(b"d")) == "(1,1,-1,-1)"
+            assert broker.topic("t").payloads() == [b"a", b"b", b"c", b"d"]
+
+    run(go())
+
+
+def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> None:
+    """PRD-9, CHK-33: what had no receipt is sent again, before what came later, and under a higher epoch."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t", batching_enabled=False)
+            await producer.send(b"before")
+            broker.receipting.clear()
+            first = sending(producer, b"1", b"2")
+            await until(lambda: len(broker.topic("t").entries) == 3, "both are stored, without a receipt")
+            broker.break_streams()
+            later = sending(producer, b"3", b"4")
+            broker.receipting.set()
+            await asyncio.gather(*first, *later)
+            assert broker.topic("t").payloads() == [b"before", b"1", b"2", b"1", b"2", b"3", b"4"]
+            epochs = [opening.connection_epoch for opening in broker.opened]
+            assert epochs == sorted(set(epochs))
+            assert len({opening.instance for opening in broker.opened}) == 1
+            assert broker.opened[-1].producer_name == producer.producer_name()
+            assert broker.opened[-1].incarnation == broker.topic("t").incarnation
+
+    run(go())
+
+
+def test_a_topic_that_moves_is_looked_up_again() -> None:
+    """PRD-9: SERVICE_NOT_READY; also while the next broker is not ready either."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            await producer.send(b"1")
+            broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
+            broker.end_producers(broker.topic("t"), ErrorCode.SERVICE_NOT_READY)
+            (task,) = sending(producer, b"2")
+            await until(lambda: broker.calls.count("lookup") > 3, "it has asked several times")
+            assert not producer.is_connected()
+            assert not task.done()
+            broker.problems.clear()
+            await task
+            assert broker.topic("t").payloads() == [b"1", b"2"]
+
+    run(go())
+
+
+def test_a_broker_that_is_gone_for_a_while() -> None:
+    """PRD-9"""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            await broker.stop()
+            tasks = sending(producer, b"1", b"2")
+            await asyncio.sleep(0.05)
+            assert broker._transport is not None
+            await broker.start(broker._transport)
+            await asyncio.gather(*tasks)
+            assert broker.topic("t").payloads() == [b"1", b"2"]
+
+    run(go())
+
+
+async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
+    for _ in range(5_000):
+        if until_done.done():
+            return
+        for _ in range(20):
+            await asyncio.sleep(0)
+        clock.advance(0.05)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_what_has_no_receipt_in_time_fails(connected: bool) -> None:
+    """PRD-9: after 30 s pending sends fail, typed; the producer goes on."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            producer = await client.create_producer("t")
+            broker.receipting.clear()
+            if not connected:
+                await broker.stop()
+            began = clock.monotonic()
+            (task,) = sending(producer, b"1")
+            await _pass_time(clock, task)
+            assert 29 < clock.monotonic() - began < 34
+            with pytest.raises(exceptions.Timeout, match="30 s"):
+                task.result()
+            broker.receipting.set()
+            if not connected:
+                assert broker._transport is not None
+                await broker.start(broker._transport)
+            (task,) = sending(producer, b"2")
+            await _pass_time(clock, task)
+            assert task.result().entry_id() == int(connected)
+
+    run(go())
+
+
+def test_without_a_time_out_sends_wait_for_ever() -> None:
+    """PRD-9: `send_timeout_millis=0`."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            producer = await client.create_producer("t", send_timeout_millis=0)
+            broker.receipting.clear()
+            (task,) = sending(producer, b"1")
+            for _ in range(200):
+                await asyncio.sleep(0)
+                clock.advance(10)
+            assert not task.done()
+            broker.receipting.set()
+            await task
+
+    run(go())
+
+
+def test_a_topic_that_was_made_again_fails_what_was_pending_and_takes_what_follows() -> None:
+    """TOP-7 as a producer meets it: nothing sent to the old topic is sent to the new one."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            await producer.send(b"1")
+            broker.receipting.clear()
+            (task,) = sending(producer, b"2")
+            await until(lambda: len(broker.topic("t").entries) == 2, "it is stored")
+            broker.break_streams()
+            broker.delete("t")
+            broker.receipting.set()
+            with pytest.raises(exceptions.IncarnationChanged):
+                await task
+            await producer.send(b"3")
+            assert broker.topic("t").payloads() == [b"3"]
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.PRODUCER_FENCED, exceptions.ProducerFenced),
+        (ErrorCode.TOPIC_TERMINATED, exceptions.TopicTerminated),
+        (ErrorCode.TOPIC_NOT_FOUND, exceptions.TopicNotFound),
+        (ErrorCode.NOT_ALLOWED, exceptions.NotAllowedError),
+    ],
+)
+def test_what_asking_again_does_not_change_ends_the_producer(code: ErrorCode, error: type[Exception]) -> None:
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            broker.receipting.clear()
+            (task,) = sending(producer, b"1")
+            await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+            broker.receipting.set()
+            broker.end_producers(broker.topic("t"), code)
+            await task  # its receipt came before
+            with pytest.raises(error):
+                await producer.send(b"2")
+                await producer.send(b"3")
+            with pytest.raises(error):
+                await producer.flush()
+            await producer.close()
+            broker.problems["persistent://public/default/u"] = code
+            with pytest.raises(error):
+                await client.create_producer("u")
+
+    run(go())
+
+
+def test_creating_ends_when_the_operation_s_time_is_over() -> None:
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            broker.problems["persistent://public/default/t"] = ErrorCode.SERVICE_NOT_READY
+            task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(client.create_producer("t"))
+            began = clock.monotonic()
+            await _pass_time(clock, task)
+            with pytest.raises(exceptions.ServiceUnitNotReady):
+                task.result()
+            assert 20 < clock.monotonic() - began < 40
+            await broker.stop()
+            task = asyncio.get_running_loop().create_task(client.create_producer("t"))
+            await _pass_time(clock, task)
+            with pytest.raises(exceptions.ConnectError):
+                task.result()
+
+    run(go())
+
+
+def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
+    async def go() -> None:
+        for turns in range(40):
+            async with scene(seed=turns) as (broker, client):
+                task = asyncio.get_running_loop().create_task(client.create_producer("t", producer_name="p"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await (await task).close()
+                await (await client.create_producer("t", producer_name="p")).close()
+                assert not broker.topic("t").producers
+
+    run(go())
+
+
+def test_a_cancelled_send_loses_nothing_and_takes_nothing_back() -> None:
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
+            broker.receipting.clear()
+            tasks = sending(producer, b"1", b"2", b"3", b"4")
+            await until(lambda: len(broker.topic("t").payloads()) == 2, "two are on their way, and two wait for room")
+            tasks[0].cancel()
+            tasks[2].cancel()
+            broker.receipting.set()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(each) is asyncio.CancelledError for each in done] == [True, False, True, False]
+            await producer.send(b"5")
+            assert broker.topic("t").payloads() == [b"1", b"2", b"4", b"5"]
+
+    run(go())
+
+
+def test_closing_waits_for_a_broker_that_comes_back_and_leaves_no_task() -> None:
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            await broker.stop()
+            (task,) = sending(producer, b"1")
+            await asyncio.sleep(0)
+            closing = asyncio.get_running_loop().create_task(producer.close())
+            assert broker._transport is not None
+            await broker.start(broker._transport)
+            await closing
+            await task
+            assert broker.topic("t").payloads() == [b"1"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(go())
+
+
+def test_order_and_nothing_lost_while_everything_breaks() -> None:
+    """PRD-9, PRD-10, CHK-33: streams break at chance moments, producers are ended, receipts are lost; whatever was
+    receipted is stored, and what is read for the first time is in the order of sending."""
+
+    async def go(seed: int) -> None:
+        chance = SeededRandomness(seed)
+        async with scene(seed=seed) as (broker, client):
+            options = {"batching_max_messages": 1 + chance.below(5), "batching_max_publish_delay_ms": chance.below(3)}
+            producer = await client.create_producer("t", max_pending_messages=30, block_if_queue_full=True, **options)
+            sends = []
+            for number in range(300):
+                sends += sending(producer, b"%d" % number)
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+                if chance.random() < 0.04:
+                    _strike(broker, chance)
+            broker.receipting.set()
+            ids = await asyncio.gather(*sends)
+            stored = broker.topic("t").payloads()
+            first_seen = list(dict.fromkeys(stored))
+            assert first_seen == [b"%d" % number for number in range(300)]
+            flat = {
+                (entry, place if len(messages) > 1 else -1): payload
+                for entry, messages in enumerate(broker.topic("t").messages())
+                for place, payload in enumerate(messages.payloads)
+            }
+            for number, message_id in enumerate(ids):
+                assert flat[message_id.entry_id(), message_id.batch_index()] == b"%d" % number
+
+    for seed in range(15):
+        run(go(seed))
+
+
+def _strike(broker: FakeBroker, chance: SeededRandomness) -> None:
+    kind = chance.below(4)
+    if kind == 0:
+        broker.break_streams()
+    elif kind == 1:
+        broker.end_producers(broker.topic("t"), ErrorCode.SERVICE_NOT_READY)
+    elif kind == 2:
+        broker.receipting.clear()
+    else:
+        broker.receipting.set()
