@@ -35,6 +35,9 @@ class History:
         self._file = path.open("a", buffering=1)
         self._lock = threading.Lock()
 
+    def close(self) -> None:
+        self._file.close()
+
     def say(self, what: str, **more: Any) -> None:
         line = json.dumps({"at": round(time.monotonic(), 4), "what": what, **more})
         with self._lock:
@@ -47,9 +50,16 @@ class Histories:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._open: list[History] = []
 
     def of(self, worker: str) -> History:
-        return History(self.folder / f"{worker}.jsonl")
+        history = History(self.folder / f"{worker}.jsonl")
+        self._open.append(history)
+        return history
+
+    def close(self) -> None:
+        for history in self._open:
+            history.close()
 
     def read(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each worker's lines, in the order in which it wrote them. What was cut off at the end of a file is none."""

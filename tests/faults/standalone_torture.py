@@ -16,6 +16,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ from tests.running_standalone import StandaloneProcess
 __all__ = ["Outcome", "torture"]
 
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
-_DRAIN_S: Final = 240.0
+_DRAIN_S: Final = 120.0
 
 
 @dataclass
@@ -63,8 +64,9 @@ class Rig:
         self.chance = random.Random(seed)
         self.outcome = Outcome()
         self.histories = Histories(folder / "histories")
-        # Opened before the server is, which has to tell clients of it.
-        self.proxy = Proxy("127.0.0.1", 1)
+        # The server has to tell clients of the proxy, and the proxy goes to the server: so both ports are fixed first.
+        self._port = free_port()
+        self.proxy = Proxy("127.0.0.1", self._port)
         self.server = StandaloneProcess(folder / "data")
 
     async def run(self, seconds: float) -> Outcome:
@@ -85,14 +87,17 @@ class Rig:
         self.outcome.verdict = check(self.histories)
         return self.outcome
 
+    @property
+    def _direct(self) -> str:
+        return f"magnetar://127.0.0.1:{self._port}"
+
     async def _start(self) -> None:
+        self.server.grpc = self._direct
         await asyncio.to_thread(self.server.start)
-        host, _, port = self.server.grpc.removeprefix("magnetar://").rpartition(":")
-        self.proxy.target = (host, int(port))
 
     async def _prepare(self) -> None:
         def made() -> None:
-            with Admin(self.server.grpc) as admin:
+            with Admin(self._direct) as admin:
                 admin.topics.create_partitioned(PARTITIONED, 3)
 
         await asyncio.to_thread(made)
@@ -162,6 +167,7 @@ class Rig:
 
     async def _kill_while_it_starts(self) -> None:
         await asyncio.to_thread(self.server.kill)
+        self.server.grpc = self._direct
         process = self.server.spawn()
         await asyncio.sleep(self.chance.random() * 1.5)
         process.send_signal(signal.SIGKILL)
@@ -176,13 +182,20 @@ class Rig:
 
     def _ask_backlogs(self) -> list[str]:
         topics = [PLAIN, SHARED, *(f"{PARTITIONED}-partition-{number}" for number in range(3))]
-        found = []
-        with Admin(self.server.grpc) as admin:
-            for topic in topics:
-                for name, subscription in admin.topics.stats(topic).subscriptions.items():
-                    if subscription.durable and subscription.backlog_entries:
-                        found.append(f"{name} of {topic} has a backlog of {subscription.backlog_entries} entries")
-        return found
+        with Admin(self._direct) as admin:
+            return [
+                f"{one.subscription} of {topic} has a backlog of {one.backlog_entries} entries"
+                for topic in topics
+                for one in admin.topics.stats(topic).subscriptions
+                if one.durable and one.backlog_entries
+            ]
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def torture(folder: Path, seed: str, seconds: float) -> Outcome:

@@ -97,6 +97,9 @@ class ProducerLog:
         else:
             self.history.say("failed", producer=self.name, number=number, why=str(result))
 
+    def callback(self, number: int) -> Callable[[Any, Any], None]:
+        return lambda result, _: self.receipt(number, result)
+
     def told(self) -> None:
         """Writes down the receipts that have come."""
         numbers, self._receipted = self._receipted, []
@@ -113,9 +116,7 @@ def produce(work: Work, topic: str, name: str, *, batching: bool, keys: int = 0)
     while not work.stopping.is_set():
         for number, payload in log.burst(60 if batching else 4):
             key = str(number % keys) if keys else None
-            producer.send_async(
-                payload, lambda result, _id, number=number: log.receipt(number, result), partition_key=key
-            )
+            producer.send_async(payload, log.callback(number), partition_key=key)
         if not log.chance.randrange(8):
             producer.flush()
         work.stopping.wait(log.chance.random() * 0.05)
@@ -195,16 +196,15 @@ def consume_cumulatively(work: Work, topic: str, subscription: str, kind: magnet
     while not work.quitting.is_set():
         log.opened()
         try:
-            consumer = work.client.subscribe(topic, subscription, **options(kind))
-            while log.goes_on:
-                found = received(consumer, 1 + log.chance.randrange(40))
-                if found:
-                    log.got(found)
-                # The last one of each partition.
-                for last in {one.message_id().partition(): one for one in found}.values():
-                    consumer.acknowledge_cumulative(last, receipt=True)
-                    log.done_up_to(last)
-            consumer.close()
+            with work.client.subscribe(topic, subscription, **options(kind)) as consumer:
+                while log.goes_on:
+                    found = received(consumer, 1 + log.chance.randrange(40))
+                    if found:
+                        log.got(found)
+                    # The last one of each partition.
+                    for last in {one.message_id().partition(): one for one in found}.values():
+                        consumer.acknowledge_cumulative(last, receipt=True)
+                        log.done_up_to(last)
         except magnetar.MagnetarException as error:
             log.failed(error)
             work.quitting.wait(0.1)
@@ -225,23 +225,25 @@ def consume_shared(work: Work, topic: str, subscription: str) -> None:
     while not work.quitting.is_set():
         log.opened()
         try:
-            consumer = work.client.subscribe(topic, subscription, **options(magnetar.ConsumerType.Shared))
-            while log.goes_on:
-                found = received(consumer, 1 + log.chance.randrange(30))
-                if not found:
-                    continue
-                log.got(found)
-                chosen = log.chosen(found)
-                if chosen:
-                    consumer.acknowledge(chosen, receipt=True)
-                    log.done(chosen)
-                for one in found:
-                    if one not in chosen and log.chance.random() < 0.5:
-                        consumer.negative_acknowledge(one)
-            consumer.close()
+            with work.client.subscribe(topic, subscription, **options(magnetar.ConsumerType.Shared)) as consumer:
+                while log.goes_on:
+                    acknowledge_some(log, consumer, received(consumer, 1 + log.chance.randrange(30)))
         except magnetar.MagnetarException as error:
             log.failed(error)
             work.quitting.wait(0.1)
+
+
+def acknowledge_some(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    if not found:
+        return
+    log.got(found)
+    chosen = log.chosen(found)
+    if chosen:
+        consumer.acknowledge(chosen, receipt=True)
+        log.done(chosen)
+    for one in found:
+        if one not in chosen and log.chance.random() < 0.5:
+            consumer.negative_acknowledge(one)
 
 
 async def consume_shared_async(work: Work, client: aio.Client, topic: str, subscription: str) -> None:
@@ -249,17 +251,17 @@ async def consume_shared_async(work: Work, client: aio.Client, topic: str, subsc
     while not work.quitting.is_set():
         log.opened()
         try:
-            consumer = await client.subscribe(topic, subscription, **options(magnetar.ConsumerType.Shared))
-            while log.goes_on:
-                try:
-                    one = await consumer.receive(_IDLE_MS)
-                except magnetar.exceptions.Timeout:
-                    continue
-                log.got([one])
-                if log.chosen([one]):
-                    await consumer.acknowledge(one, receipt=True)
-                    log.done([one])
-            await consumer.close()
+            shared = options(magnetar.ConsumerType.Shared)
+            async with await client.subscribe(topic, subscription, **shared) as consumer:
+                while log.goes_on:
+                    try:
+                        one = await consumer.receive(_IDLE_MS)
+                    except magnetar.exceptions.Timeout:
+                        continue
+                    log.got([one])
+                    if log.chosen([one]):
+                        await consumer.acknowledge(one, receipt=True)
+                        log.done([one])
         except magnetar.MagnetarException as error:
             log.failed(error)
             await asyncio.sleep(0.1)
@@ -348,6 +350,7 @@ def main(url: str, folder: str, seed: str) -> None:
     for thread in threads:
         thread.join()
     work.client.close()
+    work.histories.close()
     _say("ended")
 
 
