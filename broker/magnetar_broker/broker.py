@@ -15,9 +15,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.errors import LedgerError
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.service.broker_service import BrokerService
@@ -117,11 +118,17 @@ class Broker:
             await life.store.session.wait_lost()
             self.life = None
             _log.warning("the session with the metadata store is lost: all topics are given up")
-            await life.give_up(
-                TopicGivenUp("its broker has lost its session with the metadata store: look it up again")
-            )
-            await life.close()
-            await self._new_life()
+            try:
+                await life.give_up(TopicGivenUp("its broker has lost its metadata session: look it up again"))
+                await life.close()
+            except Exception:  # noqa: BLE001 (whatever it is, the broker goes on with another life)
+                _log.exception("what was lost did not end as it should")
+            while self.life is None:
+                try:
+                    await self._new_life()
+                except Exception:  # noqa: BLE001 (likewise)
+                    _log.exception("the broker could not begin anew, and tries again")
+                    await self._clock.sleep(self.options.metadata_retry_s)
 
     async def _new_life(self) -> None:
         while True:
@@ -145,7 +152,7 @@ class Broker:
             )
             try:
                 await life.start()
-            except MetadataError as error:
+            except (MetadataError, LedgerError, BrokerError) as error:
                 await life.close()
                 _log.info("the broker can't begin with this session: %s", error)
                 await self._clock.sleep(self.options.metadata_retry_s)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -34,6 +34,8 @@ __all__ = ["BrokerLife"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
+# How long ending waits for clients to take what they are told.
+_TELLING_S: Final = 2.0
 
 
 class BrokerLife:
@@ -65,8 +67,8 @@ class BrokerLife:
         self._clock = clock
         self._options = options
         self._counters = counters
-        # Sessions with clients, oldest first.
-        self._sessions: dict[ProduceSession | ConsumeSession, None] = {}
+        # Sessions with clients, oldest first, and what serves each.
+        self._sessions: dict[ProduceSession | ConsumeSession, asyncio.Task[Any]] = {}
         self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -80,21 +82,24 @@ class BrokerLife:
         ]
 
     async def end(self) -> None:
-        """In peace, within a bounded time: topics first, then those who are at them."""
+        """In peace, within a bounded time: topics first, then those who are at them, when they have been told."""
         await self._stop_keeping()
-        closing = asyncio.get_running_loop().create_task(
-            self.topics.close(TopicGivenUp("its broker is ending: look it up again"))
-        )
-        await asyncio.wait([closing], timeout=self._options.broker_shutdown_timeout_s)
-        if not closing.done():
-            _log.warning("topics were not closed within %s s", self._options.broker_shutdown_timeout_s)
-            closing.cancel()
-            await asyncio.wait([closing])
+        bound_s = self._options.broker_shutdown_timeout_s
+        await _within(self.topics.close(TopicGivenUp("its broker is ending: look it up again")), bound_s, "the topics")
+        await _within(self._end_sessions(), min(bound_s, _TELLING_S), "the streams of clients")
+
+    async def _end_sessions(self) -> None:
+        serving = dict(self._sessions)
+        for session in serving:
+            session.end()
+        if serving:
+            await asyncio.wait(list(serving.values()))
 
     async def give_up(self, problem: BrokerError) -> None:
         """Everything, at once."""
+        self.topics.give_up(problem)
         await self._stop_keeping()
-        await self.topics.give_up(problem)
+        await self.topics.wait_ended()
 
     async def close(self) -> None:
         """When nothing is served any more."""
@@ -139,8 +144,24 @@ class BrokerLife:
         )
 
     async def _serve(self, session: ProduceSession | ConsumeSession) -> None:
-        self._sessions[session] = None
+        serving = asyncio.current_task()
+        assert serving is not None
+        self._sessions[session] = serving
         try:
             await session.serve()
         finally:
             del self._sessions[session]
+
+
+async def _within(work: Coroutine[Any, Any, None], timeout_s: float, what: str) -> None:
+    """Where it is not done by then it is broken off."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        if not task.done():
+            _log.warning("%s had not ended after %s s", what, timeout_s)
+            task.cancel()
+            await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("%s did not end in peace", what, exc_info=error)

@@ -129,12 +129,6 @@ class Catalog:
         await self._nodes.sync()
         return await self._nodes.exists(paths.topic(name))
 
-    async def allows_auto_subscription(self, name: TopicName) -> bool:
-        node = await self._namespace(name.namespace_name)
-        if node.policies.HasField("auto_subscription_creation"):
-            return node.policies.auto_subscription_creation.allowed
-        return self.options.allow_auto_subscription_creation
-
     async def topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         """All topics in it that are stored, partitions among them, by their full names, in order."""
         names = []

@@ -12,12 +12,11 @@ __all__ = ["CatalogOptions"]
 
 
 class CatalogOptions(Configuration):
-    # What a namespace's policies may set otherwise: whether topics and subscriptions are made on first use.
+    # What a namespace's policies may set otherwise: whether topics are made on first use.
     allow_auto_topic_creation: bool = True
     allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = "non-partitioned"
     # Of partitioned topics that are made on first use.
     default_num_partitions: int = Field(default=1, ge=1)
-    allow_auto_subscription_creation: bool = True
     max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
     # How old what is known of a namespace may be where nothing is made in it.
     metadata_cache_ttl_s: float = Field(default=5.0, ge=0)

@@ -29,9 +29,9 @@ from magnetar_protos import managed_ledger_pb2 as pb
 
 __all__ = ["ForeignList", "LedgerList", "ListChange", "ListedLedger", "NewPage"]
 
-# A page takes so many when so many more are in the node than stay there: some 100 KB each.
-_PAGE_LEDGERS: Final = 2000
-_MOST_IN_NODE: Final = 3000
+# What a page takes, some 50 KB, when the node has so many: each change of the list writes the node.
+_PAGE_LEDGERS: Final = 1000
+_MOST_IN_NODE: Final = 1500
 _ledger_id = attrgetter("ledger_id")
 
 
@@ -230,58 +230,52 @@ class LedgerList:
 
     def encode(self, change: ListChange, node: pb.ManagedLedgerNode) -> tuple[list[NewPage], list[int]]:
         """Makes the node what it is to be. Returns the pages that come, and the numbers of those that go."""
-        ledgers, dropped = self._after(change)
-        trimmed_up_to, pages = self._trimmed_up_to(change), self.pages
-        if change.trimmed is not None:
-            pages = [page for page in pages if page[1] > change.trimmed]
+        trimmed = self._count_up_to(change.trimmed)
+        pages = self.pages if change.trimmed is None else [page for page in self.pages if page[1] > change.trimmed]
         gone = [number for number, _ in self.pages[: len(self.pages) - len(pages)]]
-        in_node = ledgers[bisect_left(ledgers, pages[-1][1] + 1, key=_ledger_id) :] if pages else ledgers
+        in_node = self.ledgers[self._count_up_to(pages[-1][1]) if pages else trimmed :]
+        dropped = [listed.ledger_id for listed in self.ledgers[:trimmed]]
+        if in_node and in_node[-1].ledger_id == change.empty:
+            dropped.append(in_node.pop().ledger_id)
+        if change.made is not None:
+            in_node.append(ListedLedger(change.made))
         made: list[NewPage] = []
-        next_page = self.next_page
-        while len(in_node) > _MOST_IN_NODE:
+        if len(in_node) > _MOST_IN_NODE:
             paged, in_node = in_node[:_PAGE_LEDGERS], in_node[_PAGE_LEDGERS:]
             payload = pb.LedgerPage(ledgers=map(_encoded, paged)).SerializeToString()
-            made.append(NewPage(next_page, payload))
-            pages = [*pages, (next_page, paged[-1].ledger_id)]
-            next_page += 1
+            made.append(NewPage(self.next_page, payload))
+            pages = [*pages, (self.next_page, paged[-1].ledger_id)]
         del node.ledgers[:], node.pages[:], node.deleting[:]
         node.ledgers.extend(map(_encoded, in_node))
         node.pages.extend(pb.PageOfLedgers(number=number, last_ledger_id=last) for number, last in pages)
         node.deleting.extend(one for one in [*self.deleting, *dropped] if one not in change.deleted)
-        node.first_ledger_id = ledgers[0].ledger_id if ledgers else 0
-        node.next_page = next_page
+        first = self.ledgers[trimmed] if trimmed < len(self.ledgers) else None
+        node.first_ledger_id = first.ledger_id if first is not None else 0
+        node.next_page = self.next_page + len(made)
         node.next_index = self.next_index
         node.last_time_ms = self.last_time_ms
+        trimmed_up_to = self._trimmed_up_to(trimmed)
         if trimmed_up_to != EARLIEST:
             node.trimmed_up_to.ledger_id, node.trimmed_up_to.entry_id = trimmed_up_to
         return made, gone
 
     def apply(self, change: ListChange, node: pb.ManagedLedgerNode) -> None:
         """The change was made, and the node is what `encode` made it."""
-        ledgers, _ = self._after(change)
-        self.trimmed_up_to = self._trimmed_up_to(change)
-        self.ledgers = ledgers
+        trimmed = self._count_up_to(change.trimmed)
+        self.trimmed_up_to = self._trimmed_up_to(trimmed)
+        del self.ledgers[:trimmed]
+        if self.ledgers and self.ledgers[-1].ledger_id == change.empty:
+            self.ledgers.pop()
+        if change.made is not None:
+            rank = self.ledgers[-1].rank + self.ledgers[-1].entries if self.ledgers else 0
+            self.ledgers.append(ListedLedger(change.made, rank=rank))
         self.deleting = list(node.deleting)
         self.pages = [(page.number, page.last_ledger_id) for page in node.pages]
         self.next_page = node.next_page
         self._find_last()
 
-    def _after(self, change: ListChange) -> tuple[list[ListedLedger], list[int]]:
-        """The ledgers in the list, and those that leave it."""
-        trimmed = self._count_up_to(change.trimmed)
-        ledgers = self.ledgers[trimmed:]
-        dropped = [listed.ledger_id for listed in self.ledgers[:trimmed]]
-        if ledgers and ledgers[-1].ledger_id == change.empty:
-            dropped.append(ledgers.pop().ledger_id)
-        if change.made is not None:
-            rank = ledgers[-1].rank + ledgers[-1].entries if ledgers else 0
-            ledgers.append(ListedLedger(change.made, rank=rank))
-        return ledgers, dropped
-
-    def _trimmed_up_to(self, change: ListChange) -> Position:
-        for listed in reversed(self.ledgers[: self._count_up_to(change.trimmed)]):
-            return listed.last
-        return self.trimmed_up_to
+    def _trimmed_up_to(self, trimmed: int) -> Position:
+        return self.ledgers[trimmed - 1].last if trimmed else self.trimmed_up_to
 
     def _count_up_to(self, ledger_id: int | None) -> int:
         return 0 if ledger_id is None else bisect_left(self.ledgers, ledger_id + 1, key=_ledger_id)

@@ -1,1 +1,28 @@
-"""A topic's log, as a list of ledgers; and the cursors in it, whose state lives in ledgers of their own."""
+"""A topic's log, as a list of ledgers; and the cursors in it, whose state lives in ledgers of their own.
+
+Theory of operation: the log
+----------------------------
+A ledger ends; a topic does not. So a topic's log is a list of ledgers, in a node of the metadata store, and entries are
+added to the last one. Three things decide together who may add:
+
+- **The life** in the node. Whoever opens the topic puts a number of its own there first. From then on nobody else
+  changes the list (topic_node.py), so the list has no ledger that its owner does not know of.
+- **The fence** of the last ledger. Opening recovers it, unless it is known to be closed: who wrote it before can add
+  nothing more, and what that one was told is stored is below its end (opening.py).
+- **The close** of each ledger by its own writer. Failed adds are appended again only after that has been the one that
+  counts (writing.py).
+
+Who meets a refusal of any of them has lost the topic, at once and for good: its pending appends are unknown, and it
+trims no more. Who owns a topic by a hint of the metadata store only decides who tries.
+
+An entry gets the broker's time and the index of its last message when it is appended (append_queue.py), keeps them from
+ledger to ledger, and both never fall. What is known of a closed ledger is in the list; of the last one it is learnt
+anew from its entries when the topic is opened. No ledger is made before the first append needs it, and the empty one
+that a death in between leaves is taken off with the next change of the list.
+
+The list is one node until it is long. Then its older part moves, in the transaction that changes the list, into pages
+of some thousand ledgers, which never change and go when all in them was trimmed (core/ledger_list.py).
+
+Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). A
+topic is deleted in steps, too, which whoever meets it half deleted goes on with (deletion.py).
+"""

@@ -7,9 +7,11 @@ at each moment either all that there still is can be found from the node, or the
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.errors import LedgerError
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
 from magnetar_broker.errors import BrokerError
@@ -28,6 +30,7 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["delete_topic", "topic_exists"]
 
+_log = logging.getLogger(__name__)
 _ROUNDS: Final = 3
 
 
@@ -69,6 +72,8 @@ async def delete_topic(name: TopicName, client: LedgerClient, clock: Clock, rand
         listed = LedgerList.decode(node, await read_pages(store, name, node))
     except ForeignList as error:
         raise ForeignValue(f"{path!r}: {error}") from None
+    if listed.written is not None:
+        await _fence(client, listed.written.ledger_id)
     ledgers = [*listed.deleting, *(one.ledger_id for one in listed.ledgers)]
     left = len(ledgers) - len(await delete_ledgers(client, ledgers))
     if left:
@@ -87,6 +92,14 @@ async def delete_topic(name: TopicName, client: LedgerClient, clock: Clock, rand
     raise BrokerError(
         ErrorCode.PERSISTENCE_ERROR, f"topic {name} is deleted, but cursors are made in it again and again"
     )
+
+
+async def _fence(client: LedgerClient, ledger_id: int) -> None:
+    """Whoever wrote it does not go on to take what nobody will ever read; as far as its bookies can be reached."""
+    try:
+        await client.recover(ledger_id)
+    except LedgerError as error:
+        _log.warning("ledger %d is deleted, and could not be closed before: %s", ledger_id, error)
 
 
 async def _remove(store: MetadataStore, path: str) -> None:

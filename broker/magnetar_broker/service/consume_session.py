@@ -88,29 +88,44 @@ class ConsumeSession:
         self.broken = False
         # A message is on its way.
         self._sending = False
+        self._told_to_end = asyncio.Event()
         # What the sender waits for, and what the receiver does.
         self._to_send: asyncio.Future[None] | None = None
         self._progress: asyncio.Future[None] | None = None
 
     async def serve(self) -> None:
-        sender = asyncio.get_running_loop().create_task(self._send())
+        loop = asyncio.get_running_loop()
+        sender = loop.create_task(self._send())
+        receiver = loop.create_task(self._receive())
+        told = loop.create_task(self._told_to_end.wait())
         try:
-            while (message := await self._stream.receive()) is not None:
-                self._take(self._decode(message))
-                while self._too_much_waits and not self.broken:
-                    await self._wait_progress()
+            await asyncio.wait([receiver, told], return_when=asyncio.FIRST_COMPLETED)
+            if receiver.done():
+                receiver.result()
+            receiver.cancel()
             self._all_leave()
             while (self._tasks or self._receipts or self.outbox or self._sending) and not self.broken:
                 await self._wait_progress()
         finally:
             self._break()
-            tasks = [sender, *self._tasks]
+            tasks = [sender, receiver, told, *self._tasks]
             for task in tasks:
                 task.cancel()
             for task in tasks:
                 await asyncio.wait([task])
-            if not sender.cancelled():
-                sender.exception()  # the stream broke: the receiver meets that too
+            for task in (sender, receiver):
+                if not task.cancelled():
+                    task.exception()  # the stream broke, which one of them has told
+
+    def end(self) -> None:
+        """Takes nothing more; `serve` returns when all is told."""
+        self._told_to_end.set()
+
+    async def _receive(self) -> None:
+        while (message := await self._stream.receive()) is not None:
+            self._take(self._decode(message))
+            while self._too_much_waits and not self.broken:
+                await self._wait_progress()
 
     # Sending.
 

@@ -2,11 +2,15 @@
 
 A topic is opened from below: the log, which recovers its last ledger; the cursors in it; the subscriptions on those.
 What was opened is abandoned again where a later part can't be, or where whoever asked has gone.
+
+A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.counters import BrokerCounters
@@ -21,11 +25,38 @@ from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["StoredTopics"]
+
+_MAX_SPECIAL: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    ledgers: ManagedLedgerOptions
+    cursors: CursorOptions
+    subscriptions: SubscriptionOptions
+
+    def under(self, policies: Policies) -> _Options:
+        striping: dict[str, object] = {}
+        if policies.HasField("persistence"):
+            striping = {
+                "managed_ledger_default_ensemble_size": policies.persistence.ensemble_size,
+                "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
+                "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
+            }
+        making: dict[str, object] = {}
+        if policies.HasField("auto_subscription_creation"):
+            making = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
+        return _Options(
+            self.ledgers.model_copy(update=striping),
+            self.cursors.model_copy(update=striping),
+            self.subscriptions.model_copy(update=making),
+        )
 
 
 class StoredTopics:
@@ -49,24 +80,25 @@ class StoredTopics:
         self._randomness = randomness
         self._counters = counters
         self._topic_options = topic_options
-        self._ledger_options = ledger_options
-        self._cursor_options = cursor_options
-        self._subscription_options = subscription_options
+        self._usual = _Options(ledger_options, cursor_options, subscription_options)
+        # For topics whose namespace has policies of its own: few differ, and topics share them.
+        self._special: dict[bytes, _Options] = {}
 
     async def exists(self, name: TopicName) -> bool:
         return await topic_exists(self._client.ledgers.store, name)
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change]) -> Topic:
+    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
+        options = self._options(policies)
         log = await ManagedLedger.open(
-            name, client, self._cache, self._ledger_options, clock, randomness, create=create, along=along
+            name, client, self._cache, options.ledgers, clock, randomness, create=create, along=along
         )
         try:
-            cursors = await CursorTable.open(log, client, self._cursor_options, clock, randomness)
+            cursors = await CursorTable.open(log, client, options.cursors, clock, randomness)
         except BaseException:
             log.abandon()
             raise
-        subscriptions = Subscriptions(name, log, cursors, self._subscription_options, clock, randomness)
+        subscriptions = Subscriptions(name, log, cursors, options.subscriptions, clock, randomness)
         try:
             await subscriptions.open()
         except BaseException:
@@ -82,8 +114,19 @@ class StoredTopics:
             clock,
             randomness,
             self._counters,
-            self._ledger_options.managed_ledger_max_pending_bytes,
+            options.ledgers.managed_ledger_max_pending_bytes,
         )
+
+    def _options(self, policies: Policies) -> _Options:
+        if not policies.ByteSize():
+            return self._usual
+        key = policies.SerializeToString(deterministic=True)
+        found = self._special.get(key)
+        if found is None:
+            if len(self._special) >= _MAX_SPECIAL:
+                self._special.clear()
+            found = self._special[key] = self._usual.under(policies)
+        return found
 
     async def delete(self, name: TopicName) -> None:
         await delete_topic(name, self._client, self._clock, self._randomness)

@@ -22,6 +22,7 @@ from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 
@@ -34,8 +35,8 @@ _NOT_MADE: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
 class TopicStorage(Protocol):
     async def exists(self, name: TopicName) -> bool: ...
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change]) -> Topic:
-        """`along`: what the metadata store has to agree with if the topic is made.
+    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
+        """`along`: what the metadata store has to agree with if the topic is made. `policies` hold in its namespace.
 
         Raises `BrokerError`, TOPIC_NOT_FOUND among them. Whoever is cancelled leaves nothing open.
         """
@@ -45,8 +46,9 @@ class TopicStorage(Protocol):
 
 
 class TopicCatalog(Protocol):
-    async def check_topic(self, name: TopicName) -> object:
-        """Raises `BrokerError` where there can be no such topic: no such tenant, no such namespace."""
+    async def check_topic(self, name: TopicName) -> Policies:
+        """What holds in its namespace. Raises `BrokerError` where there can be no such topic: no such tenant, no such
+        namespace."""
 
     async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
         """What goes with the topic's making. Raises `BrokerError` where it may not be made on first use, or, `asked`
@@ -175,18 +177,18 @@ class Topics:
             opening.task.cancel()
         for topic in self.loaded():
             self._end(topic, topic.close(problem))
-        await self._wait_all()
+        await self.wait_ended()
 
-    async def give_up(self, problem: BrokerError) -> None:
+    def give_up(self, problem: BrokerError) -> None:
         """All of them, at once: nobody can say any more whose they are."""
         self._closed = problem
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in self.loaded():
             topic.give_up(problem)
-        await self._wait_all()
 
-    async def _wait_all(self) -> None:
+    async def wait_ended(self) -> None:
+        """Returns when nothing is being opened, closed or deleted any more."""
         while tasks := [one.task for one in self._opening.values()] + list(self._ending.values()):
             await asyncio.wait(tasks)
 
@@ -222,13 +224,13 @@ class Topics:
     async def _open_stored(self, name: TopicName, create: bool, asked: bool) -> Topic:
         if not name.is_persistent:
             raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: this broker has no non-persistent topics yet")
-        await self._catalog.check_topic(name)
+        policies = await self._catalog.check_topic(name)
         along: Sequence[Change] = ()
         if create:
             create = not await self._storage.exists(name)
             if create:
                 along = await self._catalog.creation(name, asked=asked)
-        return await self._storage.open(name, create=create, along=along)
+        return await self._storage.open(name, create=create, along=along, policies=policies)
 
     def _lost(self, topic: Topic, error: BrokerError) -> None:
         self._end(topic, topic.close(error))

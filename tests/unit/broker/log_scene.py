@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_broker import paths
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata import compare_and_set
+from magnetar_metadata.store import ABSENT, Change
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie
 from tests.unit.bookie.small_cluster import SmallCluster
 
-__all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "payload"]
+__all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "numbered", "payload"]
 
 T = TypeVar("T")
 _TURNS, _STEP_S, _STEPS = 60, 0.05, 12_000
@@ -39,6 +46,10 @@ def entry(payload: bytes, messages: int = 0) -> bytes:
     if messages:
         metadata.num_messages_in_batch = messages
     return encode_entry(metadata, payload)
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"message %d" % number for number in range(first, first + count)]
 
 
 def payload(one: LogEntry) -> bytes:
@@ -79,6 +90,9 @@ class Scene(SmallCluster):
         self.outcomes = Outcomes()
         self.lost: list[TopicGivenUp] = []
         self._lives = 0
+        # Of the log that was opened last.
+        self.cache = EntryCache(0)
+        self.registry = self.server.connect()
 
     async def open(
         self,
@@ -88,17 +102,21 @@ class Scene(SmallCluster):
         create: bool = True,
         cache_bytes: int = 1_048_576,
         name: TopicName = TOPIC,
+        along: Sequence[Change] = (),
+        read_ahead: int = 16,
     ) -> ManagedLedger:
         self._lives += 1
+        self.cache = EntryCache(cache_bytes, read_ahead)
         log = await self.patiently(
             ManagedLedger.open(
                 name,
                 client or self.client,
-                EntryCache(cache_bytes),
+                self.cache,
                 options,
                 self.clock,
                 SeededRandomness(f"life {self._lives}"),
                 create=create,
+                along=along,
             )
         )
         log.on_lost = self.lost.append
@@ -129,6 +147,11 @@ class Scene(SmallCluster):
             self.clock.advance(_STEP_S)
         raise AssertionError(f"{_STEPS * _STEP_S} s have passed in vain")
 
+    async def idle(self) -> None:
+        """Long enough for whatever happens without time passing."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
     async def read_all(self, log: ManagedLedger, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
         found: list[LogEntry] = []
         while True:
@@ -141,6 +164,33 @@ class Scene(SmallCluster):
 
     async def payloads(self, log: ManagedLedger) -> list[bytes]:
         return [payload(one) for one in await self.read_all(log)]
+
+    async def join(self, bookie_id: str) -> None:
+        """One more bookie comes."""
+        bookie = self.bookies[bookie_id] = HonestBookie(bookie_id, self.clock)
+        await self.transport.listen(f"{bookie_id}:1", bookie)
+        registration = BookieRegistration(address=f"{bookie_id}:1", instance_id=b"i").SerializeToString()
+        await self.registry.put(bookie_paths.available(bookie_id), registration, ABSENT, ephemeral=True)
+
+    async def every_ledger_is_accounted_for(self) -> None:
+        """Each ledger there is stands in the list, is to be deleted or is, or has its intent still."""
+        node = await self.node()
+        assert node is not None
+        listed = {one.ledger_id for one in node.ledgers}
+        fresh = self.server.connect()
+        intents = [int(name, 16) for name in await fresh.children(bookie_paths.INTENTS)]
+        ledgers = LedgerStore(fresh, self.clock, SeededRandomness(0))
+        async for ledger_id in ledgers.ledger_ids():
+            deleted = (await ledgers.read(ledger_id)).state.name == "TOMBSTONE"
+            assert (ledger_id in listed) != (deleted or ledger_id in node.deleting or ledger_id in intents), ledger_id
+
+    async def every_ledger_is_deleted(self) -> None:
+        ledgers = LedgerStore(self.server.connect(), self.clock, SeededRandomness(0))
+        async for ledger_id in ledgers.ledger_ids():
+            assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
+
+    async def cursors(self, log: ManagedLedger) -> CursorTable:
+        return await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
 
     async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:
         await self.store.sync()

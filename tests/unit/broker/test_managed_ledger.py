@@ -7,11 +7,7 @@ import pytest
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from tests.unit.broker.log_scene import Scene, in_scene, payload
-
-
-def numbered(count: int, first: int = 0) -> list[bytes]:
-    return [b"message %d" % number for number in range(first, first + count)]
+from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
 
 
 def test_what_is_appended_is_read_in_order_over_many_ledgers() -> None:

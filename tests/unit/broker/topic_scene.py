@@ -15,6 +15,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
@@ -141,7 +142,7 @@ class FakeStorage:
     async def exists(self, name: TopicName) -> bool:
         return name in self.there
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change]) -> Topic:
+    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
         self.opening += 1
         self.most_opening = max(self.most_opening, self.opening)
         try:
@@ -178,9 +179,10 @@ class FakeCatalog:
     def __init__(self) -> None:
         self.allowed = True
 
-    async def check_topic(self, name: TopicName) -> None:
+    async def check_topic(self, name: TopicName) -> Policies:
         if name.namespace == "nowhere":
             raise BrokerError(ErrorCode.NOT_FOUND, "there is no such namespace")
+        return Policies()
 
     async def creation(self, name: TopicName, *, asked: bool = False) -> Sequence[Change]:
         if not self.allowed and not asked:

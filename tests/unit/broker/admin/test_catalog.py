@@ -68,13 +68,11 @@ async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
         auto_topic_creation=AutoTopicCreation(allowed=False),
         auto_subscription_creation=AutoSubscriptionCreation(allowed=False),
     )
-    assert await scene.catalog.allows_auto_subscription(TOPIC)
     await scene.catalog.update_policies(NAMESPACE, policies)
     assert await scene.catalog.check_topic(TOPIC) == policies
     assert await code_of(scene.catalog.partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.catalog.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(scene.catalog.creation(TOPIC, asked=True)) is None
-    assert not await scene.catalog.allows_auto_subscription(TOPIC)
     await scene.catalog.update_policies(NAMESPACE, Policies())
     assert await scene.catalog.partitions(TOPIC, True) == 0
 

@@ -1,0 +1,351 @@
+"""Administration as a client of it sees it: a whole broker on honest bookies."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from magnetar import aio, exceptions
+from magnetar.admin import (
+    AsyncAdmin,
+    AutoSubscriptionCreation,
+    AutoTopicCreation,
+    NamespacePolicies,
+    PartitionedTopic,
+    Persistence,
+    TenantSettings,
+)
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.message_id import MessageId
+from magnetar_wire.transport import Code, Rejected
+from tests.running import until
+from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
+
+
+async def publish(client: aio.Client, topic: str, *payloads: bytes) -> list[MessageId]:
+    producer = await client.create_producer(topic, batching_enabled=False)
+    ids = [await producer.send(payload) for payload in payloads]
+    await producer.close()
+    return ids
+
+
+async def backlog(admin: AsyncAdmin, topic: str, subscription: str) -> int:
+    return (await admin.topics.stats(topic)).subscription(subscription).backlog_entries
+
+
+def test_tenants_and_namespaces() -> None:
+    """TOP-4."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        await admin.tenants.create("acme", TenantSettings(admin_roles=["amy"]))
+        assert await admin.tenants.list() == ["acme", "public"]
+        await admin.tenants.update("acme", TenantSettings(["bob"], ["standalone"]))
+        assert await admin.tenants.get("acme") == TenantSettings(["bob"], ["standalone"])
+        policies = NamespacePolicies(
+            Persistence(2, 2, 1), AutoTopicCreation(False), AutoSubscriptionCreation(allowed=False)
+        )
+        await admin.namespaces.create("acme/shop", policies)
+        assert await admin.namespaces.list("acme") == ["acme/shop"]
+        assert await admin.namespaces.policies("acme/shop") == policies
+        await admin.namespaces.set_policies("acme/shop", NamespacePolicies())
+        assert await admin.namespaces.policies("acme/shop") == NamespacePolicies()
+        with pytest.raises(exceptions.AlreadyExists):
+            await admin.namespaces.create("acme/shop")
+        with pytest.raises(exceptions.NotFound):
+            await admin.namespaces.create("nobody/shop")
+        with pytest.raises(exceptions.InvalidArgument):
+            await admin.namespaces.create("acme")
+        with pytest.raises(exceptions.InvalidArgument, match="ack_quorum"):
+            await admin.namespaces.set_policies("acme/shop", NamespacePolicies(Persistence(1, 2, 3)))
+        with pytest.raises(exceptions.NotAllowedError, match="1 namespaces"):
+            await admin.tenants.delete("acme")
+        await admin.topics.create("acme/shop/t")
+        await admin.topics.create_partitioned("acme/shop/p", 2)
+        with pytest.raises(exceptions.NotAllowedError, match="topics"):
+            await admin.namespaces.delete("acme/shop")
+        await admin.tenants.delete("acme", force=True)
+        with pytest.raises(exceptions.NotFound):
+            await admin.topics.list("acme/shop")
+
+    in_broker(body)
+
+
+def test_a_namespaces_policies_hold_for_its_topics() -> None:
+    """TOP-4, TOP-2."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        policies = NamespacePolicies(Persistence(1, 1, 1), AutoTopicCreation(False), AutoSubscriptionCreation(False))
+        await admin.namespaces.create("public/shop", policies)
+        topic = "public/shop/orders"
+        async with scene.client() as client:
+            with pytest.raises(exceptions.TopicNotFound):
+                await client.create_producer(topic)
+            await admin.topics.create(topic)
+            (placed,) = await publish(client, topic, b"one")
+            striping = (await scene.life.client.ledgers.read(placed.ledger_id())).striping
+            assert (striping.ensemble_size, striping.write_quorum, striping.ack_quorum) == (1, 1, 1)
+            with pytest.raises(exceptions.SubscriptionNotFound):
+                await client.subscribe(topic, "s")
+            await admin.subscriptions.create(topic, "s")
+            await (await client.subscribe(topic, "s")).close()
+            # Others have what the broker's options say.
+            (placed,) = await publish(client, "orders", b"one")
+            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            # A change holds when the topic is opened next.
+            await admin.namespaces.set_policies("public/shop", NamespacePolicies())
+            await admin.topics.unload(topic)
+            (placed,) = await publish(client, topic, b"two")
+            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ensemble_size == 2
+            await (await client.subscribe(topic, "another")).close()
+
+    in_broker(body)
+
+
+def test_topics_are_made_listed_and_deleted() -> None:
+    """TOP-2, TOP-7."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        await admin.topics.create("orders")
+        with pytest.raises(exceptions.AlreadyExists):
+            await admin.topics.create("orders")
+        with pytest.raises(exceptions.InvalidTopicName):
+            await admin.topics.create("a/b")
+        with pytest.raises(exceptions.NotAllowedError):
+            await admin.topics.create("__change_events")
+        assert await admin.topics.list("public/default") == ["persistent://public/default/orders"]
+        before = (await admin.topics.internal_stats("orders")).incarnation
+        async with scene.client() as client:
+            producer = await client.create_producer("orders")
+            with pytest.raises(exceptions.NotAllowedError, match="by force"):
+                await admin.topics.delete("orders")
+            await admin.topics.delete("orders", force=True)
+            assert await admin.topics.list("public/default") == []
+            with pytest.raises(exceptions.TopicNotFound):
+                await admin.topics.stats("orders")
+            await admin.topics.create("orders")
+            assert (await admin.topics.internal_stats("orders")).incarnation != before
+            with pytest.raises(exceptions.MagnetarException):
+                await producer.send(b"for the old one")
+
+    in_broker(body)
+
+
+def test_what_was_truncated_is_gone_and_the_topic_goes_on() -> None:
+    """TOP-7."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        async with scene.client() as client:
+            await admin.topics.create("orders")
+            await admin.subscriptions.create("orders", "s", MessageId.earliest)
+            await publish(client, "orders", b"one", b"two")
+            assert await backlog(admin, "orders", "s") == 2
+            await admin.topics.truncate("orders")
+            stats = await admin.topics.stats("orders")
+            assert (stats.stored_entries, stats.subscription("s").backlog_entries) == (0, 0)
+            await publish(client, "orders", b"three")
+            (message,) = await admin.subscriptions.peek("orders", "s", 10)
+            assert message.payload == b"three"
+            assert (await admin.topics.stats("orders")).messages_ever == 3
+
+    in_broker(body)
+
+
+def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() -> None:
+    """TOP-3."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        await admin.topics.create_partitioned("events", 2, {"owner": "amy"})
+        await admin.subscriptions.create("events", "s", properties={"color": "red"})
+        await admin.topics.update_partitioned("events", 4)
+        assert await admin.topics.get_partitioned("events") == PartitionedTopic(4, {"owner": "amy"})
+        assert await admin.topics.list_partitioned("public/default") == ["persistent://public/default/events"]
+        async with scene.client() as client:
+            await publish(client, "events-partition-3", b"first")
+            assert await backlog(admin, "events-partition-3", "s") == 1
+            stats = await admin.topics.stats("events")
+            assert (stats.partitions, stats.received.messages) == (4, 1)
+            assert stats.subscription("s").backlog_entries == 1
+            assert stats.subscription("s").properties == {"color": "red"}
+            assert "no consumer" in stats.subscription("s").blocked_by
+            with pytest.raises(exceptions.TopicNotFound):
+                await publish(client, "events-partition-4", b"nowhere")
+        with pytest.raises(exceptions.NotAllowedError, match="can't shrink"):
+            await admin.topics.update_partitioned("events", 3)
+        with pytest.raises(exceptions.NotAllowedError, match="as that"):
+            await admin.topics.delete("events")
+        with pytest.raises(exceptions.NotAllowedError):
+            await admin.topics.internal_stats("events")
+        await admin.topics.delete_partitioned("events")
+        assert await admin.topics.list("public/default") == []
+        with pytest.raises(exceptions.NotFound):
+            await admin.topics.get_partitioned("events")
+
+    in_broker(body)
+
+
+def test_subscriptions_are_moved_by_an_administrator() -> None:
+    """SUB-9: reset_cursor, skip, skip_all, clear_backlog, expire."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        await admin.topics.create("orders")
+        await admin.subscriptions.create("orders", "s", MessageId.earliest)
+        with pytest.raises(exceptions.AlreadyExists):
+            await admin.subscriptions.create("orders", "s")
+        async with scene.client() as client:
+            ids = await publish(client, "orders", *(b"%d" % number for number in range(10)))
+        assert await backlog(admin, "orders", "s") == 10
+        await admin.subscriptions.skip("orders", "s", 3)
+        assert [one.payload for one in await admin.subscriptions.peek("orders", "s", 2)] == [b"3", b"4"]
+        await admin.subscriptions.skip_all("orders", "s")
+        assert await backlog(admin, "orders", "s") == 0
+        await admin.subscriptions.reset("orders", "s", MessageId.earliest)
+        assert await backlog(admin, "orders", "s") == 10
+        await admin.subscriptions.reset("orders", "s", ids[6])
+        (message,) = await admin.subscriptions.peek("orders", "s")
+        assert message.payload in (b"6", b"7")
+        await admin.subscriptions.reset("orders", "s", datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC))
+        assert await backlog(admin, "orders", "s") == 10
+        await admin.subscriptions.expire("orders", "s", 3600)
+        assert await backlog(admin, "orders", "s") == 10
+        await admin.subscriptions.expire("orders", "s", 0)
+        await until(lambda: _is(backlog(admin, "orders", "s"), 0), "all has expired")
+        await admin.subscriptions.reset("orders", "s", MessageId.latest)
+        assert await admin.subscriptions.list("orders") == ["s"]
+        for refused in (
+            admin.subscriptions.skip("orders", "none", 1),
+            admin.subscriptions.skip_all("orders", "none"),
+            admin.subscriptions.expire("orders", "none", 1),
+            admin.subscriptions.reset("orders", "none", MessageId.earliest),
+            admin.subscriptions.delete("orders", "none"),
+        ):
+            with pytest.raises(exceptions.SubscriptionNotFound):
+                await refused
+        await admin.subscriptions.delete("orders", "s")
+        assert await admin.subscriptions.list("orders") == []
+        with pytest.raises(exceptions.SubscriptionNotFound):
+            await admin.subscriptions.peek("orders", "s")
+
+    in_broker(body)
+
+
+async def _is(value: Any, expected: int) -> bool:
+    return bool(await value == expected)
+
+
+def test_listings_come_in_pages() -> None:
+    async def body(scene: BrokerScene) -> None:
+        names = sorted(f"persistent://public/default/t{number}" for number in range(7))
+        await asyncio.gather(*(scene.admin.topics.create(name) for name in names))
+        assert await scene.admin.topics.list("public/default") == names
+        request = pb.NamesRequest(within="public/default", after=names[2], limit=1000)
+        answer = pb.NamesAnswer.FromString(await _call(scene, "topics", request.SerializeToString()))
+        assert list(answer.names) == names[3:6]
+        assert answer.more
+
+    in_broker(body, admin_max_names=3)
+
+
+async def _call(scene: BrokerScene, method: str, request: bytes) -> bytes:
+    connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+    try:
+        return await connection.call(f"admin.{method}", request, timeout_s=30.0)
+    finally:
+        await connection.close()
+
+
+def test_what_cannot_be_read_or_is_not_known_is_refused() -> None:
+    async def body(scene: BrokerScene) -> None:
+        with pytest.raises(Rejected) as refused:
+            await _call(scene, "format_disk", b"")
+        assert refused.value.code is Code.UNIMPLEMENTED
+        with pytest.raises(Rejected) as refused:
+            await _call(scene, "topics", b"\xff")
+        assert refused.value.code is Code.INVALID_ARGUMENT
+        # Field 99 of the request: what it asks for would not be done.
+        for method, request in (
+            ("create_namespace", pb.NamespaceRequest(namespace="public/n")),
+            ("create_partitioned", pb.PartitionsRequest(topic="t", partitions=1)),
+            ("create_subscription", pb.SubscriptionRequest(topic="t", subscription="s")),
+            ("create_tenant", pb.TenantRequest(tenant="t")),
+        ):
+            done = pb.Done.FromString(await _call(scene, method, request.SerializeToString() + b"\x98\x06\x01"))
+            assert done.problem.code == ErrorCode.UNSUPPORTED
+        await scene.admin.topics.create("t")
+        for method, odd in (
+            ("skip", pb.SkipRequest(topic="t", subscription="s")),
+            ("skip", pb.SkipRequest(topic="t", subscription="s", entries=1, all=True)),
+            ("reset_subscription", pb.SubscriptionRequest(topic="t", subscription="s")),
+            ("peek", pb.PeekRequest(topic="t", subscription="s", entries=101)),
+            ("create_subscription", pb.SubscriptionRequest(topic="t")),
+        ):
+            problem = pb.Done.FromString(await _call(scene, method, odd.SerializeToString())).problem
+            assert problem.code == ErrorCode.INVALID_ARGUMENT, method
+
+    in_broker(body)
+
+
+def test_a_broker_says_what_it_is() -> None:
+    async def body(scene: BrokerScene) -> None:
+        await scene.admin.topics.create("t")
+        info = await scene.admin.brokers.info()
+        assert (info.address, info.cluster, info.loaded_topics) == ("broker:6652", "standalone", 1)
+        assert info.version
+        await scene.admin.topics.unload("t")
+        assert (await scene.admin.brokers.info()).loaded_topics == 0
+
+    in_broker(body)
+
+
+def test_any_of_the_addresses_does() -> None:
+    async def body(scene: BrokerScene) -> None:
+        url = f"magnetar://nobody:1,{URL.removeprefix('magnetar://')}"
+        async with AsyncAdmin(url, transport=scene.transport) as admin:
+            await admin.tenants.create("acme")
+            assert "acme" in await admin.tenants.list()
+        async with AsyncAdmin("magnetar://nobody:1", 0.2, transport=InProcessTransport()) as admin:
+            with pytest.raises(exceptions.ConnectError):
+                await admin.tenants.list()
+            with pytest.raises(exceptions.ConnectError):
+                await admin.tenants.create("acme")
+
+    in_broker(body)
+
+
+def test_a_start_is_a_place_in_a_topic() -> None:
+    async def body(scene: BrokerScene) -> None:
+        nonsense: list[Any] = ["earliest", 0, -5, True, None, 1.5]
+        for one in nonsense:
+            with pytest.raises(exceptions.InvalidArgument):
+                await scene.admin.subscriptions.create("t", "s", one)
+
+    in_broker(body)
+
+
+def test_administration_that_runs_wild_is_held_back() -> None:
+    async def body(scene: BrokerScene) -> None:
+        assert scene.store is not None
+        for bookie in scene.bookies:
+            bookie.hanging.add("add")
+        asking = [asyncio.create_task(_call(scene, "health", b"")) for _ in range(64)]
+        await until(lambda: scene.life._admin._serving == 64, "all are being served")
+        with pytest.raises(Rejected) as refused:
+            await _call(scene, "tenants", b"")
+        assert refused.value.code is Code.RESOURCE_EXHAUSTED
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await until(lambda: scene.life._admin._serving == 0, "nobody is served any more")
+        assert pb.NamesAnswer.FromString(await _call(scene, "tenants", b"")).names == ["public"]
+
+    in_broker(body, health_check_timeout_s=30.0, topic_close_timeout_s=0.1)

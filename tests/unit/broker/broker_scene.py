@@ -1,0 +1,94 @@
+"""A whole broker in one process, on honest bookies and metadata in memory; administrators and clients reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from magnetar import aio
+from magnetar.admin import AsyncAdmin
+from magnetar_bookie import paths
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.broker import Broker
+from magnetar_broker.life import BrokerLife
+from magnetar_broker.options import BrokerOptions
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SystemRandomness
+from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie
+
+__all__ = ["URL", "BrokerScene", "in_broker"]
+
+_ADDRESS = "broker:6652"
+URL = f"magnetar://{_ADDRESS}"
+T = TypeVar("T")
+
+
+class BrokerScene:
+    def __init__(self, **options: Any) -> None:
+        self.clock = SystemClock()
+        self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
+        self.transport = InProcessTransport(self.clock)
+        self.bookies = [HonestBookie(f"b{number}", self.clock) for number in range(2)]
+        striping = {
+            "managed_ledger_default_ensemble_size": 2,
+            "managed_ledger_default_write_quorum": 2,
+            "managed_ledger_default_ack_quorum": 2,
+        }
+        # Its present session.
+        self.store: MemoryStore | None = None
+        self.broker = Broker(
+            self._session,
+            self.transport,
+            [(self.transport, _ADDRESS)],
+            self.clock,
+            SystemRandomness(),
+            BrokerOptions(**(striping | {"metadata_retry_s": 0.01} | options)),
+            LedgerClientOptions(explicit_lac_interval_ms=0),
+            broker_id="b/1",
+        )
+        self.admin = AsyncAdmin(URL, transport=self.transport)
+
+    @property
+    def life(self) -> BrokerLife:
+        assert self.broker.life is not None
+        return self.broker.life
+
+    def client(self, **options: Any) -> aio.Client:
+        return aio.Client(URL, _transport=self.transport, **options)
+
+    async def start(self) -> None:
+        registry = self.metadata.connect()
+        for bookie in self.bookies:
+            await self.transport.listen(f"{bookie.bookie_id}:1", bookie)
+            registration = BookieRegistration(address=f"{bookie.bookie_id}:1", instance_id=b"i").SerializeToString()
+            await registry.put(paths.available(bookie.bookie_id), registration, ABSENT, ephemeral=True)
+        await self.broker.start()
+
+    async def close(self) -> None:
+        await self.admin.close()
+        await self.broker.close()
+
+    async def _session(self) -> MemoryStore:
+        self.store = self.metadata.connect()
+        return self.store
+
+
+def in_broker(test: Callable[[BrokerScene], Awaitable[T]], **options: Any) -> T:
+    """Runs it with a broker that has started."""
+
+    async def inside() -> T:
+        scene = BrokerScene(**options)
+        await scene.start()
+        try:
+            return await test(scene)
+        finally:
+            with suppress(TimeoutError):
+                await scene.close()
+
+    return run(inside())

@@ -1,0 +1,303 @@
+"""What a log does when bookies, the metadata store or another broker are in its way."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, DamagedEntry, TopicGivenUp
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata.memory.server import Fault
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.entry import split_broker_metadata
+from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered, payload
+
+WIDE = ManagedLedgerOptions()
+
+
+def unreachable(scene: Scene, *names: str) -> None:
+    """These bookies take nothing and answer nothing any more."""
+    for name in names:
+        scene[name].failing |= {"add", "read", "fence", "last_add_confirmed"}
+
+
+def reachable(scene: Scene) -> None:
+    for bookie in scene.bookies.values():
+        bookie.failing.clear()
+
+
+def test_what_failed_goes_to_the_next_ledger_first_as_it_was() -> None:
+    """MSG-5: an entry keeps index and broker time. What is appended while its ledger fails comes behind it."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE)
+        await scene.append(log, *numbered(4))
+        unreachable(scene, "b0", "b1")
+        scene.outcomes.append(log, *numbered(4, 4))
+        await scene.wait(lambda: log.waiting_for != "")
+        assert len(scene.outcomes.told) == 4
+        assert "bookies" in log.waiting_for
+        assert log.stats().state == "waiting"
+        scene.outcomes.append(log, *numbered(4, 8))
+        scene.clock.advance(60)
+        reachable(scene)
+        await scene.decided()
+        assert log.waiting_for == ""
+        assert [one for one, _ in scene.outcomes.stored] == numbered(12)
+        entries = await scene.read_all(log)
+        assert [payload(one) for one in entries] == numbered(12)
+        assert [one.index for one in entries] == list(range(12))
+        times = [one.broker_time_ms for one in entries]
+        assert times == sorted(times)
+        assert times[7] < times[8] + 1
+        ledgers = [one.position.ledger_id for one in entries]
+        assert len(set(ledgers)) == 2
+        assert ledgers == sorted(ledgers)
+        assert scene.lost == []
+
+    in_scene(test, bookies=3)
+
+
+def test_who_loses_the_close_gives_the_topic_up() -> None:
+    """CHK-30: failed adds whose ledger somebody else closes are unknown: they are told so, and not sent again."""
+
+    async def test(scene: Scene) -> None:
+        old = await scene.open(options=WIDE)
+        await scene.append(old, *numbered(4))
+        held = [bookie for name, bookie in scene.bookies.items() if name != "b0"]
+        for bookie in held:
+            bookie.hanging.add("add")
+        scene.outcomes.append(old, *numbered(3, 4))
+        await scene.wait(lambda: len(scene.outcomes.told) == 4)
+        new = await scene.open(await scene.another(), options=WIDE)
+        for bookie in held:
+            bookie.hanging.clear()
+        await scene.decided()
+        assert all(isinstance(error, TopicGivenUp) for error in scene.outcomes.refused)
+        assert len(scene.outcomes.refused) == 3
+        assert len(scene.lost) == 1
+        found = await scene.payloads(new)
+        assert found[:4] == numbered(4)  # what was pending may be there, in order
+        assert found == numbered(7)[: len(found)]
+
+    in_scene(test, bookies=3)
+
+
+def test_a_full_disk_can_still_delete() -> None:
+    """RET-3: bookies that take nothing hinder no trim, though a publish waits for them all the while."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(9))
+        await scene.patiently(log._writing.roll())
+        unreachable(scene, *scene.bookies)
+        scene.outcomes.append(log, b"waits")
+        await scene.wait(lambda: log.waiting_for != "")
+        ledgers = [one.ledger_id for one in log.stats().ledgers]
+        assert await scene.patiently(log.trim(Position(ledgers[1], 2)))
+        assert log.stats().ledgers[0].ledger_id == ledgers[2]
+        assert log.stats().ledgers_to_delete == 0
+        for ledger_id in ledgers[:2]:
+            assert (await scene.metadata(ledger_id)).state.name == "TOMBSTONE"
+        node = await scene.node()
+        assert node is not None
+        assert list(node.deleting) == []
+        reachable(scene)
+        await scene.decided()
+        assert await scene.payloads(log) == [*numbered(3, 6), b"waits"]
+
+    in_scene(test, bookies=3)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST])
+@pytest.mark.parametrize("at", range(14))
+def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> None:
+    """CHK-31, CHK-58: whichever request of the roll and the trim is lost: every append is stored once, in order, no
+    ledger is made that the list does not get or the sweeper does not find, and the list names none that is deleted."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(4))
+        scene.server.next_request(scene.store, *[None] * at, fault)
+        scene.outcomes.append(log, *numbered(8, 4))
+
+        def resumed() -> bool:
+            if scene.store.session.state.name == "SUSPENDED":
+                scene.server.resume(scene.store)
+                scene.server.release(scene.store)
+            return scene.outcomes.all_told
+
+        await scene.wait(resumed)
+        if scene.outcomes.refused:
+            assert all(isinstance(error, TopicGivenUp) for error in scene.outcomes.refused)
+            log = await scene.open()
+        stored = [one for one, _ in scene.outcomes.stored]
+        assert stored == numbered(12)[: len(stored)]
+        found = await scene.payloads(log)
+        assert found == numbered(12)[: len(found)]
+        assert len(found) >= len(stored)
+        await scene.every_ledger_is_accounted_for()
+
+    in_scene(test)
+
+
+def test_a_session_that_is_lost_takes_the_topic_with_it() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(2))
+        scene.server.expire(scene.store)
+        scene.outcomes.append(log, *numbered(4, 2))
+        await scene.decided()
+        stored = [one for one, _ in scene.outcomes.stored]
+        assert stored == numbered(len(stored))
+        assert len(scene.lost) == 1
+        log = await scene.open(await scene.another())
+        assert (await scene.payloads(log))[: len(stored)] == stored
+
+    in_scene(test)
+
+
+def test_appends_wait_in_order_up_to_a_bound() -> None:
+    """STO-1: publishing waits and says why; beyond the bound an append is refused, behind those that wait."""
+
+    async def test(scene: Scene) -> None:
+        unreachable(scene, *scene.bookies)
+        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=1000))
+        scene.outcomes.append(log, *[b"." * 400] * 3, b"one too many", b"two too many")
+        await scene.wait(lambda: log.waiting_for != "")
+        assert scene.outcomes.told == []
+        assert 1000 <= log.pending_bytes < 1500
+        reachable(scene)
+        scene.clock.advance(60)
+        await scene.decided()
+        assert [one for one, _ in scene.outcomes.told] == [*[b"." * 400] * 3, b"one too many", b"two too many"]
+        assert [error.code for error in scene.outcomes.refused] == [ErrorCode.TOO_MANY_REQUESTS] * 2
+        assert len(scene.outcomes.stored) == 3
+        assert log.pending_bytes == 0
+
+    in_scene(test)
+
+
+def test_an_entry_that_is_too_large_is_refused_alone() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        told: list[object] = []
+        log.append(b"x" * 5_253_120, 1, 0, told.append)
+        assert told == []  # not from within the call
+        await scene.append(log, b"and a small one")
+        assert len(told) == 1
+        assert isinstance(told[0], BrokerError)
+        assert told[0].code == ErrorCode.MESSAGE_TOO_BIG
+        assert log.next_index == 1
+
+    in_scene(test)
+
+
+def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        await scene.append(log, *numbered(2))
+        written = log._writing.written
+        assert written is not None
+        foreign = [await scene.patiently(written.writer.add(b"of nobody"))]
+        log._node.list.confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
+        assert [payload(one) for one in await scene.patiently(log.read(log.before_first, 10, 10_000))] == numbered(2)
+        place = Position(written.writer.ledger_id, 2)
+        for read in (log.read(place, 10, 10_000), log.read_at([place])):
+            with pytest.raises(DamagedEntry) as raised:
+                await scene.patiently(read)
+            assert raised.value.position == place
+
+    in_scene(test)
+
+
+def test_a_damaged_replica_is_passed_over() -> None:
+    """STO-3: the next replica is asked."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        await scene.append(log, *numbered(6))
+        for entry_id in range(6):
+            ledger_id = log.last.ledger_id
+            scene[scene.holders(ledger_id, entry_id)[entry_id % 3]].damage(ledger_id, entry_id)
+        assert await scene.payloads(log) == numbered(6)
+
+    in_scene(test, bookies=3)
+
+
+def test_the_clock_may_fall_and_broker_times_do_not() -> None:
+    """MSG-5: every entry has the broker's part in front: its time, which never falls, and the index of its last
+    message, which counts messages."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        sizes = (1, 10, 3, 1, 7)
+        for number, messages in enumerate(sizes):
+            await scene.append(log, b"%d" % number, messages=messages if messages > 1 else 0)
+            scene.clock.jump(-60_000)
+        log = await scene.open(await scene.another())
+        await scene.append(log, b"of the next life", messages=2)
+        entries = await scene.read_all(log)
+        parts = [split_broker_metadata(one.stored)[0] for one in entries]
+        indexes = [part.index for part in parts if part is not None]
+        assert indexes == [0, 10, 13, 14, 21, 23]
+        assert indexes == [one.index for one in entries]
+        assert [one.messages for one in entries] == [*sizes, 2]
+        assert [one.batch_size for one in entries] == [0, 10, 3, 0, 7, 2]
+        times = [part.broker_timestamp for part in parts if part is not None]
+        assert times == sorted(times)
+        assert len(times) == 6
+        assert log.next_index == 24
+
+    in_scene(test)
+
+
+def test_an_empty_ledger_that_a_death_left_goes() -> None:
+    """CHK-31: the next owner takes it off the list, and it is deleted."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(3))
+        for bookie in scene.bookies.values():
+            bookie.hanging.add("add")
+        scene.outcomes.append(log, b"never gets there")
+        await scene.wait(lambda: log.stats().state == "written" and len(log.stats().ledgers) == 2)
+        empty = log.stats().ledgers[-1].ledger_id
+        await scene.idle()
+        log.abandon()
+        assert isinstance(scene.outcomes.refused[0], TopicGivenUp)
+        for bookie in scene.bookies.values():
+            bookie.hanging.clear()
+        log = await scene.open(await scene.another())
+        await scene.append(log, b"more")
+        assert empty not in [one.ledger_id for one in log.stats().ledgers]
+        assert await scene.payloads(log) == [*numbered(3), b"more"]
+        await scene.patiently(log.trim(Position(-1, -1)))
+        assert (await scene.metadata(empty)).state.name == "TOMBSTONE"
+
+    in_scene(test)
+
+
+def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE)
+        await scene.append(log, b"one")
+        assert log.stats().ledgers[0].ledger_id == log.last.ledger_id
+        metadata = await scene.metadata(log.last.ledger_id)
+        assert metadata.degraded
+        await scene.join("b2")
+        await scene.wait(lambda: "b2" in scene.client.bookies.writable())
+        log.tick(scene.clock.monotonic())
+        await scene.wait(lambda: log.stats().state == "idle")
+        await scene.append(log, b"two")
+        assert not (await scene.metadata(log.last.ledger_id)).degraded
+
+    in_scene(test, bookies=2)
+
+
+def test_options_hang_together() -> None:
+    with pytest.raises(ValueError, match="write quorum"):
+        ManagedLedgerOptions(managed_ledger_default_write_quorum=1)
+    with pytest.raises(ValueError, match="at most"):
+        ManagedLedgerOptions(managed_ledger_max_ledger_rollover_time_minutes=5)
+    assert SMALL.roll_rule.due(3, 0, 0)

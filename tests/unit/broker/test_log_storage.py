@@ -1,0 +1,442 @@
+"""What a log keeps, frees and finds again: trims, deletions, rolls, the cache, reads by place and time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_broker.core.position import EARLIEST, LATEST, Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata.memory.server import Fault
+from magnetar_metadata.store import ABSENT, Check
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.randomness import SeededRandomness
+from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, in_scene, numbered, payload
+
+
+async def delete(scene: Scene) -> None:
+    await scene.patiently(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))
+
+
+def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
+    """RET-1, RET-3: by whole ledgers, from the front; without a durable subscription all closed ones."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(10))
+        ledgers = [one.ledger_id for one in log.stats().ledgers]
+        assert len(ledgers) == 4
+        assert not await scene.patiently(log.trim(Position(ledgers[0], 1)))
+        assert await scene.patiently(log.trim(Position(ledgers[1], 2)))
+        assert [one.ledger_id for one in log.stats().ledgers] == ledgers[2:]
+        assert log.before_first == Position(ledgers[2], -1)
+        assert log.entries_between(EARLIEST, LATEST) == 4
+        assert await scene.payloads(log) == numbered(4, 6)
+        assert log.closed_ledgers == 1
+        log.held = lambda ledger_id: ledger_id == ledgers[2]
+        assert not await scene.patiently(log.trim(None))
+        log.held = lambda _: False
+        assert await scene.patiently(log.trim(None))
+        assert await scene.payloads(log) == numbered(1, 9)  # of the open one
+        again = await scene.open(await scene.another())
+        assert await scene.payloads(again) == numbered(1, 9)
+        assert await scene.patiently(again.trim(None))
+        assert again.last == again.before_first == Position(ledgers[3], 0)
+        assert again.first_after(EARLIEST) == Position(ledgers[3], 1)
+        assert await scene.payloads(again) == []
+        await scene.append(again, b"goes on")
+        assert again.next_index == 11
+        assert await scene.payloads(again) == [b"goes on"]
+
+    in_scene(test)
+
+
+def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
+    """RET-3: 50,000 entries or 2 GiB, but not within 10 minutes; 4 h in any case, idle or not."""
+
+    async def test(scene: Scene) -> None:
+        options = ManagedLedgerOptions()
+        rule = options.roll_rule
+        assert not rule.due(50_000, 0, 599)
+        assert rule.due(50_000, 0, 600)
+        assert not rule.due(49_999, 2**31 - 1, 4 * 3600 - 1)
+        assert rule.due(1, 2**31, 600)
+        assert rule.due(0, 0, 4 * 3600)
+        log = await scene.open(options=options)
+        await scene.append(log, b"alone")
+        scene.clock.advance(4 * 3600 - 60)
+        log.tick(scene.clock.monotonic())
+        await scene.idle()
+        assert log.stats().state == "written"
+        scene.clock.advance(60)
+        log.tick(scene.clock.monotonic())
+        await scene.wait(lambda: log.stats().state == "idle")
+        assert log.closed_ledgers == 1
+        assert len(log.stats().ledgers) == 1
+
+    in_scene(test)
+
+
+def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again() -> None:
+    """TOP-7, CHK-58: nothing of it is left, not in the metadata either; the next has another incarnation."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        first = log.incarnation
+        await scene.append(log, *numbered(7))
+        ledgers = [one.ledger_id for one in log.stats().ledgers]
+        assert await topic_exists(scene.store, TOPIC)
+        await delete(scene)
+        assert await scene.node() is None
+        assert not await topic_exists(scene.store, TOPIC)
+        for ledger_id in ledgers:
+            assert (await scene.metadata(ledger_id)).state.name == "TOMBSTONE"
+        await scene.append(log, b"too late")  # its owner did not know
+        assert isinstance(scene.outcomes.refused[0], TopicGivenUp)
+        with pytest.raises(BrokerError) as raised:
+            await scene.open(create=False)
+        assert raised.value.code == ErrorCode.TOPIC_NOT_FOUND
+        new = await scene.open()
+        assert new.incarnation != first
+        assert await scene.payloads(new) == []
+        assert new.next_index == 0
+        await delete(scene)
+        await delete(scene)  # nothing is there: no error
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_a_deletion_that_broke_off_is_finished_by_the_next_who_opens(at: int) -> None:
+    """TOP-7: whichever request was its last."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        first = log.incarnation
+        await scene.append(log, *numbered(7))
+        dying = scene.server.connect()
+        client = scene.another_client(dying)
+        scene.clients.append(client)
+        await client.start()
+        scene.server.next_request(dying, *[None] * at, Fault.LOSE_REQUEST)
+        task = asyncio.create_task(delete_topic(TOPIC, client, scene.clock, SeededRandomness(8)))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        node = await scene.node()
+        new = await scene.open(await scene.another())
+        if at == 0 or (node is not None and node.state == 0):
+            assert new.incarnation == first
+            assert await scene.payloads(new) == numbered(7)
+        else:
+            assert new.incarnation != first
+            assert await scene.payloads(new) == []
+        await scene.every_ledger_is_accounted_for()
+
+    in_scene(test)
+
+
+def test_a_topic_with_cursors_goes_whole() -> None:
+    """TOP-7: with its subscriptions' cursors."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(3))
+        cursors = await scene.patiently(scene.cursors(log))
+        cursor = await scene.patiently(cursors.create("s", log.before_first, {}))
+        cursor.acknowledge([(log.last.ledger_id, 0, 1)])
+        await scene.patiently(cursor.saved())
+        await delete(scene)
+        assert await scene.node() is None
+        assert await scene.store.children(paths.cursors(TOPIC)) == []
+        await scene.every_ledger_is_deleted()
+
+    in_scene(test)
+
+
+def test_truncated_is_all_that_was_stored_before() -> None:
+    """TOP-7: truncate deletes everything, the ledger that is written too; the topic stays the same one."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        incarnation = log.incarnation
+        await scene.append(log, *numbered(7))
+        await scene.patiently(log.truncate())
+        assert await scene.payloads(log) == []
+        await scene.append(log, *numbered(2, 7))
+        assert await scene.payloads(log) == numbered(2, 7)
+        again = await scene.open(await scene.another())
+        assert again.incarnation == incarnation
+        assert await scene.payloads(again) == numbered(2, 7)
+        assert again.next_index == 9
+        await scene.patiently(again.truncate())
+        await scene.patiently(again.truncate())
+        assert await scene.payloads(again) == []
+
+    in_scene(test)
+
+
+def test_what_allows_a_topic_to_be_made_may_change_in_between() -> None:
+    async def test(scene: Scene) -> None:
+        await scene.store.put("/allows", b"", ABSENT)
+        await scene.store.put("/allows", b"changed", 0)
+        with pytest.raises(BrokerError) as raised:
+            await scene.open(along=[Check("/allows", 0)])
+        assert raised.value.code == ErrorCode.SERVICE_NOT_READY
+        assert await scene.node() is None
+        await scene.open(along=[Check("/allows", 1)])
+        await scene.open(await scene.another(), along=[Check("/allows", 0)])  # it is there: nothing is to be allowed
+
+    in_scene(test)
+
+
+def test_foreign_metadata_are_a_typed_error() -> None:
+    async def test(scene: Scene) -> None:
+        await scene.store.put(paths.topic(TOPIC), b"of nobody", ABSENT)
+        with pytest.raises(BrokerError) as raised:
+            await scene.open()
+        assert raised.value.code == ErrorCode.METADATA_ERROR
+
+    in_scene(test)
+
+
+def test_tailing_reads_come_from_the_cache_which_is_bounded() -> None:
+    """STO-3: what came last is in the broker's cache, whose entries are the stored bytes themselves."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(cache_bytes=20_000)
+        asked = sum(len(bookie.reads()) for bookie in scene.bookies.values())
+        seen: list[bytes] = []
+        at = EARLIEST
+
+        def tail() -> None:
+            nonlocal at
+            entries = log.read_nowait(at, 100, 100_000)
+            assert entries is not None
+            seen.extend(map(payload, entries))
+            if entries:
+                at = log.first_after(entries[-1].position)
+
+        log.on_appended = tail
+        await scene.append(log, *numbered(100))
+        await scene.wait(lambda: len(seen) == 100)
+        assert seen == numbered(100)
+        assert asked == sum(len(bookie.reads()) for bookie in scene.bookies.values())
+        assert scene.cache.size_bytes <= 20_000
+        assert 10 < len(scene.cache) < 100
+        assert log.read_nowait(EARLIEST, 1, 1) is None  # that one is in the ledgers only
+        assert log.read_nowait(LATEST, 1, 1) == []
+        first = await scene.patiently(log.read(EARLIEST, 1, 1))
+        assert [payload(one) for one in first] == numbered(1)
+        assert first[0] is not (await scene.patiently(log.read(EARLIEST, 1, 1)))[0]
+        last = log.read_nowait(log.last, 10, 10)
+        assert last is not None
+        assert log.read_nowait(log.last, 10, 10)[0] is last[0]  # type: ignore[index]
+        stored = await scene.patiently(log.read_stored(log.last))
+        assert stored is not None
+        assert stored is not last[0]
+        assert stored == last[0]
+        log.abandon()
+        assert scene.cache.size_bytes == 0
+        assert len(scene.cache) == 0
+
+    in_scene(test)
+
+
+def test_reads_keep_to_their_bounds() -> None:
+    async def test(scene: Scene) -> None:
+        for cache_bytes in (0, 1_000_000):
+            log = await scene.open(cache_bytes=cache_bytes, options=ManagedLedgerOptions())
+            scene.outcomes.append(log, *[b"x" * 1000] * 20)
+            await scene.decided()
+            start = log.first_after(log.before_first)
+            assert len(await scene.patiently(log.read(start, 3, 1_000_000))) == 3
+            assert len(await scene.patiently(log.read(start, 100, 1))) == 1
+            some = await scene.patiently(log.read(start, 100, 5_000))
+            assert 3 <= len(some) <= 5
+            for at_a_time in (1, 7):
+                assert len(await scene.read_all(log, start, at_a_time)) >= 20
+            await scene.patiently(log.truncate())
+            await log.close()
+
+    in_scene(test)
+
+
+def test_several_read_at_several_places() -> None:
+    """STO-3: each with what follows fetched ahead; more of them than are fetched ahead for, too."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions(), read_ahead=2)
+        await scene.append(log, *numbered(200))
+        everything = [one.position for one in await scene.read_all(log)]
+
+        async def reader(first: int) -> None:
+            at, found = everything[first], []
+            while entries := await log.read(at, 3, 100_000):
+                found += [one.position for one in entries]
+                at = Position(found[-1].ledger_id, found[-1].entry_id + 1)
+            assert found == everything[first:]
+
+        await scene.patiently(asyncio.wait_for(asyncio.gather(*(reader(20 * one) for one in range(5))), None))
+        assert len(scene.cache.read_ahead) <= 2
+        log.abandon()
+        assert len(scene.cache.read_ahead) == 0
+
+    in_scene(test)
+
+
+def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
+    """STO-3: a ledger that is deleted while somebody reads it is passed over."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(cache_bytes=0)
+        await scene.append(log, *numbered(12))
+        first = log.stats().ledgers[0].ledger_id
+        one = await scene.patiently(log.read(EARLIEST, 1, 100))
+        assert payload(one[0]) == b"message 0"
+        reading = asyncio.create_task(log.read(Position(first, 1), 1, 100))
+        trimming = asyncio.create_task(log.trim(Position(first, 2)))
+        await scene.patiently(asyncio.wait_for(trimming, None))
+        assert payload((await scene.patiently(asyncio.wait_for(reading, None)))[0]) in (b"message 1", b"message 3")
+        assert payload((await scene.patiently(log.read(Position(first, 1), 1, 100)))[0]) == b"message 3"
+        assert await scene.patiently(log.read_at([Position(first, 1), log.last])) == [
+            None,
+            (await scene.patiently(log.read_at([log.last])))[0],
+        ]
+
+    in_scene(test)
+
+
+def test_the_first_entry_at_a_time_is_found() -> None:
+    """SUB-9's ground: by the broker's time, over ledgers and within one."""
+
+    async def test(scene: Scene) -> None:
+        for options in (SMALL, ManagedLedgerOptions()):
+            name = TOPIC if options is SMALL else TOPIC.partition(0)
+            log = await scene.open(options=options, name=name)
+            times = []
+            for number in range(11):
+                await scene.append(log, b"%d" % number)
+                times.append(scene.clock.time_ms())
+                if number % 3:
+                    scene.clock.advance(1)
+            entries = await scene.read_all(log)
+            for number, entry in enumerate(entries):
+                expected = next(place for place, time in enumerate(times) if time >= entry.broker_time_ms)
+                found = await scene.patiently(log.first_at_time(entry.broker_time_ms))
+                assert found == entries[expected].position, number
+            assert await scene.patiently(log.first_at_time(0)) == entries[0].position
+            assert await scene.patiently(log.first_at_time(times[-1] + 1)) == log.first_after(log.last)
+            empty = await scene.open(name=TOPIC.partition(1))
+            assert await scene.patiently(empty.first_at_time(0)) == empty.first_after(EARLIEST)
+
+    in_scene(test)
+
+
+def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=ManagedLedgerOptions())
+        await scene.append(log, b"first")
+        scene.outcomes.append(log, *numbered(5))
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        scene.outcomes.append(log, b"late")
+        await scene.patiently(asyncio.wait_for(closing, None))
+        assert [one for one, _ in scene.outcomes.stored] == [b"first", *numbered(5)]
+        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        await log.close()
+        with pytest.raises(TopicGivenUp):
+            await log.trim(None)
+        assert scene.lost == []
+        assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).closed
+
+    in_scene(test)
+
+
+def test_cancelled_anywhere_nothing_is_lost() -> None:
+    """Whoever waits for a trim, a truncation, a read or the close may be cancelled at any await."""
+
+    async def cancelled_at(scene: Scene, log: ManagedLedger, what: str, turns: int) -> bool:
+        work = {
+            "trim": lambda: log.trim(None),
+            "truncate": log.truncate,
+            "read": lambda: log.read(EARLIEST, 5, 10_000),
+            "close": log.close,
+        }[what]()
+        task = asyncio.create_task(work)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        done = task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await scene.idle()  # a change of the list that is under way goes on
+        return done
+
+    async def test(scene: Scene) -> None:
+        turns, log, count = 0, await scene.open(cache_bytes=0), 0
+        finished = dict.fromkeys(("trim", "truncate", "read", "close"), False)
+        while not all(finished.values()):
+            for what in finished:
+                await scene.append(log, *numbered(4, count))
+                count += 4
+                finished[what] = await cancelled_at(scene, log, what, turns)
+                if what == "close":
+                    log.abandon()
+                    log = await scene.open(cache_bytes=0)
+                found = await scene.payloads(log)
+                assert found == numbered(len(found), count - len(found))
+                assert what != "read" or len(found) >= 4
+            turns += 1
+            assert turns < 2000
+        await scene.patiently(log.truncate())
+        await scene.every_ledger_is_accounted_for()
+        assert scene.lost == []
+
+    in_scene(test)
+
+
+def test_an_idle_topic_has_neither_task_nor_timer() -> None:
+    """CHK-59: however many topics there are, they cost nothing while nothing happens."""
+
+    async def test(scene: Scene) -> None:
+        async def used(number: int) -> ManagedLedger:
+            log = await scene.open(name=TOPIC.partition(number))
+            await scene.append(log, *numbered(5))
+            await scene.read_all(log)
+            await scene.patiently(log.trim(None))
+            await scene.idle()
+            return log
+
+        def timers() -> int:
+            return sum(timer.callback is not None for _, _, timer in scene.clock._due)
+
+        logs = [await used(0)]
+        tasks, running = len(asyncio.all_tasks()), timers()
+        logs += [await used(number) for number in range(1, 20)]
+        assert len(asyncio.all_tasks()) == tasks
+        assert timers() == running
+        assert len(logs) == 20
+
+    in_scene(test)
+
+
+def test_nobody_reads_beyond_what_is_confirmed() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(2))
+        for bookie in scene.bookies.values():
+            bookie.hanging.add("add")
+        scene.outcomes.append(log, b"pending")
+        await scene.idle()
+        assert await scene.payloads(log) == numbered(2)
+        assert log.first_after(log.last) == Position(log.last.ledger_id, 2)
+        log.abandon()
+
+    in_scene(test)
+
+
