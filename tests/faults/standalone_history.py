@@ -39,7 +39,7 @@ class History:
         self._file.close()
 
     def say(self, what: str, **more: Any) -> None:
-        line = json.dumps({"at": round(time.monotonic(), 4), "what": what, **more})
+        line = json.dumps({"at": time.monotonic(), "what": what, **more})
         with self._lock:
             self._file.write(line + "\n")
 
