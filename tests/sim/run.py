@@ -49,16 +49,23 @@ class _Mistakes(logging.Handler):
 
 
 def run_seed(
-    seed: int, write: Callable[[str], object] | None = None, *, raises: bool = False, collects: bool = True
+    seed: int,
+    write: Callable[[str], object] | None = None,
+    *,
+    raises: bool = False,
+    collects: bool = True,
+    make: Callable[[int, Callable[[str], object] | None], World] = World,
 ) -> Outcome:
     """Runs it; `write` gets the trace, a line at a time. With `raises` what went wrong is raised as it is.
+
+    `make` makes another world than the usual one.
 
     Without `collects` what the run has left in cycles stays, about 2 MB: for a process that ends soon.
     """
     # When the collector runs depends on what else there is: it would finish abandoned generators at other moments.
     collecting = gc.isenabled()
     gc.disable()
-    world = World(seed, write)
+    world = make(seed, write)
     log = logging.getLogger()
     mistakes = _Mistakes(world)
     # The only one: others would keep errors, and with them what the run has left.

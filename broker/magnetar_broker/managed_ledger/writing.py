@@ -9,11 +9,8 @@ and the next append makes the next.
 
 When the writer fails, all that is pending is left to be decided, and the ledger is closed. If our close is the one that
 counts, what failed is not in the ledger and never will be: the same bytes go to the next ledger before anything else.
-If the close is lost, somebody else has the topic, and nobody here can tell what became of what failed; then, and where
-the list of ledgers is not as we left it, the topic is given up.
-
-While too few bookies are there, or the metadata store takes nothing, appends wait, `waiting_for` says for what, and all
-is tried again until it can be done.
+If it is lost, or a ledger can't be made for another reason than one that passes (topic_ledgers.py), the topic is given
+up, and what is pending is unknown.
 """
 
 from __future__ import annotations
@@ -22,37 +19,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.errors import (
-    AddFailed,
-    CloseLost,
-    IntentSwept,
-    LedgerError,
-    NotEnoughBookies,
-    OutcomeNotKnown,
-    TooManyPending,
-)
+from magnetar_bookie.errors import AddFailed, LedgerError, TooManyPending
 from magnetar_broker.core.append_queue import Append, AppendQueue
-from magnetar_broker.core.ledger_list import LedgerList, ListChange
+from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
-from magnetar_metadata.errors import MetadataError, StoreFull, Unavailable
+from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
 
 __all__ = ["LogWriting", "Written"]
 
 _log = logging.getLogger(__name__)
-_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 2.0
-# So often a close whose outcome is not known is tried again before the topic is given up.
-_CLOSES: Final = 5
 
 
 class Written:
@@ -76,21 +60,19 @@ class LogWriting:
     __slots__ = (
         "_announced",
         "_cached",
-        "_client",
         "_clock",
         "_closing",
         "_driver",
+        "_ledgers",
         "_node",
         "_on_ended",
         "_on_left_empty",
-        "_options",
         "_rule",
         "_telling",
         "ended",
         "on_appended",
         "on_lost",
         "queue",
-        "waiting_for",
         "written",
     )
 
@@ -105,15 +87,12 @@ class LogWriting:
         on_ended: Callable[[], object],
     ) -> None:
         self._node = node
-        self._client = client
+        self._ledgers = TopicLedgers(node, client, options.striping, clock)
         self._cached = cached
-        self._options = options
         self._rule = options.roll_rule
         self._clock = clock
         self.queue = AppendQueue(node.list.next_index, node.list.last_time_ms, options.managed_ledger_max_pending_bytes)
         self.written: Written | None = None
-        # Why appends wait; empty: they don't, or for nothing but the bookies' answers.
-        self.waiting_for = ""
         # Why nothing is taken any more.
         self.ended: TopicGivenUp | None = None
         self.on_appended: Callable[[], object] | None = None
@@ -129,6 +108,10 @@ class LogWriting:
     @property
     def list(self) -> LedgerList:
         return self._node.list
+
+    @property
+    def waiting_for(self) -> str:
+        return self._ledgers.waiting_for
 
     @property
     def state(self) -> str:
@@ -271,76 +254,17 @@ class LogWriting:
             self._driver = None
 
     async def _open(self) -> None:
-        striping, pause_s = self._options.striping, _PAUSE_S
-        while True:
-            try:
-                made, writer = await self._client.create(striping, f"topic {self._node.name}")
-                break
-            except NotEnoughBookies as error:
-                self._wait_for(error)
-                await self._client.wait_for_bookies(striping)
-            except (Unavailable, StoreFull) as error:
-                self._wait_for(error)
-                await self._clock.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        try:
-            await self._record(made)
-        except IntentSwept:
-            writer.abandon()
-            return  # another one is made
-        except BaseException:
-            writer.abandon()
-            raise
+        writer = await self._ledgers.open()
         if self.ended is not None:
             writer.abandon()
             return
-        self.waiting_for = ""
         self.written = Written(writer, self._clock.monotonic())
 
-    async def _record(self, made: MadeLedger) -> None:
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                await self._node.change(ListChange(made=made.ledger_id, empty=self.list.empty), made)
-                return
-            except (Unavailable, StoreFull) as error:
-                self._wait_for(error)
-                await self._clock.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
     async def _close(self, written: Written) -> None:
-        ledger_id, pause_s, closes = written.writer.ledger_id, _PAUSE_S, 0
-        while True:
-            try:
-                metadata = await written.writer.close()
-                break
-            except CloseLost as error:
-                raise TopicGivenUp(f"topic {self._node.name} was taken over: {error}") from error
-            except OutcomeNotKnown as error:
-                closes += 1
-                if closes == _CLOSES:
-                    text = f"how ledger {ledger_id} of {self._node.name} ends is not known: {error}"
-                    raise TopicGivenUp(text) from error
-            except (Unavailable, StoreFull) as error:
-                self._wait_for(error)
-            await self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        listed = self.list.ledgers[-1]
-        if listed.ledger_id != ledger_id or listed.entries != metadata.last_entry_id + 1:
-            raise TopicGivenUp(
-                f"ledger {ledger_id} of {self._node.name} ends at {metadata.last_entry_id}, and {listed.entries} "
-                f"entries of {listed.ledger_id} are known"
-            )
-        self.waiting_for = ""
-        self.list.closed(self._clock.time_ms())
+        await self._ledgers.close(written.writer)
         self.queue.resend()
         self.written = None
         _end(written)
-
-    def _wait_for(self, error: Exception) -> None:
-        if not self.waiting_for:
-            _log.warning("publishing on %s waits: %s", self._node.name, error)
-        self.waiting_for = str(error)
 
     # ── the end ──
 

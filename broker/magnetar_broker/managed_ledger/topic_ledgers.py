@@ -1,0 +1,117 @@
+"""Makes a topic's next ledger, and closes its last.
+
+Both are tried until they are done, while that may pass: too few bookies are there, the metadata store does not answer
+or takes nothing. `waiting_for` says so. What does not pass raises, and then the topic is given up: `TopicGivenUp` where
+the list or the ledger is another owner's, or where nobody can tell; `LedgerError` and `MetadataError` for the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.ledger_list import ListChange
+from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_metadata.errors import StoreFull, Unavailable
+from magnetar_wire.clock import Clock
+
+__all__ = ["TopicLedgers"]
+
+_log = logging.getLogger(__name__)
+_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 2.0
+# So often a close whose outcome is not known is tried again before the topic is given up.
+_CLOSES: Final = 5
+
+
+class TopicLedgers:
+    __slots__ = ("_client", "_clock", "_node", "_pause_s", "_striping", "waiting_for")
+
+    def __init__(self, node: TopicNode, client: LedgerClient, striping: Striping, clock: Clock) -> None:
+        self._node = node
+        self._client = client
+        self._striping = striping
+        self._clock = clock
+        self._pause_s = _PAUSE_S
+        # Empty: for nothing but the bookies' answers.
+        self.waiting_for = ""
+
+    async def open(self) -> LedgerWriter:
+        """A new ledger, the last in the list. Cancelled, it may be in the list, for the next life to find it empty."""
+        while True:
+            made, writer = await self._make()
+            try:
+                await self._record(made)
+            except IntentSwept:
+                writer.abandon()
+                continue
+            except BaseException:
+                writer.abandon()
+                raise
+            self._waits_no_more()
+            return writer
+
+    async def _make(self) -> tuple[MadeLedger, LedgerWriter]:
+        while True:
+            try:
+                return await self._client.create(self._striping, f"topic {self._node.name}")
+            except NotEnoughBookies as error:
+                self._say(error)
+                await self._client.wait_for_bookies(self._striping)
+            except (Unavailable, StoreFull) as error:
+                await self._wait(error)
+
+    async def _record(self, made: MadeLedger) -> None:
+        while True:
+            try:
+                return await self._node.change(ListChange(made=made.ledger_id, empty=self._node.list.empty), made)
+            except (Unavailable, StoreFull) as error:
+                await self._wait(error)
+
+    async def close(self, writer: LedgerWriter) -> None:
+        """The ledger is closed, here and in the list as it is known here, at its last confirmed entry."""
+        ledger_id, name = writer.ledger_id, self._node.name
+        for attempt in range(1, _CLOSES + 1):
+            try:
+                metadata = await self._closed(writer)
+                break
+            except CloseLost as error:
+                raise TopicGivenUp(f"topic {name} was taken over: {error}") from error
+            except OutcomeNotKnown as error:
+                if attempt == _CLOSES:
+                    raise TopicGivenUp(f"how ledger {ledger_id} of {name} ends is not known: {error}") from error
+                await self._wait(error)
+        listed = self._node.list.ledgers[-1]
+        if (listed.ledger_id, listed.entries - 1) != (ledger_id, metadata.last_entry_id):
+            known = f"{listed.entries} entries of {listed.ledger_id} are known"
+            raise TopicGivenUp(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
+        self._waits_no_more()
+        self._node.list.closed(self._clock.time_ms())
+
+    async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
+        while True:
+            try:
+                return await writer.close()
+            except (Unavailable, StoreFull) as error:
+                await self._wait(error)
+
+    async def _wait(self, error: Exception) -> None:
+        self._say(error)
+        await self._clock.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _say(self, error: Exception) -> None:
+        if not self.waiting_for:
+            _log.warning("publishing on %s waits: %s", self._node.name, error)
+        self.waiting_for = str(error)
+
+    def _waits_no_more(self) -> None:
+        self.waiting_for = ""
+        self._pause_s = _PAUSE_S

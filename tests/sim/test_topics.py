@@ -1,0 +1,70 @@
+"""Topics' logs under every fault that a seed can draw, and that what watches them sees what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+
+from magnetar_broker.core.position import Position
+from tests.sim.invariants.history import Violation
+from tests.sim.run import run_seed
+from tests.sim.topics.history import TopicHistory
+from tests.sim.topics.world import TopicWorld
+
+_PARTS = 2
+_SEEDS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) -> None:
+    """CHK-1, CHK-5, CHK-30, CHK-58: rivals for one topic, crashes of all, deletions, trims: what was acknowledged and
+    not trimmed is read in the end, once, in order, under indexes without gaps (MSG-5); no ledger lies outside the list
+    or stays behind, and none is open besides the last."""
+    first = part * _SEEDS
+    outcomes = [run_seed(seed, make=TopicWorld) for seed in range(first, first + _SEEDS)]
+    failed = [str(outcome) for outcome in outcomes if outcome.failure]
+    assert not failed, "\n".join(failed)
+    counts = {what: sum(outcome.counts.get(what, 0) for outcome in outcomes) for what in ("lost", "trimmed", "opened")}
+    assert sum(outcome.counts.get("entries acknowledged", 0) for outcome in outcomes) > 100 * _SEEDS
+    assert all(counts.values()), counts
+
+
+@pytest.mark.slow
+def test_a_seed_replays_exactly() -> None:
+    """CHK-61"""
+    digests = []
+    for seed in (3, 4, 3):
+        digest = hashlib.blake2b()
+        run_seed(seed, _into(digest), make=TopicWorld)
+        digests.append(digest.digest())
+    assert digests[0] == digests[2] != digests[1]
+
+
+def _into(digest: hashlib.blake2b) -> Callable[[str], object]:
+    return lambda line: digest.update(line.encode())
+
+
+def test_the_history_sees_what_is_wrong() -> None:
+    history = TopicHistory()
+    for number in range(3):
+        history.appended[b"a.1 %d" % number] = None
+        history.was_acknowledged(b"a.1", b"a.1 %d" % number, Position(1, number))
+    found = [(Position(1, number), b"a.1 %d" % number, number) for number in range(3)]
+    history.check(Position(1, -1), found)
+    history.check(Position(1, 0), found[1:])
+    for wrong in (
+        found[:2],
+        [found[0], found[2]],
+        [found[1], found[0], found[2]],
+        [*found, (Position(2, 0), b"a.1 2", 3)],
+        [*found, (Position(2, 0), b"a.1 7", 3)],
+        [*found[:2], (Position(1, 2), b"a.1 2", 3)],
+        [*found[:2], (Position(2, 2), b"a.1 2", 2)],
+    ):
+        with pytest.raises(Violation):
+            history.check(Position(1, -1), wrong)
+    with pytest.raises(Violation):
+        history.was_acknowledged(b"a.1", b"a.1 9", Position(1, 1))

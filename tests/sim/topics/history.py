@@ -1,0 +1,59 @@
+"""What was told of each topic's appends, and what must hold of the log that is left.
+
+By a topic's incarnation: the same name made again is another topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar_broker.core.position import Position
+from magnetar_protos import managed_ledger_pb2 as pb
+from tests.sim.invariants.history import Chain, Violation
+
+__all__ = ["TopicHistory", "chain_of"]
+
+
+def chain_of(node: pb.ManagedLedgerNode) -> Chain:
+    """A topic's ledgers as the checker of ledgers knows a chain of them."""
+    ledgers = [listed.ledger_id for listed in node.ledgers]
+    if node.state == pb.DELETING:
+        return Chain([], [*node.deleting, *ledgers])
+    return Chain(ledgers, list(node.deleting))
+
+
+@dataclass
+class TopicHistory:
+    # What each owner appended, and where it was told that it is stored; by payload.
+    appended: dict[bytes, None] = field(default_factory=dict)
+    acknowledged: dict[bytes, Position] = field(default_factory=dict)
+    last_acknowledged: dict[bytes, Position] = field(default_factory=dict)
+
+    def was_acknowledged(self, owner: bytes, payload: bytes, position: Position) -> None:
+        """5: an owner's appends are stored in the order in which they were appended."""
+        if payload in self.acknowledged:
+            raise Violation("5", f"{payload!r} was acknowledged twice")
+        before = self.last_acknowledged.get(owner)
+        if before is not None and before >= position:
+            raise Violation("5", f"{payload!r} is at {position}, and what its owner appended before at {before}")
+        self.acknowledged[payload] = self.last_acknowledged[owner] = position
+
+    def check(self, before_first: Position, found: list[tuple[Position, bytes, int]]) -> None:
+        """1, 2, 5: all that was acknowledged and not trimmed is there once, in order; indexes have no gaps."""
+        places: dict[bytes, Position] = {}
+        numbers: dict[bytes, int] = {}
+        last_index: int | None = None
+        for position, payload, index in found:
+            if payload in places:
+                raise Violation("5", f"{payload!r} stands at {places[payload]} and at {position}")
+            if payload not in self.appended:
+                raise Violation("5", f"{payload!r} at {position} was never appended here")
+            if last_index is not None and index != last_index + 1:
+                raise Violation("MSG-5", f"the index goes from {last_index} to {index} at {position}")
+            owner, number = payload.split(b" ")[:2]
+            if int(number) <= numbers.get(owner, -1):
+                raise Violation("5", f"{payload!r} stands behind number {numbers[owner]} of its owner")
+            places[payload], numbers[owner], last_index = position, int(number), index
+        for payload, position in self.acknowledged.items():
+            if position > before_first and places.get(payload) != position:
+                raise Violation("2", f"{payload!r} was acknowledged at {position}, and is at {places.get(payload)}")
