@@ -416,6 +416,7 @@ class ConsumerPart:
     def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None:
         if not self.connected or delivery.epoch != self.era.epoch:
             return
+        self._backoff.reset()
         self._queue.add(self.source, self._arrivals.take(self.era, delivery, entries))
         if self.acks:
             self._owner.acknowledge_soon()
