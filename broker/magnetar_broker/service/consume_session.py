@@ -142,14 +142,16 @@ class ConsumeSession:
     async def _send(self) -> None:
         try:
             while True:
-                while (message := self.outbox.compose()) is None:
-                    self._sending = False
-                    self._wake_receiver()
-                    self._to_send = asyncio.get_running_loop().create_future()
-                    await self._to_send
-                self._sending = True
+                message = self.outbox.compose()
                 self._feed_starved()  # what they put in is read while this message is on its way
-                await self._stream.send(message)
+                if message is not None:
+                    self._sending = True
+                    await self._stream.send(message)
+                    self._sending = False
+                elif not self.outbox:
+                    self._to_send = asyncio.get_running_loop().create_future()
+                    self._wake_receiver()
+                    await self._to_send
                 self._wake_receiver()
         except TransportError:
             raise  # the receiver meets it too

@@ -132,14 +132,12 @@ class DispatchPump:
         self._asked = False
         if reading.outlet is not None:
             reading.outlet.reserve(reading.max_bytes)
-        self._tasks.spawn(self._read(reading))
+        task = self._tasks.spawn(self._read(reading))
+        task.add_done_callback(lambda _: _release(reading))  # it may be cancelled before it has begun
 
     async def _read(self, reading: Reading) -> None:
-        try:
-            entries = await self._entries(reading)
-        finally:
-            if reading.outlet is not None:
-                reading.outlet.reserve(-reading.max_bytes)
+        entries = await self._entries(reading)
+        _release(reading)
         if entries is None or self._reading is not reading or self._stopped:
             return
         self._reading = None
@@ -192,3 +190,10 @@ class DispatchPump:
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
             self._deliver(consumer, dealt)
+
+
+def _release(reading: Reading) -> None:
+    """The room that was spoken for, once."""
+    outlet, reading.outlet = reading.outlet, None
+    if outlet is not None:
+        outlet.reserve(-reading.max_bytes)
