@@ -1,4 +1,4 @@
-"""Consumers whose brokers go away, whose topics move, grow and are made again; and all or none of a topic's partitions."""
+"""Consumers whose brokers go away, and whose topics move, grow and are made again; and partitions, all or none."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_after_a_break_what_is_unacknowledged_comes_again_and_what_is_in_hand_ca
                 await consumer.acknowledge([messages[0], messages[2], messages[6]])  # gathered, not sent
                 streams = broker.streams
                 broker.break_streams()
-                await until(lambda n=streams: broker.streams > n and consumer.is_connected(), "it is there again")
+                await until(lambda n=streams: broker.streams > n, "it tries again")
+                await until(consumer.is_connected, "it is there again")
                 await consumer.acknowledge(messages[4], receipt=True)
                 cursor = topic.cursors.cursors["s"]
                 assert cursor.done == {topic.log.order[at] for at in (0, 2, 4)}
