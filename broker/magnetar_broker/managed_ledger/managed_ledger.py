@@ -95,7 +95,7 @@ class ManagedLedger:
         """
         node = await open_node(name, client, clock, randomness, create=create, along=along)
         self = cls(node, client, cache, options, clock)
-        if node.list.deleting:
+        if self.has_rest:
             self._trimming.finish_soon()
         return self
 
@@ -126,6 +126,11 @@ class ManagedLedger:
         """How many there are; a change says that a trim may find something."""
         listed = self._node.list
         return len(listed.ledgers) - (listed.written is not None)
+
+    @property
+    def has_rest(self) -> bool:
+        """Ledgers are off the list, or to go from it, and not deleted yet: a trim goes on with that."""
+        return bool(self._node.list.deleting) or self._node.list.empty is not None
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
