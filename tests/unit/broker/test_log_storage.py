@@ -438,5 +438,3 @@ def test_nobody_reads_beyond_what_is_confirmed() -> None:
         log.abandon()
 
     in_scene(test)
-
-

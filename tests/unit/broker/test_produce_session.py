@@ -10,10 +10,6 @@ import pytest
 from crc32c import crc32c
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.service.produce_session import ProduceSession
-from magnetar_broker.topic.options import TopicOptions
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.topics import Topics
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     ErrorCode,
@@ -24,39 +20,16 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
-from magnetar_wire.transport import Peer, Rejected, Stream
+from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import run, until, within
-from tests.unit.broker.topic_scene import NAME, FakeCatalog, FakeLog, FakeStorage, topics_on
+from tests.unit.broker.produce_server import ProduceServer
+from tests.unit.broker.topic_scene import NAME
 
 
-class Server:
-    """Serves `produce` streams on topics of a FakeStorage."""
-
-    def __init__(self, **options: Any) -> None:
-        self.storage = FakeStorage(TopicOptions(**options))
-        self.catalog = FakeCatalog()
-        self.topics: Topics = topics_on(self.storage, self.catalog)
-        self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)
-        self.sessions: list[ProduceSession] = []
-
-    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        raise AssertionError
-
-    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        session = ProduceSession(stream, self.topics.find, self.budget, self.storage.options, peer.address)
-        self.sessions.append(session)
-        await session.serve()
-
-    def log(self, life: int = -1) -> FakeLog:
-        log: object = self.storage.opened[life].log
-        assert isinstance(log, FakeLog)
-        return log
-
-
-def played(play: Callable[[Server, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
+def played(play: Callable[[ProduceServer, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
     async def body() -> None:
-        server = Server(**options)
+        server = ProduceServer(**options)
         transport = InProcessTransport()
         listener = await transport.listen("broker:1", server)
         connections = []
@@ -77,7 +50,7 @@ def played(play: Callable[[Server, Callable[[], ProduceClient]], Awaitable[None]
 def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
     """PRD-10, and receipts as ranges: entries that lie one behind the other are one receipt."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         opened = await client.open(1, "")
         assert opened.producer_name
@@ -123,7 +96,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         14: (b"\x0e\x02\0\0\0\0" + entry(14), ErrorCode.INVALID_ARGUMENT, []),
     }
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         number = 0
@@ -156,7 +129,7 @@ def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
 def test_the_largest_message_is_stored() -> None:
     """MSG-2: exactly the largest payload is taken."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         await client.send((1, 0, [entry(0, bytes(MAX_MESSAGE_BYTES))]))
@@ -169,7 +142,7 @@ def test_the_largest_message_is_stored() -> None:
 def test_a_broker_may_allow_less() -> None:
     """MSG-2: `max_message_size`."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         assert (await client.open(1)).max_message_bytes == 1000
         await client.send((1, 0, [entry(0, bytes(1001)), entry(1, bytes(1000))]))
@@ -184,7 +157,7 @@ def test_a_broker_may_allow_less() -> None:
 def test_a_name_has_one_producer_at_a_time() -> None:
     """PRD-11: names are unique per topic, and the broker makes one where none is given."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         one, other = connect(), connect()
         await one.open(1, "p", instance=b"a")
         await other.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"b"))
@@ -203,7 +176,7 @@ def test_a_name_has_one_producer_at_a_time() -> None:
 def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
     """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a", connection_epoch=0)
         server.log().prompt = False
@@ -239,7 +212,7 @@ def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_neve
 def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
     """PRD-9: the name is free at once; who takes it waits for what is pending, and learns how far it came."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a")
         server.log().prompt = False
@@ -261,7 +234,7 @@ def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() ->
 def test_closing_answers_what_was_sent_before() -> None:
     """All in one message: opened, stored, receipted, closed."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         server.storage.gate.clear()
         await client.send(
@@ -287,7 +260,7 @@ def test_closing_answers_what_was_sent_before() -> None:
 def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
     """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -308,7 +281,7 @@ def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
 def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap() -> None:
     """PRD-10: what comes behind an entry that was not stored is not stored either."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -330,7 +303,7 @@ def test_another_incarnation_is_refused() -> None:
     """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake,
     and no producer that knew the old one makes a new one."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         known = (await client.open(1)).incarnation
         await server.topics.delete(NAME, force=True)
@@ -348,7 +321,7 @@ def test_another_incarnation_is_refused() -> None:
 
 @pytest.mark.parametrize("what", ["nonsense", "a gap", "an id twice", "bad runs"])
 def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         if what == "nonsense":
@@ -370,7 +343,7 @@ def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
 
 
 def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client, other = connect(), connect()
         for producer_id in range(3):
             await client.open(producer_id, "")
@@ -390,7 +363,7 @@ def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
 def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
     """PRD-1's other end: neither one topic, one stream nor all together take more than they may."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client, other = connect(), connect()
         await client.open(1)
         server.log().prompt = False
@@ -415,7 +388,7 @@ def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
 
 
 def test_the_brokers_whole_buffer_is_bounded() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         clients = [connect() for _ in range(4)]
         for number, client in enumerate(clients):
             await client.open(1, f"p{number}")
@@ -442,7 +415,7 @@ def test_the_brokers_whole_buffer_is_bounded() -> None:
 
 
 def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         client.reading.cancel()
 
@@ -470,7 +443,7 @@ def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
 def test_ending_in_peace_tells_what_was_taken_first() -> None:
     """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         log = server.log()

@@ -1,0 +1,38 @@
+"""What serves `produce` streams on topics that do as they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar_broker.service.produce_session import ProduceSession
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.topics import Topics
+from magnetar_wire.transport import Peer, Stream
+from tests.unit.broker.topic_scene import FakeCatalog, FakeLog, FakeStorage, topics_on
+
+__all__ = ["ProduceServer"]
+
+
+class ProduceServer:
+    """Serves `produce` streams on topics of a FakeStorage."""
+
+    def __init__(self, **options: Any) -> None:
+        self.storage = FakeStorage(TopicOptions(**options))
+        self.catalog = FakeCatalog()
+        self.topics: Topics = topics_on(self.storage, self.catalog)
+        self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)
+        self.sessions: list[ProduceSession] = []
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        raise AssertionError
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        session = ProduceSession(stream, self.topics.find, self.budget, self.storage.options, peer.address)
+        self.sessions.append(session)
+        await session.serve()
+
+    def log(self, life: int = -1) -> FakeLog:
+        log: object = self.storage.opened[life].log
+        assert isinstance(log, FakeLog)
+        return log
