@@ -29,7 +29,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimming import Trimming
 from magnetar_broker.managed_ledger.writing import LogWriting
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change
+from magnetar_metadata.store import Change, Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -108,6 +108,11 @@ class ManagedLedger:
     @property
     def incarnation(self) -> str:
         return self._node.list.incarnation
+
+    @property
+    def still_ours(self) -> Sequence[Check]:
+        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        return self._node.still_ours
 
     @property
     def before_first(self) -> Position:
