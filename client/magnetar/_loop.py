@@ -63,6 +63,9 @@ class Forkable(Protocol):
 class _Loop(asyncio.SelectorEventLoop):
     """One that a child, which only has a copy of it, never closes: it would take the parent's descriptors off epoll."""
 
+    # 0: it was not made yet, not whole.
+    _made_by = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._made_by = os.getpid()

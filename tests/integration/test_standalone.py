@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_cli.standalone.data_folder import FolderTaken
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_cli.standalone.standalone import Standalone
 from magnetar_protos.broker_pb2 import (
     ConsumeAnswer,
     ConsumeRequest,
@@ -27,6 +31,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.entry import check_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.transport import Connection
+from tests.faults.failing_disk import fail_disk, preloaded
 from tests.produce_client import ProduceClient, entry
 from tests.running import run, until, within
 from tests.running_standalone import StandaloneProcess, standalone
@@ -219,6 +224,59 @@ def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_pa
             async with connected(server) as connection:
                 found = await consumed(connection, "t", entry(len(client.receipts) - 1))
                 assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
+
+    run(body(), 110)
+
+
+def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_path: Path) -> None:
+    """CHK-21: with a status of its own; starting anew goes on with all that was receipted."""
+    flag = tmp_path / "flag"
+
+    async def body() -> None:
+        with standalone(tmp_path / "data", preloaded(tmp_path, flag)) as server:
+            async with connected(server) as connection:
+                await consumed(connection, "t", None)
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+
+                async def publish() -> None:
+                    sent = 0
+                    while not client.over:
+                        await client.send((1, sent, [entry(sent)]))
+                        sent += 1
+
+                publishing = asyncio.create_task(publish())
+                await until(lambda: len(client.receipts) > 100, "much was receipted")
+                fail_disk(flag, "failed_sync")
+                assert await asyncio.to_thread(server.wait) == ExitStatus.DISK_FAILED, server.logged
+                await asyncio.wait([publishing])
+                publishing.exception()
+                await until(lambda: client.over, "the stream is over")
+            flag.unlink()
+            await asyncio.to_thread(server.start)
+            async with connected(server) as connection:
+                found = await consumed(connection, "t", entry(len(client.receipts) - 1))
+                assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
+
+    run(body(), 110)
+
+
+def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) -> None:
+    """The class that the command runs, for tests and notebooks."""
+
+    async def body() -> None:
+        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, http_port=0)
+        for _ in range(2):
+            async with Standalone(settings) as one:
+                with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
+                    await Standalone(settings).start()
+                connection = GrpcTransport().connect(one.grpc_url.removeprefix("magnetar://"))
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+                await client.send((1, 0, [entry(0)]))
+                await until(lambda client=client: len(client.receipts) == 1, "it is stored")  # type: ignore[misc]
+                await connection.close()
+            assert not one.hanging
 
     run(body(), 110)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import defaultdict
 
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_protos.broker_pb2 import CloseProducer, ErrorCode, OpenProducer
+from magnetar_protos.broker_pb2 import CloseProducer, ErrorCode, OpenProducer, ProduceRequest
+from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.transport import Connection, TransportError
+from magnetar_wire.transport import Connection, Rejected, TransportError
 from tests.produce_client import ProduceClient, entry
 from tests.running import run, until
 from tests.unit.broker.produce_server import ProduceServer
@@ -172,3 +174,55 @@ class Publishing:
 def test_what_is_receipted_is_stored_once_in_order_and_no_epoch_behind_a_higher_one(seed: int) -> None:
     """CHK-33, PRD-10."""
     run(Publishing(seed).play())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_that_comes_over_a_stream_is_more_than_refused(seed: int) -> None:
+    """CHK-49 for the stream `produce`: bytes that were changed anywhere end the stream with a refusal at most; others
+    are served on, and nothing is held for those that are gone."""
+    chance = random.Random(seed)
+
+    async def body() -> None:
+        server = ProduceServer()
+        transport = InProcessTransport()
+        listener = await transport.listen("b:1", server)
+        connection = transport.connect("b:1")
+        good = ProduceClient(connection.open_stream("produce"))
+        await good.open(1, "good")
+        for number in range(60):
+            client = ProduceClient(connection.open_stream("produce"))
+            with contextlib.suppress(TransportError):
+                for _ in range(1 + chance.randrange(4)):
+                    await client.stream.send(_changed(chance, number))
+                await client.stream.finish()
+            await until(lambda client=client: client.over, "the stream is over")  # type: ignore[misc]
+            assert client.error is None or isinstance(client.error, Rejected), client.error
+        await good.send((1, 0, [entry(0, producer="good")]))
+        await until(lambda: len(good.receipts) == 1, "others are served")
+        assert server.budget.used_bytes == 0
+        assert sum(len(topic.producers()) for topic in server.topics.loaded()) == 1
+        await connection.close()
+        await listener.close()
+
+    run(body())
+
+
+def _changed(chance: random.Random, number: int) -> bytes:
+    request = ProduceRequest(
+        open=[OpenProducer(producer_id=2, topic="t", producer_name=f"p{number}", instance=b"i", connection_epoch=1)],
+        frame=Frame(
+            runs=[Run(channel=2, first=0, count=2)], entries=[entry(0, producer=f"p{number}"), entry(1, bytes(30))]
+        ),
+        close=[CloseProducer(producer_id=2)] if chance.randrange(2) else [],
+    )
+    data = bytearray(request.SerializeToString())
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(data))
+        kind = chance.randrange(3)
+        if kind == 0:
+            data[at] = chance.randrange(256)
+        elif kind == 1:
+            del data[at : at + chance.randrange(8)]
+        else:
+            data[at:at] = chance.randbytes(chance.randrange(8))
+    return bytes(data)

@@ -47,10 +47,12 @@ N = TypeVar("N", CursorNode, CursorTableNode)
 class KnownNode:
     """A cursor's node as this life has read or written it; None: there is none."""
 
-    __slots__ = ("payload",)
+    __slots__ = ("ledger_id", "payload")
 
     def __init__(self, payload: bytes | None = None) -> None:
         self.payload = payload
+        # The ledger that it points at; 0: none.
+        self.ledger_id = self.node.ledger_id
 
     @property
     def node(self) -> CursorNode:
@@ -139,7 +141,7 @@ class CursorNodes:
                 await self._client.ledgers.record(made, path, update, [self._check])
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
-        known.payload = payload
+        known.payload, known.ledger_id = payload, node.ledger_id
 
     async def remove(self, name: str, known: KnownNode) -> None:
         def update(found: bytes | None) -> compare_and_set.Instead:

@@ -145,6 +145,11 @@ class CursorTable:
         for transient in list((self._transient or {}).values()):
             transient.log_was_trimmed()
 
+    def tick(self, now: float) -> None:
+        """To be called now and then, with the monotonic clock's time."""
+        for cursor in self._cursors.values():
+            cursor.tick(now)
+
     # ── what comes and goes ──
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> DurableCursor:

@@ -13,7 +13,7 @@ from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Rejected
-from tests.produce_client import ProduceClient
+from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
 from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
 
@@ -166,6 +166,29 @@ def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
         await client.close()
 
     in_broker(body)
+
+
+@pytest.mark.parametrize("bound", ["topics", "streams"])
+def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
+    """Nothing of what hangs, bookies or clients, keeps a broker from ending."""
+
+    async def body(scene: BrokerScene) -> None:
+        connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+        raw = ProduceClient(connection.open_stream("produce"))
+        await raw.open(1)
+        if bound == "topics":
+            for bookie in scene.bookies:
+                bookie.hanging.add("add")
+            await raw.send((1, 0, [entry(0)]))
+            await until(lambda: scene.life.budget.used_bytes > 0, "it is on its way")
+        else:
+            raw.reading.cancel()
+            await raw.send((1, 0, [b"bad"] * 10_000))
+            await until(lambda: scene.life.budget.used_bytes == 0, "it is answered")
+        await within(scene.broker.close(), "the broker has ended")
+        await connection.close()
+
+    in_broker(body, broker_shutdown_timeout_s=0.3, topic_close_timeout_s=10.0)
 
 
 def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:

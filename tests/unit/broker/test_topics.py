@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
@@ -368,3 +370,11 @@ class _Sink:
 
     def ended(self, error: BrokerError) -> None:
         self.told.append(("ended", error))
+
+
+def test_every_option_is_named_by_a_test() -> None:
+    """One that nothing reads would be noticed by nobody."""
+    folder = Path(__file__).parent
+    tests = "".join(path.read_text() for path in folder.glob("**/*.py"))
+    own = {name for name in BrokerOptions.__annotations__ if name != "cluster_name"}  # it is shown, and no more
+    assert [name for name in sorted({*TopicOptions.model_fields, *own}) if name not in tests] == []

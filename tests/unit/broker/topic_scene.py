@@ -99,6 +99,9 @@ class FakeCursors:
     def durable(self) -> list[Any]:
         return self.names
 
+    def tick(self, now: float) -> None:
+        """None of them has a ledger."""
+
     def slowest_saved(self) -> Position | None:
         return self.slowest
 
