@@ -179,7 +179,7 @@ class ConsumerCore:
         if self.over is not None:
             return
         self.over = AlreadyClosed("the consumer is closed")
-        self._give_acknowledged()
+        self.give_acknowledged()
         try:
             await self._close_parts()
         finally:
@@ -225,7 +225,7 @@ class ConsumerCore:
     async def unsubscribe(self) -> None:
         """Deletes the subscription; the consumer is over."""
         self.check_open()
-        self._give_acknowledged()
+        self.give_acknowledged()
         for part in self.parts:
             await part.unsubscribe()
         await self.close()
@@ -248,7 +248,7 @@ class ConsumerCore:
     async def seek(self, where: Callable[[ConsumerPart], StartAt | None]) -> None:
         """Every part to the place that is said for it; None: it stays where it is."""
         self.check_open()
-        self._give_acknowledged()
+        self.give_acknowledged()
         for part in self.parts:
             to = where(part)
             if to is not None:
@@ -285,11 +285,11 @@ class ConsumerCore:
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
-        self._give_acknowledged()
+        self.give_acknowledged()
         for part in self.parts:
             part.acknowledge()
 
-    def _give_acknowledged(self) -> None:
+    def give_acknowledged(self) -> None:
         self.give(self.acknowledged.drain())
 
     def give(self, targets: Iterable[Target]) -> dict[ConsumerPart, dict[tuple[int, int], Era]]:
@@ -359,7 +359,7 @@ class ConsumerCore:
         self._nack_timer = None
         due = self._nacks.take(self.clock.monotonic())
         if due:
-            self._give_acknowledged()
+            self.give_acknowledged()
         for part, places in due.items():
             part.redeliver(places)
         self._set_nack_timer()
@@ -368,7 +368,7 @@ class ConsumerCore:
         """On the loop: all that is not acknowledged comes again."""
         if self.over is not None:
             return
-        self._give_acknowledged()
+        self.give_acknowledged()
         for part in self.parts:
             part.redeliver(None)
 

@@ -90,6 +90,9 @@ class PartOwner(Protocol):
 
     def active_changed(self, part: ConsumerPart, active: bool) -> None: ...
 
+    def give_acknowledged(self) -> None:
+        """Gives each part what the application has acknowledged."""
+
     def acknowledge_soon(self) -> None:
         """There is something to acknowledge that no application did."""
 
@@ -211,6 +214,7 @@ class ConsumerPart:
         self._opened_at = self._clock.monotonic()
         self.eras.opened(answer.epoch, answer.moves)
         self._where.began(answer)
+        self._owner.give_acknowledged()  # so that it leaves before permits do, and does not come again
         self._epoch_begins()
         self._answer.set_result(None)
         self._tell_active(answer.active)
@@ -412,6 +416,7 @@ class ConsumerPart:
     def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None:
         if not self.connected or delivery.epoch != self.era.epoch:
             return
+        self._backoff.reset()
         self._queue.add(self.source, self._arrivals.take(self.era, delivery, entries))
         if self.acks:
             self._owner.acknowledge_soon()
