@@ -38,7 +38,7 @@ and goes on with what changed (core/cursor_record.py). Three things keep an ackn
   of theirs is made on condition that it is still there. So nobody points a cursor at a new ledger, makes one or deletes
   one behind its owner's back (cursor_nodes.py).
 
-All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which an
-add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the slowest
-position that is durable, and cursors in what was trimmed move on.
+All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which
+an add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the
+slowest position that is durable, and cursors in what was trimmed move on.
 """
