@@ -276,7 +276,8 @@ class PartitionProducer:
             except MagnetarException as error:
                 log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
                 self._react(error)
-            await self._clock.sleep(backoff.next())
+            if not self._over:
+                await self._clock.sleep(backoff.next())
 
     def _finish(self, batch: Batch, outcome: Place | MagnetarException) -> None:
         """It is decided: tells everybody, and makes room."""
