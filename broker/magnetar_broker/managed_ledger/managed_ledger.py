@@ -29,7 +29,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimming import Trimming
 from magnetar_broker.managed_ledger.writing import LogWriting
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change
+from magnetar_metadata.store import Change, Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -95,7 +95,7 @@ class ManagedLedger:
         """
         node = await open_node(name, client, clock, randomness, create=create, along=along)
         self = cls(node, client, cache, options, clock)
-        if node.list.deleting:
+        if self.has_rest:
             self._trimming.finish_soon()
         return self
 
@@ -108,6 +108,11 @@ class ManagedLedger:
     @property
     def incarnation(self) -> str:
         return self._node.list.incarnation
+
+    @property
+    def still_ours(self) -> Sequence[Check]:
+        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        return self._node.still_ours
 
     @property
     def before_first(self) -> Position:
@@ -126,6 +131,11 @@ class ManagedLedger:
         """How many there are; a change says that a trim may find something."""
         listed = self._node.list
         return len(listed.ledgers) - (listed.written is not None)
+
+    @property
+    def has_rest(self) -> bool:
+        """Ledgers are off the list, or to go from it, and not deleted yet: a trim goes on with that."""
+        return bool(self._node.list.deleting) or self._node.list.empty is not None
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""

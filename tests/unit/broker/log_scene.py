@@ -192,6 +192,14 @@ class Scene(SmallCluster):
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         return await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
 
+    async def subscribe(self, log: ManagedLedger) -> CursorTable:
+        """A durable cursor, `s`, with something acknowledged behind a hole."""
+        cursors = await self.patiently(self.cursors(log))
+        cursor = await self.patiently(cursors.create("s", log.before_first, {}))
+        cursor.acknowledge([(log.last.ledger_id, 1, 1)])
+        await self.patiently(cursor.saved())
+        return cursors
+
     async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:
         await self.store.sync()
         stored = await compare_and_set.read(self.store, paths.topic(name))
