@@ -72,6 +72,8 @@ log = logging.getLogger("magnetar")
 
 # An opening that was over sooner is no reason to try again without a pause.
 _SETTLED_S: Final = 1.0
+# Messages that are made at a time: few enough for Python's collector not to be called for them (it is after 700).
+_SEGMENT: Final = 256
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
 _GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound)
 
@@ -444,7 +446,8 @@ class ConsumerPart:
     def flow(self, *, eager: bool = False) -> None:
         """Grants what there is to grant. `eager`: somebody waits for more than there is."""
         window = self.permits.window
-        self.source.report_at = self.source.segment = max(1, window // 2)
+        self.source.report_at = max(1, window // 2)
+        self.source.segment = min(self.source.report_at, _SEGMENT)
         if eager:
             self.permits.handed_out(self._queue.fetch_owed(self.source))
         if not self.connected:

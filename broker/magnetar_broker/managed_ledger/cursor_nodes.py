@@ -17,7 +17,7 @@ tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -40,8 +40,6 @@ __all__ = ["CursorNodes", "KnownNode"]
 
 _LIFE_BYTES: Final = 16
 _NOT_CLAIMED: Final = -1
-
-N = TypeVar("N", CursorNode, CursorTableNode)
 
 
 class KnownNode:

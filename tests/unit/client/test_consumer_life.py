@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,13 +19,22 @@ from magnetar.exceptions import (
     SubscriptionNotFound,
     Timeout,
 )
+from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.message_id import MessageId
 from tests.running import run, until
-from tests.unit.client.consume_scene import client_of, payloads, receive
+from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 P = "persistent://public/default/"
+
+
+def more_streams(broker: MemoryBroker, before: int) -> bool:
+    return broker.streams > before
+
+
+def has_consumers(subscriptions: Subscriptions, count: int) -> bool:
+    return subscriptions.consumers == count
 
 
 def test_after_a_break_what_is_unacknowledged_comes_again_and_what_is_in_hand_can_be_acknowledged() -> None:
@@ -42,7 +52,7 @@ def test_after_a_break_what_is_unacknowledged_comes_again_and_what_is_in_hand_ca
                 await consumer.acknowledge([messages[0], messages[2], messages[6]])  # gathered, not sent
                 streams = broker.streams
                 broker.break_streams()
-                await until(lambda n=streams: broker.streams > n, "it tries again")
+                await until(partial(more_streams, broker, streams), "it tries again")
                 await until(consumer.is_connected, "it is there again")
                 await consumer.acknowledge(messages[4], receipt=True)
                 cursor = topic.cursors.cursors["s"]
@@ -157,7 +167,7 @@ def test_a_second_exclusive_consumer_is_refused_and_a_partitioned_topic_goes_who
                 await client.subscribe("t", "s")
             for index in range(5):
                 subscriptions = broker.topic(f"t-partition-{index}").subscriptions
-                await until(lambda s=subscriptions, i=index: s.consumers == (i == 3), "the others are free")
+                await until(partial(has_consumers, subscriptions, int(index == 3)), "the others are free")
             first, second = await asyncio.gather(
                 *(client.subscribe("t", "x") for _ in range(2)), return_exceptions=True
             )
@@ -240,7 +250,7 @@ def test_what_was_not_waited_for_is_closed_again() -> None:
                     await opening.result().close()
             for index in range(2):
                 subscriptions = broker.topic(f"t-partition-{index}").subscriptions
-                await until(lambda s=subscriptions: s.consumers == 0, "nobody is left")
+                await until(partial(has_consumers, subscriptions, 0), "nobody is left")
             await (await client.subscribe("t", "s")).close()
 
     run(go())
@@ -310,7 +320,7 @@ def test_closing_ends_whoever_waits() -> None:
 def test_what_is_not_there_yet_is_refused() -> None:
     async def go() -> None:
         async with client_of() as (_, client):
-            for option, value in {
+            unsupported: dict[str, Any] = {
                 "is_read_compacted": True,
                 "unacked_messages_timeout_ms": 10_000,
                 "dead_letter_policy": object(),
@@ -318,12 +328,18 @@ def test_what_is_not_there_yet_is_refused() -> None:
                 "schema": object(),
                 "crypto_key_reader": object(),
                 "replicate_subscription_state_enabled": True,
-            }.items():
+            }
+            for option, value in unsupported.items():
                 with pytest.raises(OperationNotSupported, match=option):
                     await client.subscribe("t", "s", **{option: value})
             with pytest.raises(OperationNotSupported, match="KeyShared"):
                 await client.subscribe("t", "s", ConsumerType.KeyShared)
-            for wrong in ({"receiver_queue_size": -1}, {"no_such_option": 1}, {"negative_ack_redelivery_backoff": 5}):
+            wrongs: list[dict[str, Any]] = [
+                {"receiver_queue_size": -1},
+                {"no_such_option": 1},
+                {"negative_ack_redelivery_backoff": 5},
+            ]
+            for wrong in wrongs:
                 with pytest.raises(InvalidConfiguration):
                     await client.subscribe("t", "s", **wrong)
             with pytest.raises(InvalidConfiguration):

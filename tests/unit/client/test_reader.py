@@ -24,7 +24,7 @@ def test_a_reader_starts_where_it_is_told() -> None:
                 topic.publish(str(number).encode(), time_ms=100 + number)
             batch = topic.publish(b"a", b"b", b"c", time_ms=103)
             first = topic.log.order[0]
-            for start, inclusive, expected in [
+            starts: list[tuple[MessageId | int, bool, list[bytes]]] = [
                 (MessageId.earliest, False, [b"0", b"1", b"2", b"a", b"b", b"c"]),
                 (MessageId(-1, *first), False, [b"1", b"2", b"a", b"b", b"c"]),
                 (MessageId(-1, *first), True, [b"0", b"1", b"2", b"a", b"b", b"c"]),
@@ -34,7 +34,8 @@ def test_a_reader_starts_where_it_is_told() -> None:
                 (102, False, [b"2", b"a", b"b", b"c"]),
                 (10**15, False, []),
                 (MessageId.latest, False, []),
-            ]:
+            ]
+            for start, inclusive, expected in starts:
                 reader = await client.create_reader("t", start, start_message_id_inclusive=inclusive)
                 got = []
                 while await reader.has_message_available():
