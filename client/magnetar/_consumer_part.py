@@ -21,16 +21,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
 from magnetar._asks import Asks
 from magnetar._connections import Connections
 from magnetar._consume_link import ConsumeLink
-from magnetar._consumer_options import ConsumerOptions
+from magnetar._consumer_options import ConsumerOptions, open_request
 from magnetar._enums import ConsumerType
 from magnetar._message import Era
+from magnetar._part_owner import PartOwner
 from magnetar._permits import Permits
 from magnetar._places import Place, first_wanted
 from magnetar._problems import from_problem, from_transport, is_passing
@@ -55,18 +56,16 @@ from magnetar_protos.broker_pb2 import (
     Delivery,
     Done,
     EpochBegan,
-    OpenConsumer,
     Problem,
     Seek,
     StartAt,
-    SubscriptionType,
     Unsubscribe,
 )
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import TransportError
 
-__all__ = ["ConsumerPart", "PartOwner"]
+__all__ = ["ConsumerPart"]
 
 log = logging.getLogger("magnetar")
 
@@ -76,33 +75,6 @@ _SETTLED_S: Final = 1.0
 _SEGMENT: Final = 256
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
 _GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound)
-
-
-class PartOwner(Protocol):
-    """The consumer that this is a part of."""
-
-    def post(self, call: Any) -> None:
-        """Has it called on the I/O loop. From any thread."""
-
-    def starts_anew(self, part: ConsumerPart) -> None:
-        """All that the part has not acknowledged comes again."""
-
-    def handed_out(self, part: ConsumerPart) -> None:
-        """Some more of the part's messages."""
-
-    def active_changed(self, part: ConsumerPart, active: bool) -> None: ...
-
-    def give_acknowledged(self) -> None:
-        """Gives each part what the application has acknowledged."""
-
-    def acknowledge_soon(self) -> None:
-        """There is something to acknowledge that no application did."""
-
-    def hungry(self) -> None:
-        """Somebody waits for a batch, and more has come."""
-
-    def part_failed(self, part: ConsumerPart, error: MagnetarException) -> None:
-        """It is over for good."""
 
 
 class ConsumerPart:
@@ -175,7 +147,15 @@ class ConsumerPart:
         except TransportError as error:
             raise from_transport(error) from error
         self._link, self._answer = link, answer
-        self._to_say.opening = self._open_request()
+        self._to_say.opening = open_request(
+            self._options,
+            consumer_id=self._consumer_id,
+            topic=self.topic,
+            consumer_name=self.consumer_name,
+            durable=self._durable,
+            start=self._start,
+            incarnation=self._incarnation,
+        )
         link.ready(self._consumer_id)
         try:
             await within(
@@ -187,23 +167,6 @@ class ConsumerPart:
             raise
         finally:
             self._answer = None
-
-    def _open_request(self) -> OpenConsumer:
-        options = self._options
-        return OpenConsumer(
-            consumer_id=self._consumer_id,
-            topic=self.topic,
-            subscription=options.subscription_name,
-            type=SubscriptionType.Name(options.consumer_type.value),
-            consumer_name=self.consumer_name,
-            priority_level=options.priority_level,
-            durable=self._durable,
-            start=self._start,
-            broker_metadata=True,
-            incarnation=self._incarnation,
-            properties=dict(options.properties),
-            subscription_properties=dict(options.subscription_properties),
-        )
 
     def opened(self, answer: ConsumerOpened) -> None:
         if self.connected or self._answer is None or self._answer.done():
