@@ -93,7 +93,7 @@ class ConsumerCore:
             await self._open_all(self.parts[1:])
             if not self._durable:
                 for part in self.parts:
-                    await part.find_behind()
+                    await part.where.find_behind(self._start)
         except BaseException:
             await asyncio.shield(self._close_parts())
             self.end(AlreadyClosed("the consumer could not be opened"))
@@ -254,7 +254,7 @@ class ConsumerCore:
     async def last_message_ids(self) -> list[MessageId]:
         """Of each part; of one without messages `earliest`'s place, with its topic."""
         self.check_open()
-        return [await part.last_message_id() for part in self.parts]
+        return [await part.where.last_message_id(part.partition) for part in self.parts]
 
     async def has_message_available(self) -> bool:
         """Whether a read will return, if nobody else reads."""
@@ -262,7 +262,7 @@ class ConsumerCore:
         if len(self.queue):
             return True
         for part in self.parts:
-            if await part.has_more():
+            if await part.where.has_more():
                 return True
         return False
 
@@ -327,6 +327,7 @@ class ConsumerCore:
         if self.over is None:
             self.give_acknowledged()
             for part in self.parts:
+                self.refusing.forget(part)
                 part.redeliver(None)
 
     # What parts tell.

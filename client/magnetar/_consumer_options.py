@@ -139,7 +139,6 @@ def topic_names(topic: str | Sequence[str] | re.Pattern[str]) -> list[TopicName]
 
 def open_request(
     options: ConsumerOptions,
-    *,
     consumer_id: int,
     topic: str,
     consumer_name: str,
