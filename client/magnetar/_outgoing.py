@@ -45,6 +45,13 @@ def outgoing(
     deliver_after: object,
 ) -> Outgoing:
     """Raises TypeError and InvalidMessage for what can't be encoded, and refuses what is not supported yet."""
+    if (
+        type(content) is bytes
+        and properties is partition_key is ordering_key is sequence_id is event_timestamp is None
+        and replication_clusters is deliver_at is deliver_after is None
+        and not disable_replication
+    ):
+        return Outgoing(content, None, None, None, 0, None, HEAD_BYTES + len(content))
     _refuse("replication_clusters", replication_clusters)
     _refuse("disable_replication", disable_replication or None)
     _refuse("deliver_at", deliver_at)

@@ -164,8 +164,12 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         assert other.wait() == ExitStatus.REFUSED
         assert server.grpc.rpartition(":")[2] in other.logged
         assert "taken" in other.logged
-        # What it had begun is closed: on another port it starts.
-        other.grpc = ""
+        other.grpc, other.http = "", server.http
+        other.spawn()
+        assert other.wait() == ExitStatus.REFUSED
+        assert f"HTTP can't be served at 127.0.0.1:{server.http.rpartition(':')[2]}" in other.logged
+        # What it had begun is closed: on other ports it starts.
+        other.http = ""
         other.start()
         other.stop()
         wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)
