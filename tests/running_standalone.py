@@ -72,7 +72,7 @@ class StandaloneProcess:
             self.process = subprocess.Popen(
                 command,
                 cwd=self.folder.parent,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self.environment},
+                env={**_surroundings(), "PYTHONPATH": os.pathsep.join(paths), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -130,6 +130,11 @@ def standalone(
         yield server.start()
     finally:
         server.close()
+
+
+def _surroundings() -> dict[str, str]:
+    """This process' environment, without what would be settings of the server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
 
 
 def _port(url: str) -> str:

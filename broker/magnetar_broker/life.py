@@ -86,20 +86,27 @@ class BrokerLife:
         await self._stop_keeping()
         bound_s = self._options.broker_shutdown_timeout_s
         await _within(self.topics.close(TopicGivenUp("its broker is ending: look it up again")), bound_s, "the topics")
-        await _within(self._end_sessions(), min(bound_s, _TELLING_S), "the streams of clients")
-
-    async def _end_sessions(self) -> None:
-        serving = dict(self._sessions)
-        for session in serving:
-            session.end()
-        if serving:
-            await asyncio.wait(list(serving.values()))
+        await self._end_sessions()
 
     async def give_up(self, problem: BrokerError) -> None:
         """Everything, at once."""
         self.topics.give_up(problem)
         await self._stop_keeping()
         await self.topics.wait_ended()
+        await self._end_sessions()
+
+    async def _end_sessions(self) -> None:
+        """They know this life's topics: their clients open other streams, and what serves those knows the next one's.
+        Whoever does not take what it is told within a moment is cut off."""
+        serving = dict(self._sessions)
+        for session in serving:
+            session.end()
+        if serving:
+            _, left = await asyncio.wait(list(serving.values()), timeout=_TELLING_S)
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
 
     async def close(self) -> None:
         """When nothing is served any more."""

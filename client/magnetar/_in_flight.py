@@ -76,11 +76,11 @@ class InFlight:
             return batch
         return self._waiting[0] if self._waiting else None
 
-    def expire(self, opened_until: float) -> list[Batch]:
-        """Gives up those that were opened then or before. Whether those that were sent are stored is not known."""
-        numbers = list(takewhile(lambda number: self._sent[number].opened_at <= opened_until, self._sent))
+    def expire(self, now: float, timeout_s: float) -> list[Batch]:
+        """Gives up those that were opened so long ago. Whether those that were sent are stored is not known."""
+        numbers = list(takewhile(lambda number: self._sent[number].opened_at + timeout_s <= now, self._sent))
         expired = [self._sent.pop(number) for number in numbers]
-        while not self._sent and self._waiting and self._waiting[0].opened_at <= opened_until:
+        while not self._sent and self._waiting and self._waiting[0].opened_at + timeout_s <= now:
             expired.append(self._waiting.popleft())
         return expired
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import gc
 import logging
 import os
+import sys
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -35,6 +36,11 @@ T = TypeVar("T")
 
 # A fork, and the end of the process, wait no longer than that for brokers.
 _LONGEST_WAIT_S: Final = 5.0
+# What gRPC's asyncio part calls the thread that waits for its core.
+_POLLER: Final = "_poll_wrapper"
+_COLLECTIONS: Final = 3
+_TURNS: Final = 20
+_SETTLING_S: Final = 1.0
 
 
 class Forkable(Protocol):
@@ -56,6 +62,9 @@ class Forkable(Protocol):
 class _Loop(asyncio.SelectorEventLoop):
     """One that a child, which only has a copy of it, never closes: it would take the parent's descriptors off epoll."""
 
+    # 0: it was not made yet, not whole.
+    _made_by = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._made_by = os.getpid()
@@ -70,8 +79,8 @@ class BackgroundLoop:
         self._lock = threading.RLock()
         self._loop: _Loop | None = None
         self._thread: threading.Thread | None = None
-        self._clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
-        self._users = 0
+        # Those that are not closed, in the order in which they came: also those that nobody else knows any more.
+        self._clients: dict[Forkable, None] = {}
         self._suspended = False
         # Loops of the process that this one was forked off.
         self._inherited: list[object] = []
@@ -82,17 +91,18 @@ class BackgroundLoop:
             if self._loop is None:
                 self._loop = _Loop()
                 self._start(self._loop)
-            self._users += 1
-            self._clients.add(client)
+            self._clients[client] = None
 
     def leave(self, client: Forkable) -> None:
         """The client is closed. With the last one the thread ends."""
         with self._lock:
-            self._clients.discard(client)
-            self._users -= 1
-            if self._users or self._loop is None:
+            self._clients.pop(client, None)
+            if self._clients or self._loop is None:
                 return
-            loop, self._loop = self._loop, None
+            loop = self._loop
+            if not self.inside:
+                self.run(_settled(), _LONGEST_WAIT_S)
+            self._loop = None
             self._stop(loop)
             loop.close()
 
@@ -139,21 +149,34 @@ class BackgroundLoop:
     def before_fork(self) -> None:
         """Nobody enters, or leaves, until the fork is over."""
         self._lock.acquire()
-        loop = self._loop
-        if loop is None or self.inside:
+        if "grpc" not in sys.modules or self.inside:
             return
-        clients = list(self._clients)
+        loop, clients = self._loop, list(self._clients)
 
         async def suspend() -> None:
             for client in clients:
                 await client.suspend()
 
-        try:
-            self.run(suspend(), _LONGEST_WAIT_S)
-        except Exception:
-            log.exception("before a fork the channels could not be closed")
-        self._stop(loop)
-        self._suspended = True
+        if loop is not None:
+            try:
+                self.run(suspend(), _LONGEST_WAIT_S)
+            except Exception:
+                log.exception("before a fork the channels could not be closed")
+        self._collect()
+        if loop is not None:
+            self._stop(loop)
+            self._suspended = True
+
+    def _collect(self) -> None:
+        """gRPC's own thread ends with the last of its objects, some of which are in cycles that only the collector
+        frees; and the calls among them need a few turns of the loop to end."""
+        for _ in range(_COLLECTIONS):
+            if self._loop is not None:
+                self.run(_turns(), _LONGEST_WAIT_S)
+            gc.collect()
+            if not any(_POLLER in thread.name for thread in threading.enumerate()):
+                return
+        log.warning("the process forks while others use gRPC, a client of magnetar.aio say: children should be spawned")
 
     def after_fork_in_parent(self) -> None:
         if self._suspended and self._loop is not None:
@@ -177,6 +200,18 @@ class BackgroundLoop:
                 client.close_at_exit(_LONGEST_WAIT_S)
             except Exception as error:  # noqa: BLE001 (the process ends, and the others are to be closed, too)
                 log.debug("a client could not be closed at exit: %r", error)
+
+
+async def _turns() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+async def _settled() -> None:
+    """Returns when nothing runs on the loop any more: what gRPC's calls leave behind ends by itself."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if others:
+        await asyncio.wait(others, timeout=_SETTLING_S)
 
 
 background: Final = BackgroundLoop()

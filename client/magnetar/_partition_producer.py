@@ -28,6 +28,7 @@ from magnetar import exceptions
 from magnetar._batch import Batch
 from magnetar._callbacks import CallbackThread
 from magnetar._connections import Connections
+from magnetar._expiry import Expiry
 from magnetar._in_flight import InFlight
 from magnetar._options import ProducerOptions
 from magnetar._problems import from_problem, from_transport, is_passing
@@ -71,7 +72,8 @@ class PartitionProducer:
         self._clock = home.connections.clock
         self._options = options
         self._bounds = bounds
-        # Made by the first opening: only then is it known what the first message's number is.
+        # It was opened once: then it is known what the first message's number is, and `queue` is the one that counts.
+        self.begun = False
         self.queue: SendQueue = SendQueue(bounds, 0, self._wake, self._clock.monotonic)
         self._in_flight = InFlight()
         self._instance = self._connections.randomness.token(16)
@@ -89,16 +91,9 @@ class PartitionProducer:
         # It is not opened again.
         self._over = False
         self._take_timer: Timer | None = None
-        # The next look at the oldest pending batch, and when it is due.
-        self._expiry_timer: Timer | None = None
-        self._expiry_at = 0.0
+        self._expiry = Expiry(self._in_flight, self._clock, options.send_timeout_millis / 1000, self._expired)
         self._flushes: list[Flush] = []
         self._last_serial = 0
-
-    @property
-    def begun(self) -> bool:
-        """It was opened once: `queue` is the one that counts."""
-        return bool(self._shared.producer_name)
 
     @property
     def connected(self) -> bool:
@@ -168,6 +163,7 @@ class PartitionProducer:
             )
         self.queue = SendQueue(bounds, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
         self.producer_name = self._shared.producer_name = answer.producer_name
+        self.begun = True
 
     def _opening_failed(self, error: MagnetarException) -> None:
         if self._answer is not None and not self._answer.done():
@@ -199,7 +195,7 @@ class PartitionProducer:
             self._in_flight.add(batch)
         if batches:
             self._ready()
-            self._watch_expiry()
+            self._expiry.watch()
 
     def _take_due(self) -> None:
         self._take_timer = None
@@ -277,7 +273,8 @@ class PartitionProducer:
             except MagnetarException as error:
                 log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
                 self._react(error)
-            await self._clock.sleep(backoff.next())
+            if not self._over:
+                await self._clock.sleep(backoff.next())
 
     def _finish(self, batch: Batch, outcome: Place | MagnetarException) -> None:
         """It is decided: tells everybody, and makes room."""
@@ -305,25 +302,11 @@ class PartitionProducer:
         for batch in self._in_flight.take_all():
             self._finish(batch, error)
 
-    def _watch_expiry(self) -> None:
-        oldest, timeout_s = self._in_flight.oldest(), self._options.send_timeout_millis / 1000
-        if self._expiry_timer is None and oldest is not None and timeout_s:
-            now = self._clock.monotonic()
-            self._expiry_at = max(now, oldest.opened_at + timeout_s)
-            self._expiry_timer = self._clock.call_later(self._expiry_at - now, self._expire)
-
-    def _expire(self) -> None:
-        self._expiry_timer = None
-        now, timeout_s = self._clock.monotonic(), self._options.send_timeout_millis / 1000
-        if now > self._expiry_at + timeout_s / 10:  # this process was asleep: the receipts may have come meanwhile
-            self._expiry_at = now + timeout_s / 10
-            self._expiry_timer = self._clock.call_later(timeout_s / 10, self._expire)
-            return
-        for batch in self._in_flight.expire(now - timeout_s):
-            where = "is connected" if self._open else "is not connected"
-            text = f"no receipt within {timeout_s:g} s (send_timeout_millis); the producer {where}; it may be stored"
+    def _expired(self, batches: list[Batch], timeout_s: float) -> None:
+        where = "is connected" if self._open else "is not connected"
+        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); the producer {where}; it may be stored"
+        for batch in batches:
             self._finish(batch, exceptions.Timeout(text))
-        self._watch_expiry()
 
     async def flush(self, *, in_callback: bool = False) -> None:
         """Returns when all that was sent before is decided, and its callbacks were called (but to a callback).
@@ -376,10 +359,10 @@ class PartitionProducer:
         self._over = True
         self._add(self.queue.end(error))
         self._fail_all(error)
-        for timer in (self._take_timer, self._expiry_timer):
-            if timer is not None:
-                timer.cancel()
-        self._take_timer = self._expiry_timer = None
+        self._expiry.stop()
+        if self._take_timer is not None:
+            self._take_timer.cancel()
+            self._take_timer = None
         if self._reconnecting is not None and self._reconnecting is not asyncio.current_task():
             self._reconnecting.cancel()
         self._leave()
@@ -388,7 +371,7 @@ class PartitionProducer:
         """In a child: locks and futures are as they happened to be, and the parent's."""
         self._over, self._open, self._link = True, False, None
         self._in_flight, self._flushes = InFlight(), []
-        self._answer = self._reconnecting = self._take_timer = self._expiry_timer = None
+        self._answer = self._reconnecting = self._take_timer = None
         self.queue = SendQueue(self._bounds, 0, self._wake, self._clock.monotonic)
         self.queue.end(error)
 

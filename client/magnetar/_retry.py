@@ -10,7 +10,7 @@ from magnetar_wire.randomness import Randomness
 __all__ = ["Backoff"]
 
 FIRST_S: Final = 0.1
-LONGEST_S: Final = 5.0
+LONGEST_S: Final = 2.0
 
 
 class Backoff:

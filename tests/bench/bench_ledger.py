@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rocksdict import Options, Rdict
 
@@ -32,6 +32,8 @@ from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
 from tests.bench.harness import Result
+
+T = TypeVar("T")
 
 KIB: Final = 1024
 TURNS: Final = 7
@@ -272,7 +274,7 @@ def written_plainly(file: int, group: bytes, groups: int) -> float:
     return time.perf_counter() - began
 
 
-async def in_thread(work: Callable[[], float]) -> float:
+async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 

@@ -18,9 +18,12 @@ _ALONE = ["unshare", "--user", "--map-root-user", "--mount"]
 def test_bookie_on_a_disk_that_somebody_else_filled_is_opened_and_read(tmp_path: Path) -> None:
     """CHK-21: it can be read and fenced, also where the index has to be made anew, and nothing is lost."""
     mounted = ["sh", "-c", 'mount -t tmpfs -o size=40m none "$1"; shift; exec "$@"', "sh", str(tmp_path)]
-    if shutil.which("unshare") is None or subprocess.run(
-        [*_ALONE, *mounted[:-1], str(tmp_path), "mountpoint", "-q", str(tmp_path)], capture_output=True, check=False
-    ).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(
+            [*_ALONE, *mounted[:-1], str(tmp_path), "mountpoint", "-q", str(tmp_path)], capture_output=True, check=False
+        ).returncode
+    ):
         pytest.skip("no file system of its own can be mounted here")
     path = os.pathsep.join(str(_REPOSITORY / root) for root in ("protos", "metadata", "bookie", "deploy", "."))
     done = subprocess.run(

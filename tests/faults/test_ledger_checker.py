@@ -300,9 +300,7 @@ async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
         log = Log(folder / f"w-c-{number}.log")
         plan = ChainPlan(Striping(3, 3, 2), roll_entries=60, keep_ledgers=KEPT, rest_s=0.01)
         chance = SeededRandomness(number)
-        owner = ChainOwner(
-            client, "c", f"w.{number}", plan, log, cluster.clock, chance, WholeReads(folder, "c")
-        )
+        owner = ChainOwner(client, "c", f"w.{number}", plan, log, cluster.clock, chance, WholeReads(folder, "c"))
         owning = asyncio.create_task(owner.own())
         written = folder / f"w-c-{number}.log"
         await until(lambda written=written: written.read_text().count("\nclosed") > 1, "two ledgers are closed")  # type: ignore[misc]

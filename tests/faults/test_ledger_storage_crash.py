@@ -272,7 +272,6 @@ def test_sector_that_cannot_be_read_damages_what_lies_on_it_alone(
     _on(tmp_path, body)
 
 
-
 def test_sync_after_a_failed_one_does_not_succeed_with_an_empty_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

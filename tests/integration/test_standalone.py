@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_cli.standalone.data_folder import FolderTaken
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_cli.standalone.standalone import Standalone
 from magnetar_protos.broker_pb2 import (
     ConsumeAnswer,
     ConsumeRequest,
@@ -27,6 +34,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.entry import check_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.transport import Connection
+from tests.faults.failing_disk import fail_disk, preloaded
 from tests.produce_client import ProduceClient, entry
 from tests.running import run, until, within
 from tests.running_standalone import StandaloneProcess, standalone
@@ -110,6 +118,32 @@ def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: P
     run(body(), 110)
 
 
+def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
+    """From a folder that is not there on: whatever was half made is made whole, or made anew."""
+    chance = random.Random(5)
+    server = StandaloneProcess(tmp_path / "data")
+    try:
+        for _ in range(5):
+            server.spawn()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(0.2 + chance.random())
+            server.kill()
+        server.start()
+
+        async def body() -> None:
+            async with connected(server) as connection:
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+                await client.send((1, 0, [entry(0)]))
+                await until(lambda: len(client.receipts) == 1, "it is stored")
+
+        run(body(), 110)
+        assert server.stop() == ExitStatus.ENDED
+        assert "Traceback" not in server.logged
+    finally:
+        server.close()
+
+
 def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
     """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
 
@@ -159,8 +193,12 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         assert other.wait() == ExitStatus.REFUSED
         assert server.grpc.rpartition(":")[2] in other.logged
         assert "taken" in other.logged
-        # What it had begun is closed: on another port it starts.
-        other.grpc = ""
+        other.grpc, other.http = "", server.http
+        other.spawn()
+        assert other.wait() == ExitStatus.REFUSED
+        assert f"HTTP can't be served at 127.0.0.1:{server.http.rpartition(':')[2]}" in other.logged
+        # What it had begun is closed: on other ports it starts.
+        other.http = ""
         other.start()
         other.stop()
         wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)
@@ -219,6 +257,59 @@ def test_it_ends_in_peace_under_load_and_what_was_sent_before_is_answered(tmp_pa
             async with connected(server) as connection:
                 found = await consumed(connection, "t", entry(len(client.receipts) - 1))
                 assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
+
+    run(body(), 110)
+
+
+def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_path: Path) -> None:
+    """CHK-21: with a status of its own; starting anew goes on with all that was receipted."""
+    flag = tmp_path / "flag"
+
+    async def body() -> None:
+        with standalone(tmp_path / "data", preloaded(tmp_path, flag)) as server:
+            async with connected(server) as connection:
+                await consumed(connection, "t", None)
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+
+                async def publish() -> None:
+                    sent = 0
+                    while not client.over:
+                        await client.send((1, sent, [entry(sent)]))
+                        sent += 1
+
+                publishing = asyncio.create_task(publish())
+                await until(lambda: len(client.receipts) > 100, "much was receipted")
+                fail_disk(flag, "failed_sync")
+                assert await asyncio.to_thread(server.wait) == ExitStatus.DISK_FAILED, server.logged
+                await asyncio.wait([publishing])
+                publishing.exception()
+                await until(lambda: client.over, "the stream is over")
+            flag.unlink()
+            await asyncio.to_thread(server.start)
+            async with connected(server) as connection:
+                found = await consumed(connection, "t", entry(len(client.receipts) - 1))
+                assert found[: len(client.receipts)] == [entry(one) for one in range(len(client.receipts))]
+
+    run(body(), 110)
+
+
+def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) -> None:
+    """The class that the command runs, for tests and notebooks."""
+
+    async def body() -> None:
+        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, http_port=0)
+        for _ in range(2):
+            async with Standalone(settings) as one:
+                with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
+                    await Standalone(settings).start()
+                connection = GrpcTransport().connect(one.grpc_url.removeprefix("magnetar://"))
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+                await client.send((1, 0, [entry(0)]))
+                await until(lambda client=client: len(client.receipts) == 1, "it is stored")  # type: ignore[misc]
+                await connection.close()
+            assert not one.hanging
 
     run(body(), 110)
 

@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A cursor's state lies in three places, the later ones on top of those before: its node in the metadata store says where
 it was made; a ledger, which the node points at, begins with a snapshot and goes on with what changed. A cursor that was
-never saved has no ledger, and one that knows no more than a mark-delete position gives it up again when it is closed.
+never saved has no ledger, and one that knows no more than a mark-delete position gives it up again when it is closed,
+or idle for long: ten thousand idle topics have next to none.
 
 One task saves, and only while there is something to save: it writes what changed as one group, and what is acknowledged
 meanwhile goes into the next. While nobody waits for it, a group is begun once a second or so; when somebody does, at
@@ -81,6 +82,8 @@ class CursorHome:
 class DurableCursor(AnyCursor):
     __slots__ = (
         "_home",
+        "_idle_changes",
+        "_idle_since",
         "_known",
         "_ledger",
         "_problem",
@@ -109,6 +112,9 @@ class DurableCursor(AnyCursor):
         self._timer: Timer | None = None
         # Those that wait, and for which changes; in order.
         self._waiting: list[tuple[int, asyncio.Future[None]]] | None = None
+        # `AckState.changes` when it was looked at last, and since when they are the same.
+        self._idle_changes = -1
+        self._idle_since = 0.0
         # Why nothing is saved any more.
         self._problem: BrokerError | None = None
 
@@ -143,6 +149,32 @@ class DurableCursor(AnyCursor):
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
         await self.saved()
+
+    def tick(self, now: float) -> None:
+        """To be called now and then: one that is idle gives its ledger up."""
+        state, idle_s = self._state, self._home.options.managed_ledger_cursor_idle_time_seconds
+        if state.changes != self._idle_changes or not idle_s:
+            self._idle_changes, self._idle_since = state.changes, now
+            return
+        if not self._known.ledger_id or now - self._idle_since < idle_s or state.has_holes or self._dirty:
+            return
+        if self._saver is None and self._problem is None:
+            self._saver = self._home.tasks.spawn(self._rest())
+
+    async def _rest(self) -> None:
+        """What is acknowledged meanwhile is saved when this is done."""
+        try:
+            await self._leave_place()
+        except TopicGivenUp:
+            raise
+        except BrokerError as error:
+            _log.info("%s keeps its ledger for now: %s", self, error)
+        finally:
+            self._saver = None
+        if self._waiting:
+            self._save()
+        elif self._dirty:
+            self._changed()
 
     def _save(self) -> None:
         self._cancel_timer()
@@ -273,7 +305,7 @@ class DurableCursor(AnyCursor):
         if self._problem is None:
             if self._state.has_holes:
                 await self.saved()
-            elif self._dirty or self._known.node.ledger_id:
+            elif self._dirty or self._known.ledger_id:
                 await self._leave_place()
         if self._problem is None and self._ledger is not None:
             try:
@@ -283,8 +315,10 @@ class DurableCursor(AnyCursor):
         self.end(TopicGivenUp(f"{self} was closed"))
 
     async def _leave_place(self) -> None:
+        """The node says all that there is to know, and no ledger is left."""
         state = self._state
         changes, mark_delete = state.changes, state.mark_delete
+        state.take_unsaved()  # the next ledger begins with a snapshot
         await self._home.nodes.write(self.name, self._known, self._node(mark_delete, 0))
         if self._ledger is not None:
             self._ledger.writer.abandon()

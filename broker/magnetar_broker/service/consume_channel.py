@@ -60,6 +60,11 @@ class ConsumeChannel:
     def room(self) -> int:
         return 0 if self.closed else self._session.room_for(self)
 
+    def reserve(self, size_bytes: int) -> None:
+        self._session.outbox.reserve(size_bytes)
+        if size_bytes < 0:
+            self._session.wake_sender()
+
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
         told = ConsumerOpened(

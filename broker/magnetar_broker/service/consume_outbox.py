@@ -54,6 +54,7 @@ class ConsumeOutbox:
         # Runs to deliver, and how many entries of the first one have left.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
         self._left = 0
+        # Of these, and of what is being read for them.
         self._queued_bytes = 0
         # What is told before entries, and behind them; each in order.
         self._before: deque[ConsumerOpened | EpochBegan | ActiveChanged] = deque()
@@ -70,6 +71,10 @@ class ConsumeOutbox:
     @property
     def waiting_answers(self) -> int:
         return len(self._before) + len(self._behind)
+
+    def reserve(self, size_bytes: int) -> None:
+        """For what is being read; below 0: it has been."""
+        self._queued_bytes += size_bytes
 
     def deliver(self, channel: DeliveryChannel, run: DeliveryRun) -> None:
         self._runs.append((channel, run))

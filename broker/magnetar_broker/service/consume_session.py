@@ -30,7 +30,7 @@ from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.limits import FRAME_FILL_BYTES
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Code, Peer, Refusal, Stream
+from magnetar_wire.transport import Code, Peer, Refusal, Stream, TransportError
 
 __all__ = ["ConsumeOptions", "ConsumeSession", "FindTopic", "ServedTopic"]
 
@@ -142,15 +142,23 @@ class ConsumeSession:
     async def _send(self) -> None:
         try:
             while True:
-                while (message := self.outbox.compose()) is None:
-                    self._sending = False
-                    self._wake_receiver()
-                    self._to_send = asyncio.get_running_loop().create_future()
-                    await self._to_send
-                self._sending = True
+                message = self.outbox.compose()
                 self._feed_starved()  # what they put in is read while this message is on its way
-                await self._stream.send(message)
+                if message is not None:
+                    self._sending = True
+                    await self._stream.send(message)
+                    self._sending = False
+                elif not self.outbox:
+                    self._to_send = asyncio.get_running_loop().create_future()
+                    self._wake_receiver()
+                    await self._to_send
                 self._wake_receiver()
+        except TransportError:
+            raise  # the receiver meets it too
+        except Exception:
+            _log.exception("a consume stream could not be sent to")
+            self._stream.cancel()  # else the client would wait for ever
+            raise
         finally:
             self._break()
 

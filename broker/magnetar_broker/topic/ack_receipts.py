@@ -18,7 +18,7 @@ ReceiptDone = Callable[[BrokerError | None], object]
 
 
 class AckReceipts:
-    __slots__ = ("_being_saved", "_cursor", "_saving", "_tasks", "_waiting")
+    __slots__ = ("_being_saved", "_cursor", "_failed", "_saving", "_tasks", "_waiting")
 
     def __init__(self, cursor: Cursor, tasks: TasksInOrder) -> None:
         self._cursor = cursor
@@ -27,12 +27,16 @@ class AckReceipts:
         self._waiting: list[ReceiptDone] = []
         self._being_saved: list[ReceiptDone] = []
         self._saving = False
+        self._failed: BrokerError | None = None
 
     @property
     def waiting(self) -> bool:
         return self._saving
 
     def add(self, done: ReceiptDone) -> None:
+        if self._failed is not None:
+            done(self._failed)
+            return
         self._waiting.append(done)
         if not self._saving:
             self._saving = True
@@ -40,6 +44,7 @@ class AckReceipts:
 
     def fail(self, error: BrokerError) -> None:
         """The topic's end: whoever waits is told, and the save under way is about to be cancelled."""
+        self._failed = error
         waiting, self._waiting = self._being_saved + self._waiting, []
         self._being_saved = []
         for done in waiting:

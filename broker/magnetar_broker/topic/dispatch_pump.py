@@ -130,23 +130,15 @@ class DispatchPump:
     def _read_in_task(self, reading: Reading) -> None:
         self._reading = reading
         self._asked = False
-        self._tasks.spawn(self._read(reading))
+        if reading.outlet is not None:
+            reading.outlet.reserve(reading.max_bytes)
+        task = self._tasks.spawn(self._read(reading))
+        task.add_done_callback(lambda _: _release(reading))  # it may be cancelled before it has begun
 
     async def _read(self, reading: Reading) -> None:
-        entries: Sequence[LogEntry | None]
-        try:
-            if reading.positions:
-                entries = await self._log.read_at(reading.positions)
-            else:
-                entries = await self._log.read(reading.start, reading.max_entries, reading.max_bytes)
-        except BrokerError as error:
-            self._failed(reading, error)
-            return
-        except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
-            _log.exception("subscription %s: reading failed", self.name)
-            self._failed(reading, error)
-            return
-        if self._reading is not reading or self._stopped:
+        entries = await self._entries(reading)
+        _release(reading)
+        if entries is None or self._reading is not reading or self._stopped:
             return
         self._reading = None
         self.failed, self._failures = "", 0
@@ -156,6 +148,19 @@ class DispatchPump:
             self.run()
         elif self._asked:
             self.run()
+
+    async def _entries(self, reading: Reading) -> Sequence[LogEntry | None] | None:
+        """None: reading has failed."""
+        try:
+            if reading.positions:
+                return await self._log.read_at(reading.positions)
+            return await self._log.read(reading.start, reading.max_entries, reading.max_bytes)
+        except BrokerError as error:
+            self._failed(reading, error)
+        except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
+            _log.exception("subscription %s: reading failed", self.name)
+            self._failed(reading, error)
+        return None
 
     def _failed(self, reading: Reading, error: Exception) -> None:
         if self._reading is not reading or self._stopped:
@@ -185,3 +190,10 @@ class DispatchPump:
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
             self._deliver(consumer, dealt)
+
+
+def _release(reading: Reading) -> None:
+    """The room that was spoken for, once."""
+    outlet, reading.outlet = reading.outlet, None
+    if outlet is not None:
+        outlet.reserve(-reading.max_bytes)

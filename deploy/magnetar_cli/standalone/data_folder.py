@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ __all__ = ["DataFolder", "FolderTaken", "remove_abandoned"]
 _LOCK: Final = "standalone.lock"
 _EPHEMERAL: Final = "magnetar-ephemeral-"
 _CLOSED: Final = -1
+_ATTEMPTS: Final = 10
 
 
 class FolderTaken(Exception):
@@ -53,10 +55,15 @@ class DataFolder:
     @classmethod
     def ephemeral_one(cls) -> DataFolder:
         """A temporary one. Raises `FolderTaken`."""
-        try:
-            return cls._locked(Path(tempfile.mkdtemp(prefix=_EPHEMERAL)), ephemeral=True)
-        except OSError as error:
-            raise FolderTaken(f"there is no temporary folder: {error.strerror}: set TMPDIR to another place") from error
+        for _ in range(_ATTEMPTS):
+            try:
+                return cls._locked(Path(tempfile.mkdtemp(prefix=_EPHEMERAL)), ephemeral=True)
+            except FolderTaken:
+                continue  # somebody who takes abandoned ones away came between
+            except OSError as error:
+                why = f"{error.strerror}: set TMPDIR to another place"
+                raise FolderTaken(f"there is no temporary folder: {why}") from error
+        raise FolderTaken(f"somebody takes all temporary folders away that begin with {_EPHEMERAL}")
 
     @classmethod
     def _locked(cls, path: Path, *, ephemeral: bool) -> DataFolder:
@@ -75,6 +82,9 @@ class DataFolder:
         except BaseException:
             folder.let_go()
             raise
+        if os.fstat(file).st_nlink == 0:
+            folder.let_go()
+            raise FolderTaken(f"the folder {path} was taken away at this moment")
         folder.tell({})
         return folder
 
@@ -105,8 +115,9 @@ def remove_abandoned() -> None:
     """Ephemeral folders whose process is gone."""
     for path in Path(tempfile.gettempdir()).glob(f"{_EPHEMERAL}*"):
         with contextlib.suppress(OSError, FolderTaken):
-            # One without a lock is being made at this moment, or was given up right then.
-            if path.stat().st_uid == os.getuid() and (path / _LOCK).exists():
+            # Ours, and no link that somebody put there to something of ours. One without a lock is being made.
+            about = path.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and (path / _LOCK).is_file():
                 DataFolder._locked(path, ephemeral=True).close()
 
 

@@ -50,7 +50,8 @@ async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool
     standalone = Standalone(settings)
     try:
         status = await _live(standalone, told_to_end, as_json)
-        _log.info("the standalone has ended in peace")
+        if status is ExitStatus.ENDED:
+            _log.info("the standalone has ended in peace")
     except (FolderTaken, NotReached, BookieRefused, StorageInUse, StoreInUse, StoreDamaged) as error:
         status = ExitStatus.REFUSED
         _say(f"magnetar standalone: it does not start: {error}")
@@ -76,13 +77,14 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
         collect_seldom()
         _tell_ready(standalone, as_json)
         failed = asyncio.get_running_loop().create_task(standalone.wait_failed())
-        try:
-            await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                failed.result()
-        finally:
-            failed.cancel()
-            await standalone.close()
+        await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+        failed.cancel()
+        await standalone.close()
+        if standalone.hanging:
+            _log.critical("%s did not end", " and ".join(standalone.hanging))
+            return ExitStatus.DISK_FAILED
         return ExitStatus.ENDED
     finally:
         told.cancel()

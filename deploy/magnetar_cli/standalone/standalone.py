@@ -4,7 +4,8 @@
                         └────── sessions ────────┴───────────► <folder>/metadata   (embedded)
 
 The two stores are opened at the same time. Broker and bookie have a session each on the one embedded metadata store.
-The bookie's failure, which is its disk's, is the end of it all: `wait_failed` tells.
+The failure of either store, which is the disk's, is the end of it all: `wait_failed` tells. Nothing touches the disk
+again then, since nobody knows what is on it before it is opened anew: such a process is ended and not closed.
 
     async with Standalone(StandaloneSettings(ephemeral=True, grpc_port=0, http_port=0)) as standalone:
         standalone.grpc_url
@@ -15,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
 from magnetar_broker.broker import Broker
 from magnetar_broker.options import BrokerOptions
@@ -60,6 +62,10 @@ class Standalone:
         self._randomness = SystemRandomness()
         self._database: EmbeddedDatabase | None = None
         self._bookie_running: asyncio.Task[None] | None = None
+        # A session of nobody's: it is lost when the metadata store fails.
+        self._witness: MetadataStore | None = None
+        # What did not end when it was closed: it hangs, most likely with the disk.
+        self.hanging: list[str] = []
         self._http: LateHttp | None = None
 
     @property
@@ -90,11 +96,18 @@ class Standalone:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def wait_failed(self) -> None:
-        """Returns, or raises what it was, when it can't go on."""
+    async def wait_failed(self) -> NoReturn:
+        """Raises what it was, when it can't go on: `StorageFailed` where the disk failed."""
         assert self._bookie_running is not None, "it has not been started"
-        await asyncio.wait([self._bookie_running])
-        self._bookie_running.result()
+        assert self._witness is not None
+        lost = asyncio.get_running_loop().create_task(self._witness.session.wait_lost())
+        try:
+            await asyncio.wait([self._bookie_running, lost], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.cancel()
+        if self._bookie_running.done():
+            self._bookie_running.result()
+        raise StorageFailed("the metadata store's disk failed: its log says how")
 
     async def close(self) -> None:
         """In peace: clients are told, what was taken is decided, stores are closed. Each part within a bounded time."""
@@ -109,6 +122,8 @@ class Standalone:
                 await self._within(self.bookie.leave(), "the bookie's leaving")
             self._bookie_running.cancel()
             await asyncio.wait([self._bookie_running], timeout=self.settings.close_timeout_s)
+            if not self._bookie_running.done():
+                self.hanging.append("the bookie")
             self.bookie = None
         if self.storage is not None:
             await self._within(self.storage.close(), "closing the bookie's storage")
@@ -135,6 +150,7 @@ class Standalone:
         assert self._database is not None
         assert self.storage is not None
         connect = self._database.connect
+        self._witness = connect()
 
         async def session() -> MetadataStore:
             return connect()
@@ -204,6 +220,7 @@ class Standalone:
         await asyncio.wait([task], timeout=timeout_s)
         if not task.done():
             _log.warning("%s did not end within %s s", what, timeout_s)
+            self.hanging.append(what)
         elif not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("%s failed: %s: %s", what, type(error).__name__, error)
 

@@ -51,6 +51,8 @@ class ConsumeServer:
         self.options = options or ConsumeOptions()
         self.counters = BrokerCounters()
         self.transport = InProcessTransport()
+        # How many streams.
+        self.serving = 0
         # Finding a topic waits for this.
         self.gate = asyncio.Event()
         self.gate.set()
@@ -66,7 +68,11 @@ class ConsumeServer:
         raise Refusal(Code.UNIMPLEMENTED, method)
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        await ConsumeSession(stream, self.find, peer=peer, options=self.options, counters=self.counters).serve()
+        self.serving += 1
+        try:
+            await ConsumeSession(stream, self.find, peer=peer, options=self.options, counters=self.counters).serve()
+        finally:
+            self.serving -= 1
 
     async def client(self) -> ConsumeClient:
         listener = await self.transport.listen("broker:0", self)

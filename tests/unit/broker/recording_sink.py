@@ -37,6 +37,9 @@ class RecordingSink:
     def room(self) -> int:
         return self.has_room
 
+    def reserve(self, size_bytes: int) -> None:
+        self.has_room -= size_bytes
+
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.active.append(consumer.active)

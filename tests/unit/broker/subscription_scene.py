@@ -50,9 +50,16 @@ async def settle() -> None:
 
 
 class Scene:
-    def __init__(self, *, topic: str = "topic", per_ledger: int = 10, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        topic: str = "topic",
+        per_ledger: int = 10,
+        cursors: type[MemoryCursors] = MemoryCursors,
+        **options: Any,
+    ) -> None:
         self.log = MemoryLog(per_ledger)
-        self.cursors = MemoryCursors(self.log)
+        self.cursors = cursors(self.log)
         self.clock = ManualClock()
         self.subscriptions = Subscriptions(
             TopicName.parse(topic),

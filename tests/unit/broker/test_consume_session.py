@@ -314,6 +314,29 @@ def test_unsubscribing_is_answered_then_the_consumer_ends() -> None:
     _run(_unsubscribed)
 
 
+async def _room_that_was_spoken_for(scene: Scene, server: ConsumeServer, client: ConsumeClient) -> None:
+    other = Scene()
+    server.topics["other"] = other.subscriptions
+    entries = scene.add(3)
+    other.add(3)
+    other.log.at_hand = False
+    other.log.gate = asyncio.Event()
+    await client.open(1, topic="other")
+    await eventually(lambda: other.log.reads)
+    # All room is for what is being read there, and then the topic is gone.
+    await client.open(2)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert client.positions(2) == []
+    await other.subscriptions.close(TopicGivenUp("another broker has it"))
+    await eventually(lambda: client.positions(2) == entries)
+    assert 1 in client.ended
+
+
+def test_room_for_what_is_being_read_is_given_back_when_it_is_not_needed() -> None:
+    _run(_room_that_was_spoken_for)
+
+
 async def _topic_lost(scene: Scene, server: ConsumeServer, client: ConsumeClient) -> None:
     await client.open(1)
     await client.open(2, "other")

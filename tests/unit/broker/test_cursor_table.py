@@ -217,6 +217,49 @@ def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
     with_cursors(test)
 
 
+def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() -> None:
+    """CHK-59: also one that a dead broker left; what is acknowledged meanwhile waits and is saved."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        used, holes = await table.create("used", at(5, -1), {}), await table.create("holes", at(5, -1), {})
+        used.acknowledge([(5, 0, 3)])
+        holes.acknowledge([(5, 3, 3)])
+        await used.saved()
+        await holes.saved()
+        table.abandon()
+        table = await scene.open()
+        for now in (0.0, 299.0):
+            table.tick(now)
+            await scene.turns()
+        assert len(await scene.ledgers()) == 2
+        cursor = table.get("used")
+        assert cursor is not None
+        for turns in range(1, 60, 4):
+            table.tick(now := now + 400)
+            await scene.turns(turns)
+            cursor.acknowledge(entries(5, 3 + turns))
+            receipt = asyncio.create_task(cursor.saved())
+            cursor.acknowledge_up_to(at(5, 3 + turns))
+            await receipt
+            await cursor.saved()
+            again = (await scene.open()).get("used")
+            assert again is not None
+            assert again.mark_delete == at(5, 3 + turns)
+            assert table.get("used") is cursor
+            table = await scene.open()
+            cursor = table.get("used")
+            assert cursor is not None
+            table.tick(now)
+        table.tick(now + 400)
+        await scene.turns()
+        node = await scene.node("holes")
+        assert node is not None
+        assert await scene.ledgers() == [node.ledger_id]
+
+    with_cursors(test)
+
+
 def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
     """SUB-9: back over what was acknowledged, which is to come again."""
 

@@ -20,6 +20,9 @@ class _Outlet:
     def room(self) -> int:
         return self.has
 
+    def reserve(self, size_bytes: int) -> None:
+        self.has -= size_bytes
+
 
 def _consumer(name: str, priority: int = 0, number: int = 0) -> ConsumerState:
     consumer = ConsumerState(name, priority, _Outlet())

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.service.produce_session import ProduceSession
-from magnetar_broker.topic.options import TopicOptions
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.topics import Topics
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     ErrorCode,
@@ -22,62 +17,18 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
-from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
-from magnetar_wire.transport import Peer, Rejected, Stream
+from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
-from tests.running import run, until, within
-from tests.unit.broker.topic_scene import NAME, FakeCatalog, FakeLog, FakeStorage, topics_on
-
-
-class Server:
-    """Serves `produce` streams on topics of a FakeStorage."""
-
-    def __init__(self, **options: Any) -> None:
-        self.storage = FakeStorage(TopicOptions(**options))
-        self.catalog = FakeCatalog()
-        self.topics: Topics = topics_on(self.storage, self.catalog)
-        self.budget = PublishBudget(self.storage.options.max_message_publish_buffer_size_in_mb << 20)
-        self.sessions: list[ProduceSession] = []
-
-    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        raise AssertionError
-
-    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
-        session = ProduceSession(stream, self.topics.find, self.budget, self.storage.options, peer.address)
-        self.sessions.append(session)
-        await session.serve()
-
-    def log(self, life: int = -1) -> FakeLog:
-        log: object = self.storage.opened[life].log
-        assert isinstance(log, FakeLog)
-        return log
-
-
-def played(play: Callable[[Server, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
-    async def body() -> None:
-        server = Server(**options)
-        transport = InProcessTransport()
-        listener = await transport.listen("broker:1", server)
-        connections = []
-
-        def connect() -> ProduceClient:
-            connection = transport.connect("broker:1")
-            connections.append(connection)
-            return ProduceClient(connection.open_stream("produce"))
-
-        await play(server, connect)
-        for connection in connections:
-            await connection.close()
-        await listener.close()
-
-    run(body())
+from tests.running import until, within
+from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.topic_scene import NAME
 
 
 def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
     """PRD-10, and receipts as ranges: entries that lie one behind the other are one receipt."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         opened = await client.open(1, "")
         assert opened.producer_name
@@ -123,7 +74,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         14: (b"\x0e\x02\0\0\0\0" + entry(14), ErrorCode.INVALID_ARGUMENT, []),
     }
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         number = 0
@@ -156,7 +107,7 @@ def _forged(payload_bytes: int, metadata_bytes: int = 0) -> bytes:
 def test_the_largest_message_is_stored() -> None:
     """MSG-2: exactly the largest payload is taken."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         await client.send((1, 0, [entry(0, bytes(MAX_MESSAGE_BYTES))]))
@@ -169,7 +120,7 @@ def test_the_largest_message_is_stored() -> None:
 def test_a_broker_may_allow_less() -> None:
     """MSG-2: `max_message_size`."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         assert (await client.open(1)).max_message_bytes == 1000
         await client.send((1, 0, [entry(0, bytes(1001)), entry(1, bytes(1000))]))
@@ -184,7 +135,7 @@ def test_a_broker_may_allow_less() -> None:
 def test_a_name_has_one_producer_at_a_time() -> None:
     """PRD-11: names are unique per topic, and the broker makes one where none is given."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         one, other = connect(), connect()
         await one.open(1, "p", instance=b"a")
         await other.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"b"))
@@ -203,7 +154,7 @@ def test_a_name_has_one_producer_at_a_time() -> None:
 def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_never_stored() -> None:
     """CHK-33, PRD-9: in a higher epoch; what was appended stays ahead of what the newcomer sends, which knows of it."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a", connection_epoch=0)
         server.log().prompt = False
@@ -239,7 +190,7 @@ def test_who_connects_again_evicts_its_former_self_whose_unread_entries_are_neve
 def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() -> None:
     """PRD-9: the name is free at once; who takes it waits for what is pending, and learns how far it came."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a")
         server.log().prompt = False
@@ -261,7 +212,7 @@ def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() ->
 def test_closing_answers_what_was_sent_before() -> None:
     """All in one message: opened, stored, receipted, closed."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         server.storage.gate.clear()
         await client.send(
@@ -287,7 +238,7 @@ def test_closing_answers_what_was_sent_before() -> None:
 def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
     """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -308,7 +259,7 @@ def test_a_given_up_topic_ends_its_producers_and_is_opened_anew() -> None:
 def test_a_log_that_fails_ends_the_producer_and_nothing_is_stored_behind_a_gap() -> None:
     """PRD-10: what comes behind an entry that was not stored is not stored either."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         server.log().prompt = False
@@ -330,7 +281,7 @@ def test_another_incarnation_is_refused() -> None:
     """TOP-7, CHK-57: deleted and made again under one name, it is another topic: nothing is stored in it by mistake,
     and no producer that knew the old one makes a new one."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         known = (await client.open(1)).incarnation
         await server.topics.delete(NAME, force=True)
@@ -348,7 +299,7 @@ def test_another_incarnation_is_refused() -> None:
 
 @pytest.mark.parametrize("what", ["nonsense", "a gap", "an id twice", "bad runs"])
 def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         if what == "nonsense":
@@ -369,108 +320,10 @@ def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
     played(play)
 
 
-def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
-        client, other = connect(), connect()
-        for producer_id in range(3):
-            await client.open(producer_id, "")
-        await client.send(OpenProducer(producer_id=9, topic="t"))
-        assert await client.code(9) == ErrorCode.TOO_MANY_REQUESTS
-        await other.open(1, "")
-        await other.send(OpenProducer(producer_id=2, topic="t"))
-        assert await other.code(2) == ErrorCode.PRODUCER_BUSY
-        for name in ("", "//", "a/b", "non-persistent://public/default/t", "public/nowhere/t", "__change_events"):
-            await other.send(OpenProducer(producer_id=100, topic=name))
-            await until(lambda: 100 in other.ended, "it is refused")
-            del other.ended[100]
-
-    played(play, max_producers_per_stream=3, max_producers_per_topic=4)
-
-
-def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
-    """PRD-1's other end: neither one topic, one stream nor all together take more than they may."""
-
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
-        client, other = connect(), connect()
-        await client.open(1)
-        server.log().prompt = False
-        large = [entry(n, bytes(1 << 20)) for n in range(40)]
-
-        async def send_all() -> None:
-            for number, one in enumerate(large):
-                await client.send((1, number, [one]))
-
-        sending = asyncio.create_task(send_all())
-        await until(lambda: server.budget.used_bytes >= 4 << 20, "it is taken up to the bound")
-        await other.open(1, "q")  # another stream is read, and has room for small things
-        assert server.log().pending_bytes < 6 << 20
-        server.log().prompt = True
-        server.log().decide()
-        await within(sending, "everything is sent")
-        await until(lambda: len(client.receipts) == 40, "everything is stored")
-        assert server.log().stored == large
-
-    played(play, max_pending_publish_bytes_per_connection=4 << 20)
-    played(play, max_pending_publish_bytes_per_topic=4 << 20)
-
-
-def test_the_brokers_whole_buffer_is_bounded() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
-        clients = [connect() for _ in range(4)]
-        for number, client in enumerate(clients):
-            await client.open(1, f"p{number}")
-        server.log().prompt = False
-        sending = [
-            asyncio.create_task(client.send((1, number, [entry(number, bytes(1 << 20), producer=f"p{at}")])))
-            for at, client in enumerate(clients)
-            for number in range(1)
-        ]
-        await until(lambda: all(task.done() for task in sending), "they are sent")
-        await until(lambda: server.budget.used_bytes >= 4 << 20, "they are taken")
-        for at, client in enumerate(clients):
-            await client.send((1, 1, [entry(1, bytes(1 << 20), producer=f"p{at}")]))
-        probe = connect()
-        await probe.open(1, "probe")
-        # One message of each stream may be there beyond the bound.
-        assert server.budget.used_bytes <= 8 << 20
-        server.log().prompt = True
-        server.log().decide()
-        await until(lambda: all(len(client.receipts) == 2 for client in clients), "everything is stored")
-        assert server.budget.used_bytes == 0
-
-    played(play, max_message_publish_buffer_size_in_mb=1)
-
-
-def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
-        client = connect()
-        client.reading.cancel()
-
-        async def send_all() -> None:
-            await client.send(OpenProducer(producer_id=1, topic="t", producer_name="p"))
-            for number in range(0, 4000, 2):  # every other one is refused: no two receipts become one
-                await client.send((1, number, [entry(number), b"bad"]))
-
-        sending = asyncio.create_task(send_all())
-        answers = server.sessions
-        await until(lambda: bool(answers) and len(answers[0].answers) > 20, "answers wait")
-        stored = -1
-        while stored != len(server.log().stored):  # until nothing moves any more
-            stored = len(server.log().stored)
-            await asyncio.sleep(0.05)
-        assert not sending.done()
-        assert len(answers[0].answers) < 200
-        client.reading = asyncio.create_task(client.read())
-        await within(sending, "everything is sent")
-        await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
-
-    played(play, max_waiting_publish_answers=20)
-
-
 def test_ending_in_peace_tells_what_was_taken_first() -> None:
     """Nothing needs to be sent again that was taken before: its receipt comes, then the end."""
 
-    async def play(server: Server, connect: Callable[[], ProduceClient]) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
         log = server.log()

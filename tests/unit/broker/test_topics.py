@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
@@ -255,6 +257,19 @@ def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> Non
     run(body())
 
 
+def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -> None:
+    async def body() -> None:
+        topics = topics_on(FakeStorage())
+        asking = asyncio.create_task(topics.get(NAME, create=True))
+        await asyncio.sleep(0)
+        topics.give_up(TopicGivenUp("it ends"))
+        await within(topics.wait_ended(), "all have ended")
+        with pytest.raises(BrokerError):
+            await asking
+
+    run(body())
+
+
 def test_housekeeping_trims_when_cursors_or_ledgers_have_moved_and_goes_on_after_a_failure() -> None:
     """RET-1's trigger: each topic is ticked and trimmed by what is durable, and one's trouble is not the others'."""
 
@@ -368,3 +383,11 @@ class _Sink:
 
     def ended(self, error: BrokerError) -> None:
         self.told.append(("ended", error))
+
+
+def test_every_option_is_named_by_a_test() -> None:
+    """One that nothing reads would be noticed by nobody."""
+    folder = Path(__file__).parent
+    tests = "".join(path.read_text() for path in folder.glob("**/*.py"))
+    own = {name for name in BrokerOptions.__annotations__ if name != "cluster_name"}  # it is shown, and no more
+    assert [name for name in sorted({*TopicOptions.model_fields, *own}) if name not in tests] == []

@@ -23,6 +23,9 @@ class Outlet(Protocol):
     def room(self) -> int:
         """How many more bytes it takes now. Who got 0 or less is told when there is room again."""
 
+    def reserve(self, size_bytes: int) -> None:
+        """So much less room, or with less than 0 more, until that is taken back."""
+
 
 class ConsumerState:
     __slots__ = (

@@ -14,16 +14,19 @@ worthless, and then the shell drops it.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from magnetar_broker.core.dispatch.consumer_state import ConsumerState
+from magnetar_broker.core.dispatch.consumer_state import ConsumerState, Outlet
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 
 __all__ = ["Assignment", "Changes", "Deliverable", "Dispatch", "DispatchLimits", "Reading"]
+
+# Before anything was read.
+_MESSAGES_PER_ENTRY: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Reading:
     start: Position
     max_entries: int
     max_bytes: int
+    # All of it goes there: the room for it is spoken for while it is read.
+    outlet: Outlet | None = None
 
 
 @dataclass(slots=True)
@@ -85,8 +90,9 @@ class Dispatch(ABC):
         self.read_position = mark_delete.next
         self._joined = 0
         self._epoch = 0
-        # Of the entries read lately, to read about as many as there are permits for.
-        self._messages_per_entry = 1.0
+        # About the most that entries read lately had, so that few are read that nobody takes: they would be read again.
+        self._messages_per_entry = _MESSAGES_PER_ENTRY
+        self._learned = False
 
     def join(self, consumer: ConsumerState, mark_delete: Position) -> Changes:
         """Its first epoch begins, with permits of 0."""
@@ -186,9 +192,10 @@ class Dispatch(ABC):
 
     def _learn_size(self, entries: Sequence[Deliverable]) -> None:
         if entries:
-            messages = sum(one.entry.messages for one in entries) / len(entries)
-            self._messages_per_entry += (messages - self._messages_per_entry) / 4
+            most = max(one.entry.messages for one in entries)
+            before = self._messages_per_entry if self._learned else most
+            self._messages_per_entry, self._learned = max(most, (3 * before + most) / 4), True
 
     def _entries_for(self, permits: int) -> int:
-        """As many as `permits` are about enough for; one at least."""
-        return max(1, min(self.limits.max_read_entries, math.ceil(permits / max(self._messages_per_entry, 1.0))))
+        """As many as `permits` are enough for, most likely; one at least."""
+        return max(1, min(self.limits.max_read_entries, int(permits / self._messages_per_entry)))

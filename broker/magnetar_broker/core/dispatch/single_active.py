@@ -91,7 +91,8 @@ class SingleActive(Dispatch):
         active = self._active
         if active is None or active.permits <= 0 or (room := active.outlet.room()) <= 0:
             return None
-        return Reading([], self.read_position, self._entries_for(active.permits), min(room, self.limits.max_read_bytes))
+        entries, size = self._entries_for(active.permits), min(room, self.limits.max_read_bytes)
+        return Reading([], self.read_position, entries, size, active.outlet)
 
     def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
         assert behind is not None

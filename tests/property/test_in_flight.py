@@ -1,0 +1,92 @@
+"""What is in flight, against a model that is one list: order, numbers, and that nothing is lost or decided twice."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar._batch import Batch
+from magnetar._in_flight import InFlight
+
+_steps = st.lists(
+    st.one_of(
+        st.just(("add",)),
+        st.just(("send",)),
+        st.tuples(st.just("receipt"), st.integers(0, 12), st.integers(1, 6)),
+        st.tuples(st.just("huge receipt"), st.integers(0, 12)),
+        st.tuples(st.just("refuse"), st.integers(0, 12)),
+        st.just(("break",)),
+        st.tuples(st.just("expire"), st.integers(0, 40)),
+        st.just(("drop",)),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """All that is not decided, oldest first, each with its number in this opening, or None."""
+
+    def __init__(self) -> None:
+        self.line: list[tuple[int, int | None]] = []
+        self.next_number = 0
+
+    def decide(self, *numbers: int) -> list[int]:
+        gone = [serial for serial, number in self.line if number is not None and number in numbers]
+        self.line = [each for each in self.line if each[0] not in gone]
+        return gone
+
+
+@given(_steps)
+def test_it_is_as_the_model_says(steps: list[tuple[str, int, int]]) -> None:
+    """PRD-9, CHK-33: sent again, everything is in the order in which it was handed over."""
+    in_flight, model, made = InFlight(), Model(), 0
+    for name, *numbers in steps:
+        if name == "add":
+            in_flight.add(_batch(made))
+            model.line.append((made, None))
+            made += 1
+        elif name == "send":
+            waiting = [place for place, (_, number) in enumerate(model.line) if number is None]
+            first = in_flight.first_waiting()
+            assert (first is None) == (not waiting)
+            if first is not None:
+                serial, _ = model.line[waiting[0]]
+                assert first.serial == serial
+                assert in_flight.next_number == model.next_number
+                in_flight.first_is_sent()
+                model.line[waiting[0]] = (serial, model.next_number)
+                model.next_number += 1
+        elif name == "receipt":
+            first_number, count = numbers
+            received = list(in_flight.received(first_number, count))
+            numbered = {serial: number for serial, number in model.line}
+            assert [batch.serial for _, batch in received] == model.decide(*range(first_number, first_number + count))
+            assert all(numbered[batch.serial] == first_number + offset for offset, batch in received)
+        elif name == "huge receipt":
+            received = list(in_flight.received(numbers[0], 2**32 - 1))
+            assert [batch.serial for _, batch in received] == model.decide(*range(numbers[0], 200))
+        elif name == "refuse":
+            refused = in_flight.refused(numbers[0])
+            assert ([] if refused is None else [refused.serial]) == model.decide(numbers[0])
+        elif name == "break":
+            in_flight.send_again()
+            model.line = [(serial, None) for serial, _ in model.line]
+            model.next_number = 0
+        elif name == "expire":
+            expired = [batch.serial for batch in in_flight.expire(numbers[0] + 5, 5)]
+            assert expired == [serial for serial, _ in model.line if serial <= numbers[0]]
+            model.line = [each for each in model.line if each[0] > numbers[0]]
+        elif name == "drop" and in_flight.first_waiting() is not None:
+            dropped = in_flight.drop_first()
+            model.line = [each for each in model.line if each[0] != dropped.serial]
+        oldest = in_flight.oldest()
+        assert (None if oldest is None else oldest.serial) == (model.line[0][0] if model.line else None)
+        assert len(in_flight) == len(model.line)
+    assert [batch.serial for batch in in_flight.take_all()] == [serial for serial, _ in model.line]
+    assert not len(in_flight)
+
+
+def _batch(serial: int) -> Batch:
+    batch = Batch([b""], None, None, [], 1, float(serial), serial)
+    batch.serial = serial
+    return batch

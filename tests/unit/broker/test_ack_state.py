@@ -1,0 +1,152 @@
+"""A cursor's state, place by place: what the model of tests/property/test_ack_state.py meets by chance only."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record, encode_changes, encode_snapshot
+from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
+from magnetar_wire.limits import MAX_BATCH_MESSAGES
+from tests.unit.broker.cursor_scene import at, entries
+from tests.unit.broker.plain_log import PlainLog
+
+
+def _state(*ledgers: tuple[int, int], is_open: bool = True) -> AckState:
+    log = PlainLog(*ledgers, is_open=is_open)
+    return AckState(log, log.before_first, durable=True)
+
+
+def test_the_place_moves_over_ledgers_as_soon_as_nothing_is_open_before() -> None:
+    """ACK-1: empty ledgers among them."""
+    state = _state((3, 4), (5, 0), (7, 3))
+    state.acknowledge([(7, 0, 1), (3, 1, 3)])
+    assert state.mark_delete == at(3, -1)
+    state.acknowledge([(3, 0, 0)])
+    assert state.mark_delete == at(7, 1)
+    assert not state.has_holes
+    only_first = _state((3, 4), (5, 0), (7, 3))
+    only_first.acknowledge([(3, 0, 9)])
+    assert only_first.mark_delete == at(3, 3)
+    assert only_first.first_open_after(EARLIEST) == at(7, 0)
+
+
+def test_a_batch_is_done_when_all_its_messages_are() -> None:
+    """ACK-1, CON-4."""
+    state = _state((3, 10))
+    assert state.acknowledge((), [(at(3, 4), 0b011, 3)]) == []
+    assert state.acknowledge((), [(at(3, 4), 0b110, 3), (at(3, 6), 1, 1)]) == [at(3, 4), at(3, 6)]
+    assert state.acknowledge((), [(at(3, 4), 0b001, 3)]) == [at(3, 4)]
+    assert state.acknowledged_messages(at(3, 4)) == 0
+    assert state.open_entries() == 8
+
+
+def test_what_is_done_whole_is_known_in_one_place_only() -> None:
+    state = _state((3, 10))
+    state.acknowledge((), [(at(3, 4), 1, 3), (at(3, 5), 1, 3), (at(3, 8), 1, 3)])
+    state.acknowledge([(3, 4, 6)])
+    assert [place for place, _, _ in state.batches()] == [at(3, 8)]
+    state.acknowledge_up_to(at(3, 8))
+    assert not state.has_holes
+
+
+def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
+    state = _state((3, 10))
+    state.acknowledge((), [(at(3, 4), 0b0001, 4)])
+    assert state.acknowledge((), [(at(3, 4), 0b1, 1), (at(3, 4), 0b11111, 5)]) == []
+    assert state.batch(at(3, 4)) == (1, 4)
+    assert state.acknowledge((), [(at(3, 5), 1, MAX_BATCH_MESSAGES + 1), (at(3, 5), 1, 0), (at(3, 5), 1, -1)]) == []
+    assert state.batch(at(3, 5)) == (0, 0)
+
+
+def test_up_to_the_middle_of_a_batch() -> None:
+    """ACK-1: all before it, and those messages in it."""
+    state = _state((3, 10))
+    state.acknowledge_up_to(at(3, 4), 0b0111, 5)
+    assert state.mark_delete == at(3, 3)
+    assert state.acknowledged_messages(at(3, 4)) == 0b0111
+    state.acknowledge_up_to(at(3, 0), 0b1, 2)
+    assert state.mark_delete == at(3, 3)
+    state.acknowledge_up_to(at(3, 4), 0b11111, 5)
+    assert state.mark_delete == at(3, 4)
+    assert not state.has_holes
+
+
+def test_what_changed_is_a_small_record_and_a_hole_in_many_a_short_one() -> None:
+    """ACK-2: compact."""
+    state = _state((3, 50_000))
+    state.acknowledge([(3, 1, 49_999)])
+    (piece,) = encode_changes(state, state.take_unsaved())
+    assert len(piece) < 250
+    state.acknowledge([(3, 0, 0)])
+    (piece,) = encode_changes(state, state.take_unsaved())
+    assert len(piece) < 20
+    state = _state((3, 50_000))
+    for number in range(0, 40_000, 2):
+        state.acknowledge(entries(3, number + 1))
+    (piece,) = encode_snapshot(state)
+    assert len(piece) < 40_000 // 8 + 250
+
+
+def test_much_is_written_in_pieces_that_a_bookie_takes() -> None:
+    """ACK-2."""
+    state = _state((3, 200))
+    size = MAX_BATCH_MESSAGES
+    for number in range(15):
+        state.acknowledge((), [(at(3, number), (1 << size) - 2, size)])
+    pieces = encode_snapshot(state)
+    assert len(pieces) == 2
+    assert max(map(len, pieces)) <= 1_048_576
+    again = _state((3, 200))
+    for piece in pieces:
+        apply_record(again, piece)
+    again.settle()
+    assert [again.batch(at(3, number)) for number in range(16)] == [((1 << size) - 2, size)] * 15 + [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xff",
+        CursorRecord(reset=True).SerializeToString(),
+    ],
+)
+def test_what_is_no_record_is_refused(payload: bytes) -> None:
+    with pytest.raises(BadCursorRecord):
+        apply_record(_state((3, 10)), payload)
+
+
+def test_a_record_that_says_too_much_is_held_back_to_what_the_log_has() -> None:
+    """CHK-34: nothing is said of entries that there are not, nor memory taken for them."""
+    far = 2**64 - 1
+    told = [
+        AcknowledgedEntries(ledger_id=3, first_entry_id=8, runs=[2**32 - 1, 2**32 - 1, 2**32 - 1]),
+        AcknowledgedEntries(ledger_id=3, first_entry_id=far, runs=[1]),
+        AcknowledgedEntries(ledger_id=far, first_entry_id=0, bits=b"\xff"),
+        AcknowledgedEntries(ledger_id=3, first_entry_id=5, bits=b"\xff" * 1000),
+    ]
+    state = _state((3, 10))
+    apply_record(
+        state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=told).SerializeToString()
+    )
+    state.settle()
+    assert [one for one in range(20) if state.acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
+    assert state.open_entries() == 3
+
+
+def test_a_place_in_no_ledger_of_the_log_is_the_one_that_means_the_same() -> None:
+    """CHK-54."""
+    log = PlainLog((3, 4), (7, 4), is_open=False)
+
+    def settled(place: Position) -> Position:
+        state = AckState(log, place)
+        state.settle()
+        return state.mark_delete
+
+    assert settled(EARLIEST) == at(3, -1)
+    assert settled(at(3, 2)) == at(3, 2)
+    assert settled(at(3, 99)) == at(3, 3)
+    assert settled(at(5, 2)) == at(7, -1)
+    assert settled(at(9, 0)) == at(7, 3)

@@ -1,0 +1,299 @@
+"""A whole broker, with the SDK's client on it: its lives, its end, and topics that come and go under load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from magnetar import Message
+from magnetar.exceptions import AlreadyClosed, IncarnationChanged, TopicNotFound
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
+from magnetar_wire.topic_name import TopicName
+from magnetar_wire.transport import Code, Rejected
+from tests.produce_client import ProduceClient, entry
+from tests.running import until, within
+from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
+
+T = TypeVar("T")
+NAME = TopicName.parse("t")
+
+
+async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]], rounds: int) -> None:
+    """Publishes all the while, disturbs it so many times, and holds what is consumed against what was receipted."""
+    client = scene.client()
+    consumer = await client.subscribe("t", "s")
+    producer = await client.create_producer("t", producer_name="p")
+    receipted: list[int] = []
+    going = True
+
+    async def publish() -> None:
+        number = 0
+        while going:
+            sending = [asyncio.ensure_future(producer.send(b"%d" % one)) for one in range(number, number + 5)]
+            for one, sent in enumerate(sending, number):
+                await sent
+                receipted.append(one)
+            number += 5
+
+    async def more() -> None:
+        enough = len(receipted) + 20
+        await until(lambda: len(receipted) >= enough or publishing.done(), "more was receipted")
+
+    publishing = asyncio.create_task(publish())
+    for number in range(rounds):
+        await more()
+        assert not publishing.done(), publishing.exception()
+        await disturb(number)
+    await more()
+    going = False
+    await within(publishing, "publishing ends")
+    first: dict[int, None] = {}
+    while receipted[-1] not in first:
+        message = await within(consumer.receive(), "the next message")
+        first.setdefault(int(message.data()))
+        await consumer.acknowledge(message)
+    # Judged by first occurrences: what was sent again may be there twice.
+    assert list(first) == list(range(receipted[-1] + 1))
+    await client.close()
+
+
+def test_a_lost_metadata_session_gives_all_up_and_the_broker_begins_anew() -> None:
+    """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
+
+    async def body(scene: BrokerScene) -> None:
+        lives = {scene.life}
+
+        async def lose(_: int) -> None:
+            before = scene.broker.life
+            assert scene.store is not None
+            scene.metadata.expire(scene.store)
+            await until(lambda: scene.broker.life not in (None, before), "the broker has begun anew")
+            lives.add(scene.life)
+
+        await published(scene, lose, 3)
+        assert len(lives) == 4
+
+    in_broker(body)
+
+
+def test_topics_that_are_unloaded_under_load_go_on() -> None:
+    """PRD-9, PRD-10: the producer finds the topic again and sends what is pending, in order."""
+
+    async def body(scene: BrokerScene) -> None:
+        async def unload(_: int) -> None:
+            await scene.life.topics.unload(NAME)
+
+        await published(scene, unload, 5)
+
+    in_broker(body)
+
+
+def test_a_topic_that_somebody_else_takes_is_given_up_and_taken_back() -> None:
+    """OWN-2, CHK-30: another owner's fence is the end of this life; the clients' next attempt begins another."""
+
+    async def body(scene: BrokerScene) -> None:
+        async def take(_: int) -> None:
+            topic = scene.life.topics.get_loaded(NAME)
+            if topic is None:  # between two lives
+                return
+            stored = scene.life.topics._storage
+            policies = await scene.life.catalog.check_topic(NAME)
+            try:
+                rival = await stored.open(NAME, create=False, along=(), policies=policies)
+            except TopicGivenUp:  # the clients had it opened anew before the rival had done so
+                return
+            await until(lambda: topic.ended is not None, "the first one has found it out")
+            await rival.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it was only a test"))
+
+        await published(scene, take, 3)
+
+    in_broker(body)
+
+
+def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
+    """OWN-2: UNAVAILABLE, so that clients try again, here or elsewhere."""
+
+    async def body(scene: BrokerScene) -> None:
+        client = scene.client()
+        await client.create_producer("t")
+        topic = scene.life.topics.get_loaded(NAME)
+        assert topic is not None
+        assert scene.store is not None
+        gate = asyncio.Event()
+        opens, scene.broker._open_metadata = scene.broker._open_metadata, _after(gate, scene.broker._open_metadata)
+        scene.metadata.expire(scene.store)
+        await until(lambda: scene.broker.life is None, "the broker has found it out")
+        connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+        with pytest.raises(Rejected) as refused:
+            await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
+        assert refused.value.code is Code.UNAVAILABLE
+        assert topic.ended is not None
+        with pytest.raises(BrokerError):
+            await topic.open_producer(OpenProducer(producer_name="late"), _nobody())
+        gate.set()
+        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        scene.broker._open_metadata = opens
+        await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
+        await connection.close()
+        await client.close()
+
+    in_broker(body)
+
+
+def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
+    """Producers and consumers end with SERVICE_NOT_READY; logs are closed, so that the next opening has to recover
+    nothing."""
+
+    async def body(scene: BrokerScene) -> None:
+        connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+        raw = ProduceClient(connection.open_stream("produce"))
+        await raw.open(1)
+        client = scene.client()
+        consumer = await client.subscribe("t", "s")
+        producer = await client.create_producer("t")
+        await producer.send(b"x")
+        topic = scene.life.topics.get_loaded(NAME)
+        assert topic is not None
+        message = await consumer.receive()
+        acknowledging = asyncio.create_task(consumer.acknowledge(message, receipt=True))
+        (cursor,) = topic.cursors.durable()
+        await until(lambda: cursor.acknowledged(Position(*where(message))), "the acknowledgement was taken")
+        await within(scene.broker.close(), "the broker has ended")
+        await within(acknowledging, "its receipt came before the end")
+        await until(lambda: raw.over, "the stream is over")
+        assert raw.error is None
+        assert raw.ended[1].problem.code == ErrorCode.SERVICE_NOT_READY
+        assert all(ledger.closed for ledger in topic.log.stats().ledgers)
+        await connection.close()
+        await client.close()
+
+    in_broker(body)
+
+
+@pytest.mark.parametrize("bound", ["topics", "streams"])
+def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
+    """Nothing of what hangs, bookies or clients, keeps a broker from ending."""
+
+    async def body(scene: BrokerScene) -> None:
+        connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+        raw = ProduceClient(connection.open_stream("produce"))
+        await raw.open(1)
+        if bound == "topics":
+            for bookie in scene.bookies:
+                bookie.hanging.add("add")
+            await raw.send((1, 0, [entry(0)]))
+            await until(lambda: scene.life.budget.used_bytes > 0, "it is on its way")
+        else:
+            raw.reading.cancel()
+            await raw.send((1, 0, [b"bad"] * 10_000))
+            await until(lambda: scene.life.budget.used_bytes == 0, "it is answered")
+        await within(scene.broker.close(), "the broker has ended")
+        await connection.close()
+
+    in_broker(body, broker_shutdown_timeout_s=0.3, topic_close_timeout_s=10.0)
+
+
+def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:
+    """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied."""
+
+    async def body(scene: BrokerScene) -> None:
+        client, other = scene.client(), scene.client()
+        consumer = await client.subscribe("t", "s")
+        producer = await client.create_producer("t")
+        old = await producer.send(b"old")
+        assert (await consumer.receive()).data() == b"old"
+        await consumer.close()
+        await scene.life.topics.delete(NAME, force=True)
+        fresh = await other.subscribe("t", "s")
+        again = await other.create_producer("t")
+        ids = [await again.send(b"new %d" % number) for number in range(3)]
+        assert all(one > old for one in ids)
+        with pytest.raises((IncarnationChanged, TopicNotFound, AlreadyClosed)):
+            await within(producer.send(b"a ghost"), "the old producer fails")
+        await fresh.acknowledge(old)
+        got = [await within(fresh.receive(), "a new message") for _ in range(3)]
+        assert [message.data() for message in got] == [b"new 0", b"new 1", b"new 2"]
+        topic = await scene.life.topics.get(NAME, create=False)
+        assert topic.log.next_index == 3
+        (cursor,) = topic.cursors.durable()
+        assert cursor.open_entries() == 3
+        await client.close()
+        await other.close()
+
+    in_broker(body)
+
+
+def test_idle_and_inactive_topics_go_by_themselves_and_come_back() -> None:
+    """TOP-2: an inactive topic is deleted only where nobody uses it and no subscription needs it."""
+
+    async def body(scene: BrokerScene) -> None:
+        client = scene.client()
+        topics = scene.life.topics
+        consumer = await client.subscribe("kept", "s")
+        producer = await client.create_producer("kept")
+        await producer.send(b"x")
+        await client.create_producer("gone")
+        await producer.close()
+        await consumer.close()
+        await client.close()
+        await until(lambda: not topics.loaded(), "all are closed or deleted")
+        with pytest.raises(BrokerError) as refused:
+            await topics.get(TopicName.parse("gone"), create=False)
+        assert refused.value.code == ErrorCode.TOPIC_NOT_FOUND
+        client = scene.client()
+        again = await client.subscribe("kept", "s")
+        assert (await within(again.receive(), "what was kept")).data() == b"x"
+        await client.close()
+
+    in_broker(
+        body,
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=0.2,
+        unload_idle_topics_after_s=0.2,
+        topic_housekeeping_interval_s=0.05,
+    )
+
+
+def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_works() -> None:
+    async def body(scene: BrokerScene) -> None:
+        topics = scene.life.topics
+        for turns in range(0, 60, 3):
+            name = TopicName.parse(f"t{turns}")
+            for work in (topics.get(name, create=True), topics.delete(name, force=True)):
+                task = asyncio.create_task(work)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            client = scene.client()
+            async with client:
+                producer = await client.create_producer(f"t{turns}")
+                await within(producer.send(b"x"), "the topic works")
+
+    in_broker(body)
+
+
+def where(message: Message) -> tuple[int, int]:
+    found = message.message_id()
+    return found.ledger_id(), found.entry_id()
+
+
+def _after(gate: asyncio.Event, opens: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    async def waiting() -> T:
+        await gate.wait()
+        return await opens()
+
+    return waiting
+
+
+def _nobody() -> Any:
+    class Nobody:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: None
+
+    return Nobody()

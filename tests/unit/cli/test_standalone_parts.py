@@ -1,0 +1,104 @@
+"""Standalone's settings and its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_broker.options import BrokerOptions
+from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+
+# There is one bookie; and it serves clients, of which there are more than brokers.
+_STRIPING = {f"managed_ledger_default_{what}" for what in ("ensemble_size", "write_quorum", "ack_quorum")}
+_OTHERWISE = {*_STRIPING, "grpc_max_long_streams"}
+
+
+def parts(kind: type[Configuration]) -> list[type[Configuration]]:
+    return [base for base in kind.__mro__[1:] if issubclass(base, Configuration) and base is not Configuration]
+
+
+def test_an_option_that_several_parts_have_has_one_default() -> None:
+    settings = StandaloneSettings.model_fields
+    for part in parts(StandaloneSettings):
+        for name, field in part.model_fields.items():
+            assert settings[name].annotation == field.annotation, name
+            if name not in _OTHERWISE:
+                assert settings[name].default == field.default, name
+    assert {settings[name].default for name in _STRIPING} == {1}
+    assert issubclass(StandaloneSettings, BrokerOptions)
+    assert issubclass(StandaloneSettings, BookieOptions)
+
+
+def test_any_option_may_be_set_and_a_wrong_one_is_named() -> None:
+    loaded = load(StandaloneSettings, flags=["max_message_size=1000", "read_only=true", "grpc_port=0"])
+    assert (loaded.max_message_size, loaded.read_only, loaded.grpc_port) == (1000, True, 0)
+    with pytest.raises(InvalidConfiguration, match="did you mean 'max_message_size'"):
+        load(StandaloneSettings, flags=["max_mesage_size=1000"])
+    with pytest.raises(InvalidConfiguration, match="grpc_port"):
+        load(StandaloneSettings, flags=["grpc_port=70000"])
+
+
+def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path / "a" / "b")
+    folder.tell({"grpc": "magnetar://somewhere:1"})
+    with pytest.raises(FolderTaken, match=f"process {os.getpid()}, which serves magnetar://somewhere:1"):
+        DataFolder.open(tmp_path / "a" / "b")
+    folder.close()
+    folder.close()
+    again = DataFolder.open(tmp_path / "a" / "b")
+    # Nothing of the one before is left in it.
+    assert json.loads((again.path / "standalone.lock").read_bytes()) == {"pid": os.getpid()}
+    again.close()
+    assert (tmp_path / "a" / "b").exists()
+
+
+def test_a_forked_child_keeps_nothing_locked(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path / "data")
+    running, runs = os.pipe()
+    ending, ends = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(runs, b"x")
+        os.read(ending, 1)
+        os._exit(0)
+    try:
+        assert os.read(running, 1) == b"x"
+        folder.close()
+        DataFolder.open(tmp_path / "data").close()
+    finally:
+        os.write(ends, b"x")
+        os.waitpid(child, 0)
+        for end in (running, runs, ending, ends):
+            os.close(end)
+
+
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderTaken, match="--data"):
+        DataFolder.open(tmp_path / "file")
+
+
+def test_only_abandoned_ephemeral_folders_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    living, abandoned = DataFolder.ephemeral_one(), DataFolder.ephemeral_one()
+    (abandoned.path / "x").mkdir()
+    abandoned.let_go()
+    mine = tmp_path / "mine"
+    DataFolder.open(mine).close()
+    link = tmp_path / "magnetar-ephemeral-link"
+    link.symlink_to(mine)
+    being_made = tmp_path / "magnetar-ephemeral-new"
+    being_made.mkdir()
+    remove_abandoned()
+    assert living.path.exists()
+    assert not abandoned.path.exists()
+    assert (mine / "standalone.lock").exists()
+    assert being_made.exists()
+    living.close()
+    assert not living.path.exists()

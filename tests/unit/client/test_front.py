@@ -1,0 +1,179 @@
+"""What an application sees first: imports, URLs, names, and options."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import exceptions
+from magnetar._service_url import parse_service_url
+
+_ERRORS = [
+    "UnknownError",
+    "InvalidConfiguration",
+    "Timeout",
+    "LookupError",
+    "ConnectError",
+    "ReadError",
+    "AuthenticationError",
+    "AuthorizationError",
+    "ErrorGettingAuthenticationData",
+    "BrokerMetadataError",
+    "BrokerPersistenceError",
+    "ChecksumError",
+    "ConsumerBusy",
+    "NotConnected",
+    "AlreadyClosed",
+    "InvalidMessage",
+    "ConsumerNotInitialized",
+    "ProducerNotInitialized",
+    "ProducerBusy",
+    "InvalidTopicName",
+    "InvalidUrl",
+    "TooManyLookupRequestException",
+    "ServiceUnitNotReady",
+    "OperationNotSupported",
+    "ProducerQueueIsFull",
+    "MessageTooBig",
+    "TopicNotFound",
+    "SubscriptionNotFound",
+    "ConsumerNotFound",
+    "UnsupportedVersionError",
+    "TopicTerminated",
+    "CryptoError",
+    "IncompatibleSchema",
+    "ConsumerAssignError",
+    "CumulativeAcknowledgementNotAllowedError",
+    "NotAllowedError",
+    "ProducerFenced",
+    "MemoryBufferIsFull",
+    "Interrupted",
+]
+
+
+def test_importing_is_cheap() -> None:
+    """Nothing heavy comes before it is used; gRPC not before something is connected."""
+    code = """
+import sys, magnetar
+assert not {"grpc", "pydantic", "google.protobuf", "asyncio", "lz4", "zstandard"} & set(sys.modules), "at import"
+magnetar.Result.Ok, magnetar.CompressionType.LZ4, magnetar.Timeout
+client = magnetar.Client("magnetar://nobody:1")
+assert "grpc" not in sys.modules, "for a client"
+client.close()
+assert magnetar.asyncio is magnetar.aio
+import magnetar.asyncio
+assert "grpc" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+def test_every_name_is_there() -> None:
+    for name in magnetar.__all__:
+        assert getattr(magnetar, name) is not None
+        assert name in dir(magnetar)
+    with pytest.raises(AttributeError, match="nonsense"):
+        magnetar.nonsense  # noqa: B018 (looked at on purpose)
+
+
+def test_there_is_a_class_for_each_result() -> None:
+    """The names are those of Pulsar's Python client; one base for all."""
+    for name in _ERRORS:
+        kind = getattr(magnetar, name)
+        assert kind is getattr(exceptions, name)
+        assert issubclass(kind, magnetar.MagnetarException)
+        assert kind("text").error() is magnetar.Result[name]
+    assert magnetar.PulsarException is magnetar.MagnetarException
+    assert issubclass(exceptions.Timeout, TimeoutError)
+
+
+def test_numbers_of_results_are_those_of_the_stock_client() -> None:
+    pulsar = pytest.importorskip("_pulsar")
+    theirs = {name: value.value for name, value in pulsar.Result.__members__.items()}
+    ours = {result.name: result.value for result in magnetar.Result if result.value < 100}
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("url", "addresses"),
+    [
+        ("magnetar://localhost:6652", ("localhost:6652",)),
+        ("magnetar://localhost", ("localhost:6652",)),
+        ("magnetar://a:1,b:2,a:1/", ("a:1", "b:2")),
+        ("magnetar://[::1]:7,[::2]", ("[::1]:7", "[::2]:6652")),
+    ],
+)
+def test_urls(url: str, addresses: tuple[str, ...]) -> None:
+    assert parse_service_url(url) == addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pulsar://localhost:6650",
+        "localhost:6652",
+        "magnetar://",
+        "magnetar://a:0",
+        "magnetar://a:65536",
+        "magnetar://a:1,",
+        "magnetar://a:b",
+        "magnetar://::1",
+        "magnetar://a/b:1",
+        "magnetar://user@host:1",
+        "magnetar://a:" + "9" * 5_000,
+        "",
+        5,
+        None,
+    ],
+)
+def test_urls_that_are_refused(url: Any) -> None:
+    with pytest.raises(exceptions.InvalidUrl, match="magnetar://host:port"):
+        magnetar.Client(url)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"authentication": object()}, exceptions.OperationNotSupported),
+        ({"tls_trust_certs_file_path": "/x"}, exceptions.OperationNotSupported),
+        ({"listener_name": "external"}, exceptions.OperationNotSupported),
+        ({"operation_timeout_seconds": 0}, exceptions.InvalidConfiguration),
+        ({"connection_timeout_ms": "soon"}, exceptions.InvalidConfiguration),
+        ({"nonsense": 1}, exceptions.InvalidConfiguration),
+    ],
+)
+def test_options_of_a_client(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(options))):
+        magnetar.Client("magnetar://localhost:6652", **options)
+    with pytest.raises(error):
+        magnetar.aio.Client("magnetar://localhost:6652", **options)
+
+
+@pytest.mark.parametrize("method", ["Client.create_producer", "Producer.send", "Producer.send_async"])
+def test_parameters_are_those_of_the_stock_client(method: str) -> None:
+    """By name and by place, so that an application moves by changing its import."""
+    pulsar = pytest.importorskip("pulsar")
+    kind, name = method.split(".")
+    theirs = list(inspect.signature(getattr(getattr(pulsar, kind), name)).parameters)
+    ours = list(inspect.signature(getattr(getattr(magnetar, kind), name)).parameters)
+    assert ours[: len(theirs)] == theirs
+
+
+def test_a_client_knows_every_option_of_the_stock_client() -> None:
+    """What has no meaning here yet is refused by name, and its default is taken."""
+    pulsar = pytest.importorskip("pulsar")
+    for name, parameter in inspect.signature(pulsar.Client.__init__).parameters.items():
+        if name not in ("self", "service_url"):
+            magnetar.Client("magnetar://localhost:6652", **{name: parameter.default}).close()
+
+
+def test_methods_are_those_of_the_stock_client() -> None:
+    pulsar = pytest.importorskip("pulsar")
+    for kind in ("Producer", "MessageId"):
+        for name in dir(getattr(pulsar, kind)):
+            if not name.startswith("_") and name != "wrap":
+                assert hasattr(getattr(magnetar, kind), name), f"{kind}.{name}"

@@ -1,0 +1,168 @@
+"""Brokers that say what they should not: nothing raises where nobody sees it, and nothing is told twice or wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from magnetar import aio, exceptions
+from magnetar_protos.broker_pb2 import (
+    EntryRefused,
+    ErrorCode,
+    LookupAnswer,
+    PartitionsAnswer,
+    Problem,
+    ProduceAnswer,
+    ProducerEnded,
+    ProduceRequest,
+    ProducerOpened,
+    Receipt,
+)
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.transport import Peer, Stream
+from tests.running import run, within
+from tests.unit.client.fake_broker import ADDRESS
+from tests.unit.client.scene import URL
+
+
+class Liar:
+    """Answers everything that is sent with what the test says, as `{id}`'s, and then truly."""
+
+    def __init__(self, *lies: ProduceAnswer) -> None:
+        self.lies = lies
+        self.lookup = LookupAnswer(address=ADDRESS)
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        return (self.lookup if method == "lookup" else PartitionsAnswer()).SerializeToString()
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        while (message := await stream.receive()) is not None:
+            request = ProduceRequest.FromString(message)
+            truth = ProduceAnswer()
+            for opening in request.open:
+                opened = ProducerOpened(producer_id=opening.producer_id, producer_name="p", last_sequence_id=-1)
+                truth.opened.append(opened)
+            if request.frame.runs:
+                for lie in self.lies:
+                    await stream.send(lie.SerializeToString())
+            for run_ in request.frame.runs:
+                truth.receipts.append(
+                    Receipt(producer_id=run_.channel, first=run_.first, count=run_.count, ledger_id=9, first_entry_id=5)
+                )
+            await stream.send(truth.SerializeToString())
+
+
+LIES = {
+    "receipt of nothing": ProduceAnswer(receipts=[Receipt(producer_id=1, first=0, count=0)]),
+    "receipt of what was not sent": ProduceAnswer(receipts=[Receipt(producer_id=1, first=7, count=2**32 - 1)]),
+    "receipt at the end of numbers": ProduceAnswer(
+        receipts=[Receipt(producer_id=1, first=2**64 - 1, count=2**32 - 1, ledger_id=2**63 - 1)]
+    ),
+    "another's receipt": ProduceAnswer(receipts=[Receipt(producer_id=77, first=0, count=1, ledger_id=1)]),
+    "refusal of what was not sent": ProduceAnswer(refused=[EntryRefused(producer_id=1, number=2**64 - 1)]),
+    "opened again": ProduceAnswer(opened=[ProducerOpened(producer_id=1, producer_name="other", last_sequence_id=99)]),
+    "another one ended": ProduceAnswer(
+        ended=[ProducerEnded(producer_id=77, problem=Problem(code=ErrorCode.PRODUCER_FENCED))]
+    ),
+    "nothing at all": ProduceAnswer(),
+}
+
+
+@pytest.mark.parametrize("lie", list(LIES))
+def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        listener = await transport.listen(ADDRESS, Liar(LIES[lie]))
+        async with aio.Client(URL, _transport=transport) as client:
+            producer = await client.create_producer("t")
+            message_id = await within(producer.send(b"x"), "the receipt")
+            assert (message_id.ledger_id(), message_id.entry_id()) == (9, 5)
+            assert producer.producer_name() == "p"
+            assert (await within(producer.send(b"y"), "the receipt")).ledger_id() == 9
+            await client.shutdown()
+        await listener.close()
+
+    run(go())
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        first = ProduceAnswer(receipts=[Receipt(producer_id=1, first=0, count=1, ledger_id=1, first_entry_id=1)])
+        listener = await transport.listen(ADDRESS, Liar(first, first))
+        async with aio.Client(URL, _transport=transport) as client:
+            producer = await client.create_producer("t")
+            assert (await producer.send(b"x")).ledger_id() == 1
+            assert (await producer.send(b"y")).ledger_id() == 9
+            await client.shutdown()
+        await listener.close()
+
+    run(go())
+
+
+def test_a_duplicate_s_receipt_has_no_place() -> None:
+    """DUP-1's (-1,-1), as the client meets it."""
+
+    async def go() -> None:
+        transport = InProcessTransport()
+        known = Receipt(producer_id=1, first=0, count=1, ledger_id=-1, first_entry_id=-1)
+        listener = await transport.listen(ADDRESS, Liar(ProduceAnswer(receipts=[known])))
+        async with aio.Client(URL, _transport=transport) as client:
+            producer = await client.create_producer("t")
+            message_id = await producer.send(b"x")
+            assert (message_id.ledger_id(), message_id.entry_id()) == (-1, -1)
+            await client.shutdown()
+        await listener.close()
+
+    run(go())
+
+
+def test_a_broker_that_names_nobody() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        liar = Liar()
+        liar.lookup = LookupAnswer()
+        listener = await transport.listen(ADDRESS, liar)
+        async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
+            with pytest.raises(exceptions.UnknownError, match="names none"):
+                await client.create_producer("t")
+        await listener.close()
+
+    run(go())
+
+
+def test_answers_that_are_no_protobuf() -> None:
+    class Babbler(Liar):
+        async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+            return b"\xff" * 20
+
+    async def go() -> None:
+        transport = InProcessTransport()
+        listener = await transport.listen(ADDRESS, Babbler())
+        async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
+            with pytest.raises(exceptions.UnknownError, match="can't be read"):
+                await client.create_producer("t")
+        await listener.close()
+
+    run(go())
+
+
+def test_a_broker_that_never_agrees() -> None:
+    class Silent(Liar):
+        async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+            await asyncio.Event().wait()
+
+    async def go() -> None:
+        transport = InProcessTransport()
+        listener = await transport.listen(ADDRESS, Silent())
+        options: dict[str, Any] = {"operation_timeout_seconds": 0.2}
+        async with aio.Client(URL, _transport=transport, **options) as client:
+            with pytest.raises(exceptions.Timeout, match="did not open"):
+                await client.create_producer("t")
+        await listener.close()
+
+    run(go())

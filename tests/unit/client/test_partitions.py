@@ -1,0 +1,176 @@
+"""Producers on partitioned topics: routing, all or nothing, growth."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import PartitionsRoutingMode, exceptions
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.hashing import HashingScheme, partition_of
+from tests.running import run, until
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.scene import scene, sync_scene
+
+NAME = "persistent://public/default/p"
+
+
+def counts(broker: FakeBroker, partitions: int) -> list[int]:
+    return [len(broker.topic(f"p-partition-{index}").payloads()) for index in range(partitions)]
+
+
+def test_round_robin_moves_on_at_batch_boundaries() -> None:
+    """PRD-6: the default; without a key it stays with a partition until a batch is closed."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 3
+        producer = client.create_producer("p", batching_max_messages=10, batching_max_publish_delay_ms=60_000)
+        for _ in range(90):
+            producer.send_async(b"x")
+        producer.flush()
+        assert made.on_loop(lambda broker: counts(broker, 3)) == [30, 30, 30]
+        sizes = made.on_loop(lambda broker: [len(each) for each in broker.topic("p-partition-0").messages()])
+        assert sizes == [10, 10, 10]
+        ids = [producer.send(b"y") for _ in range(3)]
+        assert sorted(each.partition() for each in ids) == [0, 1, 2]
+        assert {each.topic_name() for each in ids} == {f"{NAME}-partition-{index}" for index in range(3)}
+        assert producer.topic() == NAME
+
+
+def test_a_single_partition() -> None:
+    """PRD-6"""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 4
+        producer = client.create_producer("p", message_routing_mode=PartitionsRoutingMode.SinglePartition)
+        assert len({producer.send(b"x").partition() for _ in range(12)}) == 1
+
+
+@pytest.mark.parametrize("mode", [PartitionsRoutingMode.SinglePartition, PartitionsRoutingMode.RoundRobinPartition])
+@pytest.mark.parametrize("scheme", list(HashingScheme))
+def test_a_key_s_hash_decides(mode: PartitionsRoutingMode, scheme: HashingScheme) -> None:
+    """PRD-6, PRD-10: in every mode but custom; what carries one key lands in one partition."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 5
+        producer = client.create_producer("p", message_routing_mode=mode, hashing_scheme=scheme)
+        for number in range(20):
+            key = f"key-{number % 7}"
+            assert producer.send(b"x", partition_key=key).partition() == partition_of(key, 5, scheme)
+        assert producer.send(b"x", partition_key=b"\x01").partition() == partition_of("AQ==", 5, scheme)
+
+
+def test_the_application_s_router() -> None:
+    """PRD-6: asked for every message, with a key too; what it says must be a partition."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 3
+
+        def route(message: Any, partitions: int) -> int:
+            assert message.partition_key() == "k"
+            return int(message.data()) % partitions if message.properties() else 7
+
+        producer = client.create_producer("p", message_router=route)
+        for number in range(6):
+            sent = producer.send(b"%d" % number, properties={"a": "b"}, partition_key="k")
+            assert sent.partition() == number % 3
+        with pytest.raises(exceptions.InvalidArgument, match="returned 7"):
+            producer.send(b"1", partition_key="k")
+
+
+def test_every_message_is_routed_however_many_come_at_a_time() -> None:
+    """PRD-6: a key, or a router, decides for each message, and the open batch of another partition takes none of it."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 3
+        seen: list[bytes] = []
+
+        def route(message: Any, partitions: int) -> int:
+            seen.append(message.data())
+            return len(seen) % partitions
+
+        routed = client.create_producer("p", message_router=route)
+        for _ in range(30):
+            routed.send_async(b"x")
+        routed.flush()
+        assert made.on_loop(lambda broker: counts(broker, 3)) == [10, 10, 10]
+        single = client.create_producer("p", message_routing_mode=PartitionsRoutingMode.SinglePartition)
+        for number in range(30):
+            single.send_async(b"keyed", partition_key=f"key-{number}")
+            single.send_async(b"plain")
+            single.send_async(b"plain")
+        single.flush()
+        plain = made.on_loop(
+            lambda broker: [broker.topic(f"p-partition-{n}").payloads().count(b"plain") for n in range(3)]
+        )
+        assert sorted(plain) == [0, 0, 60]
+
+
+def test_all_partitions_are_opened_or_none() -> None:
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 4
+        made.on_loop(lambda broker: broker.problems.__setitem__(f"{NAME}-partition-2", ErrorCode.NOT_ALLOWED))
+        with pytest.raises(exceptions.NotAllowedError, match="partition-2"):
+            client.create_producer("p", producer_name="mine")
+        made.until(lambda broker: not any(topic.producers for topic in broker.topics.values()), "all have left")
+        made.on_loop(lambda broker: broker.problems.clear())
+        producer = client.create_producer("p", producer_name="mine")
+        names = made.on_loop(lambda broker: [list(topic.producers) for topic in broker.topics.values()])
+        assert names == [["mine"]] * 4
+        producer.close()
+
+
+def test_lazily_opened_partitions() -> None:
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 3
+        producer = client.create_producer("p", lazy_start_partitioned_producers=True)
+        assert len(made.on_loop(lambda broker: broker.opened)) == 1
+        assert producer.is_connected()
+        assert {producer.send(b"x").partition() for _ in range(6)} == {0, 1, 2}
+        names = made.on_loop(lambda broker: {opening.producer_name or "none" for opening in broker.opened})
+        assert names == {"none", producer.producer_name()}
+        producer.flush()
+        producer.close()
+
+
+def test_growth_is_noticed() -> None:
+    """TOP-3, PRD-10: a live producer uses partitions that come later."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            broker.partitioned[NAME] = 1
+            producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60)
+            assert (await producer.send(b"x")).partition() == 0
+            broker.partitioned[NAME] = 3
+            for _ in range(5):
+                await asyncio.sleep(0)
+            clock.advance(61)
+            await until(lambda: len(broker.opened) == 3, "the new ones are open")
+            await until(lambda: len(producer._core.parts) == 3, "and used")
+            assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
+            await producer.close()
+
+    run(go())
+
+
+def test_pending_messages_are_bounded_over_all_partitions() -> None:
+    """PRD-1"""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 2
+        producer = client.create_producer("p", max_pending_messages_across_partitions=20, batching_max_messages=5)
+        made.on_loop(lambda broker: broker.receipting.clear())
+        sent = 0
+        with pytest.raises(exceptions.ProducerQueueIsFull):
+            while True:
+                producer.send_async(b"x")
+                sent += 1
+        assert sent == 20
+        made.on_loop(lambda broker: broker.receipting.set())
+        producer.flush()
+
+
+def test_names_of_partitions_are_topics_of_their_own() -> None:
+    with sync_scene() as made, made.client() as client:
+        producer = client.create_producer("p-partition-1")
+        assert producer.send(b"x").partition() == 1
+        assert magnetar.MessageId.deserialize(producer.send(b"x").serialize()).partition() == 1

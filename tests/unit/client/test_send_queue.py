@@ -1,0 +1,212 @@
+"""The entrance: what the fast path may take, when batches close, who is woken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar._batch import Batch
+from magnetar._send_queue import Bounds, SendQueue
+from magnetar.exceptions import AlreadyClosed, ProducerFenced, ProducerQueueIsFull
+from tests.running import GENEROUS_S, run
+
+
+class Driven:
+    """A queue whose loop is the test: time stands still unless it is said otherwise."""
+
+    def __init__(self, **bounds: Any) -> None:
+        self.now = 0.0
+        self.wakes = 0
+        given = {
+            "pending_messages": 100,
+            "pending_bytes": 10_000,
+            "batch_messages": 10,
+            "batch_bytes": 1_000,
+            "delay_s": 0.01,
+            "max_message_bytes": 5_000,
+        } | bounds
+        self.queue = SendQueue(Bounds(**given), 0, self._wake, lambda: self.now)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def add(self, size: int = 10, **more: Any) -> None:
+        self.queue.add(b"x", None, None, size, **more)
+
+    def fast(self, size: int = 10) -> bool:
+        """As `Producer.send_async` does it."""
+        queue = self.queue
+        if queue.room > 0 and size < queue.byte_room:
+            queue.room -= 1
+            queue.byte_room -= size
+            queue.line += (b"x", None)
+            return True
+        return False
+
+    def send(self, size: int = 10) -> None:
+        if not self.fast(size):
+            self.add(size)
+
+    def take(self) -> list[int]:
+        return [batch.count for batch in self.taken()]
+
+    def taken(self) -> list[Batch]:
+        return self.queue.take(self.now)[0]
+
+
+def test_the_loop_is_woken_once_until_it_has_taken() -> None:
+    driven = Driven()
+    for _ in range(35):
+        driven.send()
+    assert driven.wakes == 1
+    assert driven.take() == [10, 10, 10]
+    for _ in range(3):
+        driven.send()
+    assert driven.wakes == 1, "the open batch's time is watched already"
+    assert driven.queue.take(driven.now)[1] == pytest.approx(0.01)
+    driven.now = 0.02
+    assert driven.take() == [8]
+    driven.send()
+    assert driven.wakes == 2
+    driven.queue.hurry()
+    assert driven.take() == [1]
+
+
+def test_a_batch_closes_before_the_message_that_would_pass_its_bytes() -> None:
+    """PRD-4"""
+    driven = Driven()
+    for size in (400, 400, 400, 1_000, 10, 3_000, 10):
+        driven.send(size)
+    assert driven.take() == [2, 1, 1, 1, 1]
+    driven.now = 1
+    assert driven.take() == [1]
+
+
+def test_full_in_messages_and_in_bytes() -> None:
+    """PRD-1"""
+    driven = Driven(pending_messages=15)
+    for _ in range(15):
+        driven.send()
+    assert not driven.fast()
+    with pytest.raises(ProducerQueueIsFull, match="15 messages"):
+        driven.add()
+    driven.now = 1
+    (full, rest) = driven.taken()
+    driven.queue.released(full.count, full.bytes, uncalled=False)
+    for _ in range(10):
+        driven.send()
+    driven.queue.released(rest.count, rest.bytes, uncalled=True)
+    with pytest.raises(ProducerQueueIsFull):
+        driven.add()
+    driven.add(in_callback=True)
+    driven.queue.called(rest.count, rest.bytes)
+    driven.add()
+    in_bytes = Driven(pending_bytes=2_000)
+    in_bytes.send(1_500)
+    with pytest.raises(ProducerQueueIsFull, match="1500 bytes"):
+        in_bytes.add(600)
+    in_bytes.send(500)
+    lonely = Driven(pending_bytes=100)
+    lonely.send(4_000)
+    with pytest.raises(ProducerQueueIsFull):
+        lonely.add(1)
+
+
+def test_whoever_waits_is_woken_when_half_is_free_or_the_queue_ends() -> None:
+    driven = Driven(pending_messages=4, batch_messages=2)
+    for _ in range(4):
+        driven.send()
+    one, other = driven.taken()
+    began, ended = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        driven.add(block=True)
+        began.set()
+        try:
+            while True:
+                driven.add(block=True)
+        except AlreadyClosed:
+            ended.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    driven.queue.released(one.count, one.bytes, uncalled=False)
+    driven.queue.released(other.count, other.bytes, uncalled=False)
+    assert began.wait(GENEROUS_S)
+    left = driven.queue.end(AlreadyClosed("the test is over"))
+    assert ended.wait(GENEROUS_S)
+    thread.join(GENEROUS_S)
+    assert sum(batch.count for batch in left) <= 4
+    driven.queue.end(ProducerFenced("later"))
+    with pytest.raises(AlreadyClosed):
+        driven.add()
+    assert not driven.fast()
+
+
+def test_a_coroutine_waits_for_room() -> None:
+    async def go() -> None:
+        driven = Driven(pending_messages=2, batch_messages=2)
+        driven.send()
+        driven.send()
+        (batch,) = driven.taken()
+        waits = asyncio.get_running_loop().create_task(driven.queue.wait_room())
+        cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_room())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        assert not waits.done()
+        driven.queue.released(batch.count, batch.bytes, uncalled=False)
+        await waits
+
+    run(go())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["send", "keyed", "take", "time", "release"]), st.integers(1, 3_000)), max_size=80
+    )
+)
+def test_nothing_is_lost_and_the_bounds_hold(steps: list[tuple[str, int]]) -> None:
+    """PRD-1, PRD-4, PRD-10: in order, each once, no batch above its bounds, no more pending than may be."""
+    driven = Driven(pending_messages=25, pending_bytes=6_000)
+    sizes: list[int] = []
+    batches: list[Batch] = []
+    released = 0
+    for step, size in steps:
+        if step in ("send", "keyed"):
+            pending = sizes[sum(batch.count for batch in batches[:released]) :]
+            fits = not pending or (len(pending) < 25 and sum(pending) + size <= 6_000)
+            try:
+                if step == "send":
+                    driven.send(size)
+                else:
+                    driven.add(size, key="k")
+                assert fits
+                sizes.append(size)
+            except ProducerQueueIsFull:
+                assert not fits
+        elif step == "release" and released < len(batches):
+            driven.queue.released(batches[released].count, batches[released].bytes, uncalled=False)
+            released += 1
+        elif step == "time":
+            driven.now += 1
+        else:
+            batches += driven.taken()
+    driven.queue.hurry()
+    batches += driven.taken()
+    assert [batch.first_sequence_id for batch in batches] == [
+        sum(batch.count for batch in batches[:place]) for place in range(len(batches))
+    ]
+    assert sum(batch.count for batch in batches) == len(sizes)
+    at = 0
+    for batch in batches:
+        own = sizes[at : at + batch.count]
+        assert batch.bytes == sum(own)
+        assert batch.count == 1 or (batch.bytes <= 1_000 and batch.count <= 10)
+        if batch.columns is not None and batch.columns.keys is not None:
+            assert len(batch.columns.keys) == batch.count
+        at += batch.count
