@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from magnetar import Message
 from magnetar.exceptions import AlreadyClosed, IncarnationChanged, TopicNotFound
+from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
 from magnetar_wire.topic_name import TopicName
@@ -152,12 +154,17 @@ def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
         raw = ProduceClient(connection.open_stream("produce"))
         await raw.open(1)
         client = scene.client()
-        await client.subscribe("t", "s")
+        consumer = await client.subscribe("t", "s")
         producer = await client.create_producer("t")
         await producer.send(b"x")
         topic = scene.life.topics.get_loaded(NAME)
         assert topic is not None
+        message = await consumer.receive()
+        acknowledging = asyncio.create_task(consumer.acknowledge(message, receipt=True))
+        (cursor,) = topic.cursors.durable()
+        await until(lambda: cursor.acknowledged(Position(*where(message))), "the acknowledgement was taken")
         await within(scene.broker.close(), "the broker has ended")
+        await within(acknowledging, "its receipt came before the end")
         await until(lambda: raw.over, "the stream is over")
         assert raw.error is None
         assert raw.ended[1].problem.code == ErrorCode.SERVICE_NOT_READY
@@ -269,6 +276,11 @@ def test_cancelling_an_opening_or_a_deletion_at_any_moment_leaves_a_topic_that_w
                 await within(producer.send(b"x"), "the topic works")
 
     in_broker(body)
+
+
+def where(message: Message) -> tuple[int, int]:
+    found = message.message_id()
+    return found.ledger_id(), found.entry_id()
 
 
 def _after(gate: asyncio.Event, opens: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:

@@ -528,3 +528,29 @@ def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_a
         assert await scene.payloads(new) == [b"alone"]
 
     in_scene(test)
+
+
+def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
+    """CHK-31: it goes by itself, and with it nothing else does before its time."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(3))
+        for bookie in scene.bookies.values():
+            bookie.hanging.add("add")
+        scene.outcomes.append(log, b"never gets there")
+        await scene.wait(lambda: log.stats().state == "written" and len(log.stats().ledgers) == 2)
+        await scene.idle()
+        log.abandon()
+        for bookie in scene.bookies.values():
+            bookie.hanging.clear()
+        log = await scene.open(await scene.another())
+        assert await scene.patiently(log.trim(None))
+        assert not log.stats().ledgers
+        assert not log.has_rest
+        assert log.last == log.before_first
+        await scene.append(log, b"more")
+        assert await scene.payloads(log) == [b"more"]
+        assert log.next_index == 4
+
+    in_scene(test)
