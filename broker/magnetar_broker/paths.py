@@ -4,6 +4,7 @@
     /namespaces/<tenant>/<namespace>                      NamespaceNode
     /partitioned/<tenant>/<namespace>/<domain>/<topic>    PartitionedTopicNode
     /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
+    /topics/…/<topic>/incarnation-<uuid>                  empty: the topic is still this one
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors/<subscription>              CursorNode
 
@@ -39,6 +40,10 @@ def partitioned(topic: TopicName) -> str:
 
 def topic(name: TopicName) -> str:
     return f"{TOPICS}/{name.namespace_name}/{name.domain}/{name.encoded_local_name}"
+
+
+def incarnation(name: TopicName, uuid: str) -> str:
+    return f"{topic(name)}/incarnation-{uuid}"
 
 
 def pages(name: TopicName) -> str:

@@ -23,7 +23,7 @@ from typing import Final
 
 from magnetar._message import Delivered, Era
 from magnetar._problems import from_problem
-from magnetar.exceptions import StaleEpoch
+from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, Done, EntryRange
 
 __all__ = ["Eras", "PendingAcks", "Receipt"]
@@ -229,7 +229,11 @@ class PendingAcks:
         sent = self._sent.pop(answer.request_id, None)
         if sent is None:
             return False
-        _settle(sent[2], from_problem(answer.problem) if answer.HasField("problem") else None)
+        error = from_problem(answer.problem) if answer.HasField("problem") else None
+        if isinstance(error, ServiceUnitNotReady):  # the topic moves: it is said again where it goes
+            self._outbox.append(sent)
+        else:
+            _settle(sent[2], error)
         return True
 
     def next_request(self) -> int:

@@ -38,12 +38,12 @@ class CallbackThread:
             self._thread.start()
         self._line.put(work)
 
-    def close(self) -> None:
-        """Returns when all that was put was called; from a callback, at once."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Returns when all that was put was called, or that took too long; from a callback, at once."""
         if self._thread is not None:
             self._line.put(None)
             if not self.inside:
-                self._thread.join()
+                self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while (work := self._line.get()) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
@@ -37,6 +38,9 @@ _NOT_YET: Final[Mapping[str, Any]] = {
     "tls_private_key_file_path": None,
     "tls_certificate_file_path": None,
     "listener_name": None,
+    "io_threads": 1,
+    "concurrent_lookup_requests": 50_000,
+    "stats_interval_in_seconds": 600,
     "log_conf_file_path": None,
     "logger": None,
 }
@@ -73,9 +77,10 @@ class Client(Subscribing):
         service_url: str,
         authentication: None = None,
         operation_timeout_seconds: float = 30,
-        connection_timeout_ms: int = 10_000,
+        io_threads: int = 1,
         message_listener_threads: int = 1,
         *,
+        connection_timeout_ms: int = 10_000,
         _transport: Transport | None = None,
         **unsupported: Any,
     ) -> None:
@@ -84,6 +89,7 @@ class Client(Subscribing):
         self._options = client_options(
             authentication=authentication,
             operation_timeout_seconds=operation_timeout_seconds,
+            io_threads=io_threads,
             connection_timeout_ms=connection_timeout_ms,
             message_listener_threads=message_listener_threads,
             **unsupported,
@@ -91,7 +97,9 @@ class Client(Subscribing):
         self._transport = _transport
         self._fronts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
+        # Made when it is first used, by one thread of those that want to.
         self._core: ClientCore | None = None
+        self._beginning = threading.Lock()
 
     def create_producer(
         self,
@@ -188,14 +196,18 @@ class Client(Subscribing):
     def _begun(self) -> ClientCore:
         if self._closed:
             raise AlreadyClosed("the client is closed")
-        if self._core is None:
-            background.enter(self)
-            try:
-                self._core = self._run(self._make())
-            except BaseException:
-                background.leave(self)
-                raise
-        return self._core
+        core = self._core
+        if core is None:
+            with self._beginning:
+                core = self._core
+                if core is None:
+                    background.enter(self)
+                    try:
+                        core = self._core = self._run(self._make())
+                    except BaseException:
+                        background.leave(self)
+                        raise
+        return core
 
     async def _make(self) -> ClientCore:
         return ClientCore(self._url, self._options, background.call_soon, transport=self._transport)
@@ -221,7 +233,7 @@ class Client(Subscribing):
             background.run(how(core), timeout_s)
         finally:
             background.leave(self)
-            core.callbacks.close()
+            core.callbacks.close(timeout_s)
 
     # For the loop.
 
@@ -234,10 +246,13 @@ class Client(Subscribing):
             self._core.connections.resume()
 
     def forked(self) -> None:
-        self._core = None
+        self._core, self._beginning = None, threading.Lock()
         error = AlreadyClosed("it was created before the process forked: create another one in the child")
         for front in list(self._fronts):
-            front._core.forked(error)
+            if isinstance(front, Producer):
+                front._forked(error)
+            else:
+                front._core.forked(error)
 
     def close_at_exit(self, timeout_s: float) -> None:
         try:

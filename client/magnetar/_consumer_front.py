@@ -47,7 +47,7 @@ class ConsumerFront:
         acknowledged. Shared: that message, and those of its batch that are not acknowledged.
         """
         self._core.check_open()
-        self._core.refused.put((self._core.clock.monotonic(), self._core.targets.of(message)))
+        self._core.refusing.put(self._core.targets.of(message))
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything that is not acknowledged is to come again, now. Returns at once."""

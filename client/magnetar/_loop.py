@@ -24,7 +24,6 @@ import logging
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -80,8 +79,8 @@ class BackgroundLoop:
         self._lock = threading.RLock()
         self._loop: _Loop | None = None
         self._thread: threading.Thread | None = None
-        self._clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
-        self._users = 0
+        # Those that are not closed, in the order in which they came: also those that nobody else knows any more.
+        self._clients: dict[Forkable, None] = {}
         self._suspended = False
         # Loops of the process that this one was forked off.
         self._inherited: list[object] = []
@@ -92,15 +91,13 @@ class BackgroundLoop:
             if self._loop is None:
                 self._loop = _Loop()
                 self._start(self._loop)
-            self._users += 1
-            self._clients.add(client)
+            self._clients[client] = None
 
     def leave(self, client: Forkable) -> None:
         """The client is closed. With the last one the thread ends."""
         with self._lock:
-            self._clients.discard(client)
-            self._users -= 1
-            if self._users or self._loop is None:
+            self._clients.pop(client, None)
+            if self._clients or self._loop is None:
                 return
             loop = self._loop
             if not self.inside:

@@ -17,6 +17,7 @@ __all__ = ["Outgoing", "check_size", "outgoing"]
 # What an entry's metadata have besides: the producer's name, times, numbers, and a property's own sizes.
 _OTHER_METADATA_BYTES: Final = 128
 _PROPERTY_BYTES: Final = 12
+_MAX_INT64: Final = 2**63 - 1
 _MAX_UINT64: Final = 2**64 - 1
 
 
@@ -44,6 +45,13 @@ def outgoing(
     deliver_after: object,
 ) -> Outgoing:
     """Raises TypeError and InvalidMessage for what can't be encoded, and refuses what is not supported yet."""
+    if (
+        type(content) is bytes
+        and properties is partition_key is ordering_key is sequence_id is event_timestamp is None
+        and replication_clusters is deliver_at is deliver_after is None
+        and not disable_replication
+    ):
+        return Outgoing(content, None, None, None, 0, None, HEAD_BYTES + len(content))
     _refuse("replication_clusters", replication_clusters)
     _refuse("disable_replication", disable_replication or None)
     _refuse("deliver_at", deliver_at)
@@ -68,7 +76,7 @@ def outgoing(
             raise TypeError(f"properties are a dict, not {type(properties).__name__}")
         own = dict(properties)  # the application may change its own
         metadata_bytes += sum(_property_bytes(name, value) for name, value in own.items())
-    number = _integer("sequence_id", sequence_id)
+    number = _integer("sequence_id", sequence_id, _MAX_INT64)
     event_time = _integer("event_timestamp", event_timestamp) or 0
     _check_metadata(metadata_bytes)
     size = HEAD_BYTES + metadata_bytes + (20 if event_time else 0) + len(body or b"")
@@ -129,13 +137,13 @@ def _encoded(what: str, text: str) -> bytes:
         raise InvalidMessage(f"{what} has no UTF-8: {error}") from None
 
 
-def _integer(what: str, value: Any) -> int | None:
+def _integer(what: str, value: Any, most: int = _MAX_UINT64) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} is an int, not {type(value).__name__}")
-    if not 0 <= value <= _MAX_UINT64:
-        raise InvalidMessage(f"{what} is in 0 … 2^64 - 1, and not {value}")
+    if not 0 <= value <= most:
+        raise InvalidMessage(f"{what} is in 0 … {most}, and not {value}")
     return value
 
 

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from magnetar._batch import Callback
 from magnetar._outgoing import check_size, outgoing
-from magnetar._send_queue import HEAD_BYTES
+from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
 from magnetar_wire.message_id import MessageId
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from magnetar._client import Client
 
 __all__ = ["Producer"]
+
+_NO_ROOM: Final = Bounds(1, 1, 1, 1, 0, 1)
+
+
+def _nowhere() -> SendQueue:
+    """Never has room."""
+    return SendQueue(_NO_ROOM, 0, lambda: None, lambda: 0.0)
 
 
 class _Receipt:
@@ -58,8 +65,9 @@ class Producer:
         self._core = core
         self._block = core.options.block_if_queue_full
         self._compression = core.options.compression_type
-        # Where a message goes that has nothing but a payload, as long as there is an open batch.
-        self._queue = core.parts[0].queue
+        # Where a message goes that has nothing but a payload, as long as there is an open batch: nowhere, until one was
+        # routed, or where the application routes each one.
+        self._queue = _nowhere()
 
     def topic(self) -> str:
         """The topic's full name."""
@@ -150,8 +158,7 @@ class Producer:
                 if queue.room > 0 and size < queue.byte_room:
                     queue.room -= 1
                     queue.byte_room -= size
-                    queue.payloads.append(content)
-                    queue.callbacks.append(callback)
+                    queue.line += (content, callback)
                     return
         self._send(
             content,
@@ -207,5 +214,10 @@ class Producer:
             block=self._block,
             in_callback=self._client._in_callback,
         )
-        if message.key is None:
+        if message.key is None and not self._core.routes_each:
             self._queue = queue
+
+    def _forked(self, error: MagnetarException) -> None:
+        """In a child."""
+        self._queue = _nowhere()
+        self._core.forked(error)

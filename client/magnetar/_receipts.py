@@ -6,6 +6,7 @@ Message ids are made here, of a whole batch at once, and only where somebody tak
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -29,11 +30,13 @@ class Place(NamedTuple):
 
 
 def tell_waiters(batch: Batch, outcome: Place | MagnetarException) -> None:
-    for index, waiter in batch.waiters:
-        if isinstance(outcome, MagnetarException):
+    if isinstance(outcome, MagnetarException):
+        for _, waiter in batch.waiters:
             waiter(type(outcome)(*outcome.args))
-        else:
-            waiter(_ids(batch, outcome, range(index, index + 1))[0])
+    elif batch.waiters:
+        message_ids = _ids(batch, outcome, [index for index, _ in batch.waiters])
+        for (_, waiter), message_id in zip(batch.waiters, message_ids, strict=True):
+            waiter(message_id)
 
 
 def call_back(batch: Batch, outcome: Place | MagnetarException) -> None:
@@ -44,7 +47,7 @@ def call_back(batch: Batch, outcome: Place | MagnetarException) -> None:
         call_all(batch.callbacks or (), Result.Ok, _ids(batch, outcome, range(batch.count)))
 
 
-def _ids(batch: Batch, place: Place, indexes: range) -> list[MessageId]:
+def _ids(batch: Batch, place: Place, indexes: Sequence[int]) -> list[MessageId]:
     topic, partition, ledger_id, entry_id = place
     if batch.count == 1:
         return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)

@@ -6,9 +6,9 @@
 
 **The fast path.** Most messages find an open batch that stays open, with room in the queue, and have nothing but a
 payload. `room` and `byte_room` say for how many of them, and how many bytes, that is true without another look:
-whoever holds `lock` may append to `payloads` and `callbacks` and count both down. All else goes through `add`, which
-counts anew. That is why these are public, and why the producer's `send_async` does it in its own body: a call would
-cost as much as everything else.
+whoever holds `lock` may count both down and put a message into `line`. All else goes through `add`, which counts anew.
+That is why these are public, and why the producer's `send_async` does it in its own body: a call would cost as much as
+everything else. A message and its callback go into one list, at once, so that Ctrl-C can't come between them.
 
 **The loop is woken** once, until it has been: `wake` is called when there is something to take, or a time to watch, and
 nobody has called it since the last `take`. The loop keeps one timer for the open batch; a busy producer's batches are
@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from magnetar._batch import Batch, Callback, Columns, Waiter
 from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
@@ -91,11 +91,10 @@ class SendQueue:
         "_woken",
         "bounds",
         "byte_room",
-        "callbacks",
         "closed_batches",
         "ended_by",
+        "line",
         "lock",
-        "payloads",
         "room",
     )
 
@@ -107,9 +106,8 @@ class SendQueue:
         # Of the fast path. `byte_room` counts down from `_byte_mark`, and the difference is not in `_batch_bytes` yet.
         self.room = 0
         self.byte_room = self._byte_mark = 0
-        # The open batch. It is open while it has messages.
-        self.payloads: list[bytes | None] = []
-        self.callbacks: list[Callback | None] = []
+        # The open batch: of each message its payload, then its callback. It is open while it has messages.
+        self.line: list[Any] = []
         self._columns: Columns | None = None
         self._waiters: list[tuple[int, Waiter]] = []
         self._batch_bytes = 0
@@ -132,11 +130,6 @@ class SendQueue:
         self._free_futures: list[asyncio.Future[None]] = []
         # Nothing is taken any more.
         self.ended_by: MagnetarException | None = None
-
-    @property
-    def empty(self) -> bool:
-        """No batch is open."""
-        return not self.payloads
 
     @property
     def calling(self) -> bool:
@@ -176,10 +169,11 @@ class SendQueue:
                 if not block:
                     raise self._full()
                 self._wait()
-            if self.payloads and self._batch_bytes + size > self.bounds.batch_bytes:
+            if self.line and self._batch_bytes + size > self.bounds.batch_bytes:
                 self._close_batch()
-            if not self.payloads:
+            if not self.line:
                 self._opened_at = self._monotonic()
+            place = len(self.line) // 2
             if (
                 self._columns is not None
                 or key is not None
@@ -190,14 +184,13 @@ class SendQueue:
             ):
                 if self._columns is None:
                     self._columns = Columns()
-                self._columns.append(len(self.payloads), key, ordering_key, properties, event_time, sequence_id)
+                self._columns.append(place, key, ordering_key, properties, event_time, sequence_id)
             if waiter is not None:
-                self._waiters.append((len(self.payloads), waiter))
+                self._waiters.append((place, waiter))
                 self._urgent = True
-            self.payloads.append(content)
-            self.callbacks.append(callback)
+            self.line += (content, callback)
             self._batch_bytes += size
-            if len(self.payloads) >= self.bounds.batch_messages or self._batch_bytes >= self.bounds.batch_bytes:
+            if place + 1 >= self.bounds.batch_messages or self._batch_bytes >= self.bounds.batch_bytes:
                 self._close_batch()
             if self._closed or self._urgent or not self._timer_set:
                 self._wake_loop()
@@ -216,11 +209,11 @@ class SendQueue:
         with self.lock:
             self._count()
             self._woken = False
-            if self.payloads and (self._urgent or self._waiting or now >= self._opened_at + self.bounds.delay_s):
+            if self.line and (self._urgent or self._waiting or now >= self._opened_at + self.bounds.delay_s):
                 self._close_batch()
             self._urgent = False
             batches, self._closed = self._closed, []
-            due = self._opened_at + self.bounds.delay_s if self.payloads else None
+            due = self._opened_at + self.bounds.delay_s if self.line else None
             self._timer_set = due is not None
             self._measure()
             return batches, due
@@ -248,7 +241,7 @@ class SendQueue:
         """Nothing is taken any more: `add` raises the error. What was not sent yet."""
         with self.lock:
             self._count()
-            if self.payloads:
+            if self.line:
                 self._close_batch()
             batches, self._closed = self._closed, []
             if self.ended_by is None:
@@ -275,7 +268,7 @@ class SendQueue:
 
     def _measure(self) -> None:
         """How much the fast path may take before anybody has to look again."""
-        bounds, open_messages = self.bounds, len(self.payloads)
+        bounds, open_messages = self.bounds, len(self.line) // 2
         if not open_messages or self._columns is not None or self.ended_by is not None:
             self.room = 0
         else:
@@ -286,7 +279,7 @@ class SendQueue:
 
     def _has_room(self, size: int, in_callback: bool) -> bool:
         self.check_open()
-        messages = self._pending + len(self.payloads)
+        messages = self._pending + len(self.line) // 2
         in_bytes = self._pending_bytes + self._batch_bytes
         if not in_callback:
             messages += self._uncalled
@@ -307,7 +300,7 @@ class SendQueue:
 
     def _full(self) -> ProducerQueueIsFull:
         bounds = self.bounds
-        messages = self._pending + self._uncalled + len(self.payloads)
+        messages = self._pending + self._uncalled + len(self.line) // 2
         in_bytes = self._pending_bytes + self._uncalled_bytes + self._batch_bytes
         return ProducerQueueIsFull(
             f"{messages} messages of {in_bytes} bytes are pending, and {bounds.pending_messages} of "
@@ -315,10 +308,10 @@ class SendQueue:
         )
 
     def _close_batch(self) -> None:
-        callbacks = self.callbacks if self.callbacks.count(None) < len(self.callbacks) else None
+        callbacks = self.line[1::2]
         batch = Batch(
-            self.payloads,
-            callbacks,
+            self.line[::2],
+            callbacks if callbacks.count(None) < len(callbacks) else None,
             self._columns,
             self._waiters,
             self._batch_bytes,
@@ -330,7 +323,7 @@ class SendQueue:
         self.closed_batches += 1
         self._pending += batch.count
         self._pending_bytes += batch.bytes
-        self.payloads, self.callbacks, self._columns, self._waiters = [], [], None, []
+        self.line, self._columns, self._waiters = [], None, []
         self._batch_bytes = 0
 
     def _freed(self) -> None:

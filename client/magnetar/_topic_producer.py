@@ -49,6 +49,11 @@ class TopicProducer:
         return max(part.last_sequence_id for part in self.parts)
 
     @property
+    def routes_each(self) -> bool:
+        """The application says of each message where it goes."""
+        return self._partitioned and self._router is not None and self._router.custom
+
+    @property
     def connected(self) -> bool:
         return all(part.connected for part in self.parts if part.begun)
 
@@ -101,7 +106,8 @@ class TopicProducer:
         return parts[router.next(parts)]
 
     async def begin(self, part: PartitionProducer) -> None:
-        """Opens a partition that was left for later."""
+        """Opens a partition that was left for later. Raises what ended the producer."""
+        part.queue.check_open()
         index = self.parts.index(part)
         if not part.begun and index not in self._opening:
             task = self._opening[index] = asyncio.get_running_loop().create_task(part.open())
@@ -197,5 +203,7 @@ async def _all(tasks: list[asyncio.Task[None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-    for task in tasks:
-        task.result()
+    errors = [task.exception() for task in tasks]  # all of them are looked at, or asyncio would complain
+    for error in errors:
+        if error is not None:
+            raise error

@@ -63,7 +63,7 @@ def check(histories: Histories) -> Verdict:
             case "failed":
                 _count(verdict.errors, f"send: {line['why']}")
             case "error":
-                _count(verdict.errors, line["why"].partition(":")[0])
+                _count(verdict.errors, line["why"][:200])
             case _:
                 _take(subscriptions[line["consumer"].partition("#")[0]], line)
     verdict.sent = sum(map(len, sent.values()))

@@ -4,8 +4,9 @@
 
 The server is started anew on the same folder and ports each time. Its clients (standalone_workload.py) reach it through
 a proxy that breaks connections off in the middle. At the end the clients read all that there is, no subscription may
-have a backlog, and what was written down is held against what must be (standalone_checker.py). The exit status is 1 if
-anything was wrong, and then the folder stays that is named.
+have a backlog, no ledger may be left that nobody knows of (standalone_orphans.py), and what was written down is held
+against what must be (standalone_checker.py). The exit status is 1 if anything was wrong, and then the folder stays that
+is named.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from magnetar.admin import Admin
 from tests.faults.proxy import Proxy
 from tests.faults.standalone_checker import Verdict, check
 from tests.faults.standalone_history import Histories
+from tests.faults.standalone_orphans import ledgers_of
 from tests.faults.standalone_workload import PARTITIONED, PLAIN, SHARED
 from tests.running import GENEROUS_S, until
 from tests.running_standalone import StandaloneProcess
@@ -45,6 +47,8 @@ class Outcome:
     kills: int = 0
     cuts: int = 0
     ends: int = 0
+    ledgers_made: int = 0
+    ledgers_left: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -52,7 +56,9 @@ class Outcome:
         return not self.problems and not self.verdict.problems
 
     def __str__(self) -> str:
-        lines = [f"{self.kills} kills, {self.ends} ends in peace, {self.cuts} cuts; {self.verdict}"]
+        struck = f"{self.kills} kills, {self.ends} ends in peace, {self.cuts} cuts"
+        ledgers = f"{self.ledgers_left} of {self.ledgers_made} ledgers are left"
+        lines = [f"{struck}; {ledgers}; {self.verdict}"]
         lines += [f"  {count} x {why}" for why, count in sorted(self.verdict.errors.items())]
         return "\n".join([*lines, *self.problems, *self.verdict.problems])
 
@@ -82,8 +88,12 @@ class Rig:
                 await self._start()
                 await self._prepare()
                 await self._under_load(seconds)
+                await asyncio.to_thread(self.server.stop)
             finally:
                 self.server.close()
+        ledgers = await ledgers_of(self.server.folder)
+        self.outcome.ledgers_made, self.outcome.ledgers_left = ledgers.made, len(ledgers.living)
+        self.outcome.problems += [f"nobody knows of ledger {one}" for one in ledgers.orphans]
         self.outcome.verdict = check(self.histories)
         return self.outcome
 

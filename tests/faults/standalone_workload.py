@@ -43,9 +43,9 @@ class Work:
         self.stopping = threading.Event()
         self.quitting = threading.Event()
         self.client = magnetar.Client(url)
-        # By topic: what had a receipt. By subscription: what was seen.
-        self.sent: dict[str, set[tuple[str, int]]] = {PLAIN: set(), SHARED: set(), PARTITIONED: set()}
+        # By subscription: what it has seen, and what had a receipt and it has not seen yet.
         self.seen: dict[str, set[tuple[str, int]]] = {}
+        self._missing: dict[str, set[tuple[str, int]]] = {}
         # Producers that have not ended.
         self.producing = 0
         self._lock = threading.Lock()
@@ -54,18 +54,26 @@ class Work:
         with self._lock:
             self.producing += more
 
+    def subscribed(self, subscription: str) -> None:
+        self.seen[subscription] = set()
+        self._missing[subscription] = set()
+
     def was_sent(self, topic: str, producer: str, numbers: Sequence[int]) -> None:
+        sent = [(producer, number) for number in numbers]
         with self._lock:
-            self.sent[topic].update((producer, number) for number in numbers)
+            for name, seen in self.seen.items():
+                if name.partition(".")[0] == topic:
+                    self._missing[name].update(one for one in sent if one not in seen)
 
     def was_seen(self, subscription: str, found: Sequence[tuple[str, int]]) -> None:
         with self._lock:
-            self.seen.setdefault(subscription, set()).update(found)
+            self.seen[subscription].update(found)
+            self._missing[subscription].difference_update(found)
 
     def missing(self) -> dict[str, int]:
         """Of each subscription: how much of what had a receipt it has not seen."""
         with self._lock:
-            return {name: len(self.sent[name.partition(".")[0]] - seen) for name, seen in self.seen.items()}
+            return {name: len(missing) for name, missing in self._missing.items()}
 
 
 class ProducerLog:
@@ -150,7 +158,6 @@ class ConsumerLog:
         self._life = 0
         self.name = ""
         self._until = 0.0
-        work.was_seen(self.subscription, [])
 
     def opened(self) -> None:
         """Said before it is subscribed: what had a receipt by then must not come to it."""
@@ -310,7 +317,7 @@ def workers(work: Work) -> list[Callable[[], object]]:
         lambda: consume_cumulatively(work, PARTITIONED, "failover", failover),
         lambda: consume_shared(work, SHARED, "shared"),
         lambda: read_all(work, PLAIN),
-        *(lambda topic=topic: read_kept(work, topic) for topic in work.sent),
+        *(lambda topic=topic: read_kept(work, topic) for topic in (PLAIN, SHARED, PARTITIONED)),
         lambda: asyncio.run(asynchronous(work)),
     ]
 
@@ -322,7 +329,8 @@ def main(url: str, folder: str, seed: str) -> None:
         for name in names:
             kind = magnetar.ConsumerType.Shared if name == "shared" else magnetar.ConsumerType.Exclusive
             work.client.subscribe(topic, name, **options(kind)).close()
-            work.was_seen(f"{topic}.{name}", [])
+            work.subscribed(f"{topic}.{name}")
+    work.subscribed(f"{PLAIN}.reader")
     broken: list[BaseException] = []
 
     def guarded(worker: Callable[[], object]) -> None:

@@ -20,6 +20,8 @@ def test_a_standalone_that_is_killed_and_cut_off_under_load_loses_nothing(tmp_pa
     outcome = torture(tmp_path, "a test", _SECONDS)
     assert outcome.good, str(outcome)
     assert outcome.kills
+    # CHK-58: and no ledger is left that nobody knows of; those that were read by all are gone.
+    assert outcome.ledgers_left < outcome.ledgers_made / 2
     assert outcome.verdict.sent > 1000
     assert outcome.verdict.receipts > 100
 

@@ -46,7 +46,9 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
     was pending when it forked, and keeps its order."""
     context = multiprocessing.get_context("fork")
     with magnetar.Client(server.grpc) as client:
-        producer = client.create_producer("parent", max_pending_messages=100_000, block_if_queue_full=True)
+        producer = client.create_producer(
+            "parent", max_pending_messages=100_000, block_if_queue_full=True, batching_max_publish_delay_ms=1_000
+        )
         producer.send(b"0")
         results: list[magnetar.Result] = []
         ids: list[magnetar.MessageId | None] = []
@@ -57,7 +59,7 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
             ids.append(message_id)
 
         for _ in range(ROUNDS):
-            for _ in range(5_000):
+            for _ in range(5_010):  # and an open batch
                 producer.send_async(b"x" * 100, told)
                 sent += 1
             answers, their_end = context.Pipe(duplex=False)
@@ -108,6 +110,30 @@ def test_a_send_that_another_thread_waits_for_survives_a_fork(server: Standalone
             thread.join(GENEROUS_S)
         assert not errors
         assert not thread.is_alive()
+
+
+def test_a_consumer_goes_on_in_the_parent_and_is_closed_in_the_child(server: StandaloneProcess) -> None:
+    """CHK-60"""
+    with magnetar.Client(server.grpc) as client:
+        consumer = client.subscribe("consumed", "s", initial_position=magnetar.InitialPosition.Earliest)
+        producer = client.create_producer("consumed")
+        for number in range(ROUNDS):
+            producer.send(b"%d" % number)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    with pytest.raises(exceptions.AlreadyClosed):
+                        consumer.receive(1_000)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(pid, 0)[1] == 0
+        read: dict[bytes, None] = {}
+        while len(read) < ROUNDS:
+            message = consumer.receive(10_000)
+            read[message.data()] = None
+            consumer.acknowledge(message)
+        assert list(read) == [b"%d" % number for number in range(ROUNDS)]
 
 
 def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -115,6 +118,32 @@ def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: P
     run(body(), 110)
 
 
+def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
+    """From a folder that is not there on: whatever was half made is made whole, or made anew."""
+    chance = random.Random(5)
+    server = StandaloneProcess(tmp_path / "data")
+    try:
+        for _ in range(5):
+            server.spawn()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(0.2 + chance.random())
+            server.kill()
+        server.start()
+
+        async def body() -> None:
+            async with connected(server) as connection:
+                client = ProduceClient(connection.open_stream("produce"))
+                await client.open(1)
+                await client.send((1, 0, [entry(0)]))
+                await until(lambda: len(client.receipts) == 1, "it is stored")
+
+        run(body(), 110)
+        assert server.stop() == ExitStatus.ENDED
+        assert "Traceback" not in server.logged
+    finally:
+        server.close()
+
+
 def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
     """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
 
@@ -164,8 +193,12 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         assert other.wait() == ExitStatus.REFUSED
         assert server.grpc.rpartition(":")[2] in other.logged
         assert "taken" in other.logged
-        # What it had begun is closed: on another port it starts.
-        other.grpc = ""
+        other.grpc, other.http = "", server.http
+        other.spawn()
+        assert other.wait() == ExitStatus.REFUSED
+        assert f"HTTP can't be served at 127.0.0.1:{server.http.rpartition(':')[2]}" in other.logged
+        # What it had begun is closed: on other ports it starts.
+        other.http = ""
         other.start()
         other.stop()
         wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)

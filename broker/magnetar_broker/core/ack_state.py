@@ -227,10 +227,8 @@ class AckState:
 
     def _end(self, ledger_id: int) -> int | None:
         """The last entry that the log has of this ledger; None: it does not know it."""
-        end = self._log.ledger_end(ledger_id)
-        if end is None and ledger_id == self._log.last.ledger_id:
-            return self._log.last.entry_id
-        return end
+        last = self._log.last
+        return last.entry_id if ledger_id == last.ledger_id else self._log.ledger_end(ledger_id)
 
     def _acknowledge_range(self, ledger_id: int, first: int, last: int) -> None:
         mark = self.mark_delete
@@ -295,6 +293,10 @@ class AckState:
             return
         self.changes += 1
         self.mark_delete = position
+        if self._entries or self._batches:
+            self._drop_up_to(position)
+
+    def _drop_up_to(self, position: Position) -> None:
         ledger_id, entry_id = position
         for held in [held for held in self._entries if held < ledger_id]:
             self._acknowledged -= self._entries.pop(held).count

@@ -180,10 +180,10 @@ class LedgerList:
         return self.entries_up_to(self.last) - self.ledgers[0].rank if self.ledgers else 0
 
     def may_trim(self, up_to: Position) -> list[int]:
-        """The ledgers, from the front, that are closed and end at or before it."""
+        """The ledgers, from the front, that are closed and end at or before it; not the last one, if that is empty."""
         found = []
         for listed in self.ledgers:
-            if not listed.closed or listed.last > up_to:
+            if not listed.closed or not listed.entries or listed.last > up_to:
                 break
             found.append(listed.ledger_id)
         return found

@@ -25,4 +25,20 @@ of some thousand ledgers, which never change and go when all in them was trimmed
 
 Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). A
 topic is deleted in steps, too, which whoever meets it half deleted goes on with (deletion.py).
+
+Theory of operation: the cursors
+--------------------------------
+A cursor is a mark-delete position, bitmaps of what is acknowledged behind it, and bit sets of batches that are in part
+(core/ack_state.py). Its node says where it was made and which ledger tells the rest; that ledger begins with a snapshot
+and goes on with what changed (core/cursor_record.py). Three things keep an acknowledgement that had a receipt:
+
+- **The receipt** is given when the record with it is durable, and records are read back up to the ledger's end.
+- **The fence**: who opens a cursor recovers its ledger, so who had it before can give no receipt any more.
+- **The table's life**: who opens the cursors first writes a life of its own into the node above theirs, and each change
+  of theirs is made on condition that it is still there. So nobody points a cursor at a new ledger, makes one or deletes
+  one behind its owner's back (cursor_nodes.py).
+
+All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which
+an add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the
+slowest position that is durable, and cursors in what was trimmed move on.
 """

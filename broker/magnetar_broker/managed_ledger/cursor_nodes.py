@@ -16,8 +16,8 @@ tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -40,8 +40,6 @@ __all__ = ["CursorNodes", "KnownNode"]
 
 _LIFE_BYTES: Final = 16
 _NOT_CLAIMED: Final = -1
-
-N = TypeVar("N", CursorNode, CursorTableNode)
 
 
 class KnownNode:
@@ -70,18 +68,29 @@ class CursorNodes:
         # Of the table's node, since it was claimed.
         self._version = _NOT_CLAIMED
 
-    async def claim(self) -> None:
-        """From now on the cursors are this life's, and nobody else's."""
-        self._version = await self._write_life() or await self._write_life()
+    async def claim(self, still_ours: Callable[[], Sequence[Check]]) -> None:
+        """From now on the cursors are this life's, and nobody else's.
 
-    async def _write_life(self) -> int:
+        `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
+        was deleted rise again, empty, or take the cursors of one that was made again.
+        """
+        while True:
+            checks = still_ours()
+            try:
+                self._version = await self._write_life(checks) or await self._write_life(checks)
+                return
+            except TopicGivenUp:
+                if still_ours() == checks:
+                    raise  # else it changed meanwhile, by the log's own doing
+
+    async def _write_life(self, checks: Sequence[Check]) -> int:
         """Returns the version that the table's node has then.
 
         Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
         it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
         """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
-        stored = await self._change(paths.cursors(self._topic), lambda _: node)
+        stored = await self._change(paths.cursors(self._topic), lambda _: node, checks)
         assert stored is not None
         return stored.version
 
@@ -157,9 +166,13 @@ class CursorNodes:
             raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
 
     async def _change(
-        self, path: str, update: Callable[[bytes | None], bytes | compare_and_set.Instead]
+        self,
+        path: str,
+        update: Callable[[bytes | None], bytes | compare_and_set.Instead],
+        checks: Sequence[Check] = (),
     ) -> compare_and_set.Stored | None:
-        along = [] if self._version == _NOT_CLAIMED else [self._check]
+        if self._version != _NOT_CLAIMED:
+            checks = [self._check]
         try:
             return await compare_and_set.change(
                 self._client.ledgers.store,
@@ -167,7 +180,7 @@ class CursorNodes:
                 update,
                 clock=self._clock,
                 randomness=self._randomness,
-                along=along,
+                along=checks,
             )
         except MetadataError as error:
             raise _told(error, self._topic) from error

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -26,6 +26,7 @@ from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import CursorHome, DurableCursor
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
 from magnetar_wire.clock import Clock
@@ -50,6 +51,10 @@ class CursorLog(LogPlaces, Protocol):
 
     @property
     def incarnation(self) -> str: ...
+
+    @property
+    def still_ours(self) -> Sequence[Check]:
+        """What goes into a transaction that is to be made only if the topic is still this life's."""
 
 
 class CursorTable:
@@ -79,7 +84,7 @@ class CursorTable:
         """Raises `BrokerError`."""
         table = cls(log, client, options, clock, randomness)
         nodes = table._home.nodes
-        await nodes.claim()
+        await nodes.claim(lambda: log.still_ours)
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def open_one(name: str) -> DurableCursor | None:
@@ -262,10 +267,15 @@ class CursorTable:
             raise self._lost
 
 
-async def delete_cursors(name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
-    """Of a topic that is being deleted: all of them, ledgers first. It may be called again. Raises `BrokerError`."""
+async def delete_cursors(
+    name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness, still: Sequence[Check] = ()
+) -> None:
+    """Of a topic that is being deleted: all of them, ledgers first. It may be called again. Raises `BrokerError`.
+
+    `still`: what must hold as long as that topic is being deleted; `TopicGivenUp`: it does not any more.
+    """
     nodes = CursorNodes(name, client, clock, randomness)
-    await nodes.claim()
+    await nodes.claim(lambda: still)
     for cursor in await nodes.names():
         known = await nodes.read(cursor)
         if known.payload is not None:

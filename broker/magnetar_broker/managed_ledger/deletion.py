@@ -3,6 +3,9 @@
 From the moment when the node says DELETING no life changes it any more, and nobody opens the topic: who would, goes on
 with the deletion and then finds no topic. Cursors and ledgers go, then the pages that named ledgers, then the node. So
 at each moment either all that there still is can be found from the node, or there is nothing.
+
+Several may be at it, and one of them be late: the others may have finished, and the topic be there again. So whatever
+is taken away below the node goes with a check that the node is still the one that was found.
 """
 
 from __future__ import annotations
@@ -14,24 +17,24 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_table import delete_cursors
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import ForeignValue, NoNode, NotEmpty
-from magnetar_metadata.store import ANY, MetadataStore
+from magnetar_metadata.compare_and_set import LEAVE, Instead
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, NotEmpty
+from magnetar_metadata.store import ANY, Check, Delete, MetadataStore
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["delete_topic", "topic_exists"]
+__all__ = ["delete_topic", "finish_deletion", "topic_exists"]
 
+_ROUNDS: Final = 5
 _log = logging.getLogger(__name__)
-_ROUNDS: Final = 3
 
 
 async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
@@ -44,34 +47,66 @@ async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
 async def delete_topic(name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
     """Returns when there is nothing left of it, or nothing was there.
 
-    Raises `MetadataError`, and PERSISTENCE_ERROR where something could not be deleted: then it is half deleted, and is
+    Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
     served no more; the next attempt, or the next who opens the topic, goes on.
     """
     store, path = client.ledgers.store, paths.topic(name)
+    await store.sync()
+    stored = await compare_and_set.read(store, path)
+    if stored is not None:
+        incarnation = decode_topic(path, stored.payload).incarnation
+        await finish_deletion(name, incarnation, client, clock, randomness, begin=True)
+
+
+async def finish_deletion(
+    name: TopicName,
+    incarnation: str,
+    client: LedgerClient,
+    clock: Clock,
+    randomness: Randomness,
+    *,
+    begin: bool = False,
+) -> None:
+    """Of this incarnation, where it was begun, or with `begin` is to be. Raises what `delete_topic` does."""
+    store, path = client.ledgers.store, paths.topic(name)
+    marker = Check(paths.incarnation(name, incarnation), 0)
 
     def deleting(payload: bytes | None) -> bytes | Instead:
-        if payload is None:
-            return LEAVE
-        node = decode_topic(path, payload)
-        if node.state == pb.DELETING:
+        node = None if payload is None else decode_topic(path, payload)
+        if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
         node.state, node.life = pb.DELETING, b""
         return node.SerializeToString()
 
-    def deleted(payload: bytes | None) -> Instead:
-        current = None if payload is None else decode_topic(path, payload)
-        ours = current is not None and current.state == pb.DELETING and current.incarnation == node.incarnation
-        return DELETE if ours else LEAVE
+    for last in (False,) * (_ROUNDS - 1) + (True,):
+        try:
+            stored = await compare_and_set.change(
+                store, path, deleting, clock=clock, randomness=randomness, along=[marker]
+            )
+            if stored is None:
+                return
+            node = decode_topic(path, stored.payload)
+            if node.incarnation != incarnation or node.state != pb.DELETING:
+                return
+            check = Check(path, stored.version)
+            await delete_cursors(name, client, clock, randomness, (check, marker))
+            await _delete_ledgers(name, client, node)
+            pages = [page_path(name, page.number) for page in node.pages]
+            for below in (*pages, paths.pages(name), paths.cursors(name)):
+                await _remove(store, below, check, marker)
+            await store.transaction([Delete(marker.path, marker.expected), Delete(path, stored.version)])
+            return
+        except (BadVersion, NoNode, NotEmpty, TopicGivenUp):
+            # Somebody else is at it, too: he was faster, or begins with the cursors just now.
+            if last:
+                raise
 
-    stored = await compare_and_set.change(store, path, deleting, clock=clock, randomness=randomness)
-    if stored is None:
-        return
-    node = decode_topic(path, stored.payload)
-    await delete_cursors(name, client, clock, randomness)
+
+async def _delete_ledgers(name: TopicName, client: LedgerClient, node: pb.ManagedLedgerNode) -> None:
     try:
-        listed = LedgerList.decode(node, await read_pages(store, name, node))
+        listed = LedgerList.decode(node, await read_pages(client.ledgers.store, name, node))
     except ForeignList as error:
-        raise ForeignValue(f"{path!r}: {error}") from None
+        raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
     if listed.written is not None:
         await _fence(client, listed.written.ledger_id)
     ledgers = [*listed.deleting, *(one.ledger_id for one in listed.ledgers)]
@@ -79,19 +114,6 @@ async def delete_topic(name: TopicName, client: LedgerClient, clock: Clock, rand
     if left:
         text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted; try again"
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text)
-    for page in node.pages:
-        await _remove(store, page_path(name, page.number))
-    for _ in range(_ROUNDS):
-        await _remove(store, paths.pages(name))
-        await _remove(store, paths.cursors(name))
-        try:
-            await compare_and_set.change(store, path, deleted, clock=clock, randomness=randomness)
-            return
-        except NotEmpty:
-            await delete_cursors(name, client, clock, randomness)  # one was being made just now
-    raise BrokerError(
-        ErrorCode.PERSISTENCE_ERROR, f"topic {name} is deleted, but cursors are made in it again and again"
-    )
 
 
 async def _fence(client: LedgerClient, ledger_id: int) -> None:
@@ -102,8 +124,10 @@ async def _fence(client: LedgerClient, ledger_id: int) -> None:
         _log.warning("ledger %d is deleted, and could not be closed before: %s", ledger_id, error)
 
 
-async def _remove(store: MetadataStore, path: str) -> None:
+async def _remove(store: MetadataStore, path: str, *checks: Check) -> None:
+    """A node below the topic's, as long as that is the one which is being deleted; one that is empty."""
     try:
-        await store.delete(path, ANY)
-    except (NoNode, NotEmpty):
-        return
+        await store.transaction([*checks, Delete(path, ANY)])
+    except NoNode as error:
+        if error.index < len(checks):
+            raise

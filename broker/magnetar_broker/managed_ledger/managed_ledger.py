@@ -29,7 +29,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimming import Trimming
 from magnetar_broker.managed_ledger.writing import LogWriting
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change
+from magnetar_metadata.store import Change, Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -95,7 +95,7 @@ class ManagedLedger:
         """
         node = await open_node(name, client, clock, randomness, create=create, along=along)
         self = cls(node, client, cache, options, clock)
-        if node.list.deleting:
+        if self.has_rest:
             self._trimming.finish_soon()
         return self
 
@@ -108,6 +108,11 @@ class ManagedLedger:
     @property
     def incarnation(self) -> str:
         return self._node.list.incarnation
+
+    @property
+    def still_ours(self) -> Sequence[Check]:
+        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        return self._node.still_ours
 
     @property
     def before_first(self) -> Position:
@@ -126,6 +131,11 @@ class ManagedLedger:
         """How many there are; a change says that a trim may find something."""
         listed = self._node.list
         return len(listed.ledgers) - (listed.written is not None)
+
+    @property
+    def has_rest(self) -> bool:
+        """Ledgers are off the list, or to go from it, and not deleted yet: a trim goes on with that."""
+        return bool(self._node.list.deleting) or self._node.list.empty is not None
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
@@ -199,8 +209,7 @@ class ManagedLedger:
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
         """As `Log` says. Raises `TopicGivenUp`."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         listed = self._node.list
         place = listed.at_or_after(start)
         if place is None:
@@ -247,8 +256,7 @@ class ManagedLedger:
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         """As `Log` says. Raises `BrokerError`."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         found: dict[Position, LogEntry] = {}
         missing: dict[int, list[int]] = {}
         for position in positions:
@@ -263,8 +271,7 @@ class ManagedLedger:
 
     async def read_stored(self, position: Position) -> LogEntry | None:
         """The entry as a bookie has it, whatever the cache holds; None: there is none."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         if not self._node.list.holds(position):
             return None
         return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
@@ -297,6 +304,11 @@ class ManagedLedger:
                 low = middle + 1
         return Position(listed.ledger_id, low)
 
+    def _check_open(self) -> None:
+        ended = self._writing.ended
+        if ended is not None:
+            raise ended.again()
+
     def _ledger_reads(self) -> LedgerReads:
         if self._reads is None:
             self._reads = LedgerReads(self._client, self._cached.read_ahead)
@@ -313,8 +325,7 @@ class ManagedLedger:
 
         What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
         """
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.held)
         if trimmed:
             gone = self._node.list.trimmed_up_to

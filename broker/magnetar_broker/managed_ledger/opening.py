@@ -15,7 +15,7 @@ from magnetar_bookie.errors import LedgerError
 from magnetar_broker.core.log_entry import LogEntry, log_entry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.deletion import delete_topic
+from magnetar_broker.managed_ledger.deletion import finish_deletion
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
@@ -43,8 +43,9 @@ async def open_node(
             node = TopicNode(name, client, clock, randomness)
             try:
                 await node.take_over(create=create, along=along)
-            except BeingDeleted:
-                await delete_topic(name, client, clock, randomness)
+            except BeingDeleted as deleted:
+                (incarnation,) = deleted.args
+                await finish_deletion(name, incarnation, client, clock, randomness)
                 continue
             await _find_end(node, client)
             return node

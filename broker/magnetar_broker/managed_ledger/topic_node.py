@@ -5,6 +5,10 @@ it looks at anything else, and from then on every other life's change is refused
 made, but not recorded, the next ledger. So the list that a life took over is its own, and what it knows of it stays
 true until it changes it or is refused. Which entries the last ledger holds its fence decides.
 
+A topic may be deleted and made again under its path, and versions of the two nodes look alike to the metadata store: a
+change that was on its way for long could land on the wrong one. So each incarnation has a node of its own below, made
+and deleted with it, and each change checks that it is there.
+
 Changes are made one at a time, each whole whatever becomes of its caller: who is cancelled leaves the change under way,
 so that list and node never differ. One whose outcome can't be found out ends the life.
 """
@@ -23,8 +27,8 @@ from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
-from magnetar_metadata.errors import ForeignValue, OutcomeUnknown, Refused
-from magnetar_metadata.store import ABSENT, ANY, Change, Delete, MetadataStore, Put
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, OutcomeUnknown, Refused, StoreFull
+from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -38,11 +42,22 @@ _UUID_BYTES: Final = 16
 
 
 class BeingDeleted(Exception):
-    """The topic's deletion was begun, and must be finished before anything else."""
+    """The deletion of this incarnation was begun, and must be finished before anything else."""
 
 
 class TopicNode:
-    __slots__ = ("_changing", "_client", "_clock", "_life", "_path", "_randomness", "list", "name")
+    __slots__ = (
+        "_changing",
+        "_client",
+        "_clock",
+        "_incarnation",
+        "_life",
+        "_path",
+        "_randomness",
+        "_version",
+        "list",
+        "name",
+    )
 
     def __init__(self, name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
         self.name = name
@@ -52,6 +67,9 @@ class TopicNode:
         self._randomness = randomness
         self._life = randomness.token(_LIFE_BYTES)
         self.list = LedgerList("")
+        # The topic's, and the node's version as this life has left it.
+        self._incarnation = ""
+        self._version = 0
         # The change under way, if any; whoever comes next waits for it.
         self._changing: asyncio.Task[None] | None = None
 
@@ -61,47 +79,80 @@ class TopicNode:
         Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
         metadata store raises.
         """
-        incarnation = self._randomness.token(_UUID_BYTES).hex()
-
-        def taken(payload: bytes | None) -> bytes | Instead:
-            if payload is None:
-                return LEAVE
-            node = decode_topic(self._path, payload)
-            if node.state == pb.DELETING:
-                return LEAVE
-            node.life = self._life
-            return node.SerializeToString()
-
-        def made(payload: bytes | None) -> bytes | Instead:
-            if payload is not None:
-                return LEAVE
-            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
-
-        stored = await self._changed_to(taken)
-        while stored is None:
-            if not create:
-                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
-            try:
-                await self._changed_to(made, along)
-            except Refused as error:
-                if not error.index:
-                    raise
-                text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
-                raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
-            stored = await self._changed_to(taken)
-        node = decode_topic(self._path, stored.payload)
-        if node.state == pb.DELETING:
-            raise BeingDeleted
+        stored, node = None, pb.ManagedLedgerNode()
+        while stored is None or node.life != self._life:
+            stored = await compare_and_set.read(self._store, self._path)
+            if stored is None:
+                await self._store.sync()
+                stored = await compare_and_set.read(self._store, self._path)
+            if stored is None:
+                if not create:
+                    raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
+                await self._make(along)
+                continue
+            self._incarnation = decode_topic(self._path, stored.payload).incarnation
+            stored = await self._claimed()
+            if stored is not None:
+                node = decode_topic(self._path, stored.payload)
+                if node.state == pb.DELETING:
+                    raise BeingDeleted(node.incarnation)
+        self._version = stored.version
         pages = await read_pages(self._store, self.name, node)
         try:
             self.list = LedgerList.decode(node, pages)
         except ForeignList as error:
             raise ForeignValue(f"{self._path!r}: {error}") from None
 
+    async def _make(self, along: Sequence[Change]) -> None:
+        """Unless somebody else does."""
+        incarnation = self._randomness.token(_UUID_BYTES).hex()
+
+        def made(payload: bytes | None) -> bytes | Instead:
+            if payload is not None:
+                return LEAVE
+            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
+
+        try:
+            await self._changed_to(made, [*along, Put(paths.incarnation(self.name, incarnation), b"", ABSENT)])
+        except StoreFull:
+            raise
+        except Refused as error:
+            if not error.index:
+                raise
+            text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
+
+    async def _claimed(self) -> Stored | None:
+        """What stands there, with this life in it unless it is being deleted; None: it is another topic by now."""
+
+        def claimed(payload: bytes | None) -> bytes | Instead:
+            node = None if payload is None else decode_topic(self._path, payload)
+            if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
+                return LEAVE
+            node.life = self._life
+            return node.SerializeToString()
+
+        try:
+            return await self._changed_to(claimed, [self._is_this_one])
+        except (BadVersion, NoNode) as error:
+            if not error.index:
+                raise
+            await self._store.sync()
+            return None
+
+    @property
+    def _is_this_one(self) -> Check:
+        return Check(paths.incarnation(self.name, self._incarnation), 0)
+
     async def _changed_to(self, update: Update, along: Sequence[Change] = ()) -> Stored | None:
         return await compare_and_set.change(
             self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along
         )
+
+    @property
+    def still_ours(self) -> Sequence[Check]:
+        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        return Check(self._path, self._version), self._is_this_one
 
     async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
@@ -135,19 +186,24 @@ class TopicNode:
             return node.SerializeToString()
 
         new, gone = known.encode(change, pb.ManagedLedgerNode())
-        along: list[Change] = [
+        along: list[Change] = [self._is_this_one]
+        along += [
             Put(page_path(self.name, page.number), first_value(page.payload, self._randomness), ABSENT) for page in new
         ]
         along += [Delete(page_path(self.name, number), ANY) for number in gone]
         try:
             if made is not None:
-                await self._client.ledgers.record(made, self._path, changed, along)
+                stored = await self._client.ledgers.record(made, self._path, changed, along)
             else:
-                await self._changed_to(changed, along)
+                stored = await self._changed_to(changed, along)
         except OutcomeUnknown as error:
             raise TopicGivenUp(
                 f"whether the ledgers of topic {self.name} were changed is not known: {error}"
             ) from error
+        except (BadVersion, NoNode) as error:
+            raise TopicGivenUp(f"topic {self.name} was deleted: {error}") from error
+        assert stored is not None
+        self._version = stored.version
         known.apply(change, result)
 
     @property

@@ -50,46 +50,54 @@ class Trimming:
         while self._running is not None:
             await asyncio.wait([self._running])
         running = self._running = asyncio.get_running_loop().create_future()
+        before = self._node.list.trimmed_up_to
         try:
-            return await self._trim(up_to, held)
+            while await self._take_off(up_to, held):
+                await self._delete()
+            await self._delete()
         except TopicGivenUp as error:
             self._give_up(error)
             raise
         except (LedgerError, MetadataError) as error:
             _log.warning("topic %s can't be trimmed now: %s", self._node.name, error)
-            return False
         finally:
             self._running = None
             running.set_result(None)
+        return self._node.list.trimmed_up_to != before
 
-    async def _trim(self, up_to: Position, held: Callable[[int], bool]) -> bool:
-        listed, trimmed = self._node.list, False
-        while True:
-            going: list[int] = []
-            for ledger_id in listed.may_trim(up_to)[:_LEDGERS_AT_A_TIME]:
-                if held(ledger_id):
-                    break
-                going.append(ledger_id)
-            if going or listed.empty is not None:
-                await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty))
-                trimmed = trimmed or bool(going)
-            if not listed.deleting:
-                return trimmed
-            deleted = await delete_ledgers(self._client, list(listed.deleting))
-            if not deleted:
-                return trimmed
+    async def _take_off(self, up_to: Position, held: Callable[[int], bool]) -> bool:
+        """As many as go at a time; returns whether there were any."""
+        listed = self._node.list
+        going: list[int] = []
+        for ledger_id in listed.may_trim(up_to)[:_LEDGERS_AT_A_TIME]:
+            if held(ledger_id):
+                break
+            going.append(ledger_id)
+        if going or listed.empty is not None:
+            await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty))
+        return bool(going)
+
+    async def _delete(self) -> None:
+        deleting = self._node.list.deleting
+        deleted = await delete_ledgers(self._client, list(deleting)) if deleting else []
+        if deleted:
             await self._node.change(ListChange(deleted=frozenset(deleted)))
 
     def finish_soon(self) -> None:
-        """Deletes what is to be deleted already."""
+        """Deletes what is to be deleted already, and the last ledger if it was closed empty."""
         if self._background is None:
             self._background = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
+        listed = self._node.list
         try:
-            await self.trim(Position(-1, -1), lambda _: True)
-        except TopicGivenUp:
-            pass  # which was told
+            if listed.empty is not None:
+                await self._node.change(ListChange(empty=listed.empty))
+            await self._delete()
+        except TopicGivenUp as error:
+            self._give_up(error)
+        except (LedgerError, MetadataError) as error:
+            _log.warning("ledgers of topic %s can't be deleted now: %s", self._node.name, error)
         finally:
             self._background = None
 

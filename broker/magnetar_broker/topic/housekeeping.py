@@ -3,8 +3,8 @@
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
 age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where the durable cursors have
-moved to another ledger since the last time, or a ledger was added. One that nobody uses is deleted or closed, where the
-options say so.
+moved to another ledger since the last time, a ledger was added, or one is not deleted yet. One that nobody uses is
+deleted or closed, where the options say so.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Housekeeping:
         return self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
 
     def _to_trim(self, topic: Topic) -> bool:
-        return topic.trimmed_for != _trim_key(topic)
+        return topic.trimmed_for != _trim_key(topic) or topic.log.has_rest
 
     def _idle_too_long(self, topic: Topic, now: float) -> bool:
         after_s = self._options.unload_idle_topics_after_s

@@ -4,14 +4,15 @@ One object is one life of the topic. It ends when the topic is unloaded or delet
 have found that they are another broker's (`TopicGivenUp`): then all producers and consumers are told, and whoever asks
 for the topic next has it opened anew.
 
-**Ending in peace.** Nothing more is taken first; then what was taken is decided and told, so that clients need not send
-it again elsewhere; then producers and consumers are told that it is over, and log and cursors closed. Where that takes
-too long they are abandoned: the next life recovers them.
+**Ending in peace.** Nothing more is taken first; then what was taken is decided and told, published and acknowledged
+alike, so that clients need not send it again elsewhere; then producers and consumers are told that it is over, and log
+and cursors closed. Where that takes too long they are abandoned: the next life recovers them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -242,6 +243,10 @@ class Topic:
             if in_peace:
                 await producer.settled()
             producer.end(problem)
+        if in_peace:
+            for cursor in self.cursors.durable():
+                with contextlib.suppress(BrokerError):  # whoever waits for a receipt is told
+                    await cursor.saved()
         await self.subscriptions.close(problem)
         if in_peace:
             await self.cursors.close()

@@ -111,7 +111,7 @@ class Topics:
             if opening is None:
                 task = asyncio.get_running_loop().create_task(self._open(name, create, asked))
                 opening = self._opening[name] = _Opening(task, create, asked)
-                task.add_done_callback(_seen)
+                task.add_done_callback(lambda done: self._opened(name, done))
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
                 raise TopicGivenUp(f"{name} was not opened: ask again")
@@ -194,6 +194,11 @@ class Topics:
 
     # ── a life's beginning and end ──
 
+    def _opened(self, name: TopicName, task: asyncio.Task[Topic]) -> None:
+        """Also where it was cancelled before it began."""
+        del self._opening[name]
+        _seen(task)
+
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
             async with self._load_room:
@@ -218,8 +223,6 @@ class Topics:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
             raise
-        finally:
-            del self._opening[name]
 
     async def _open_stored(self, name: TopicName, create: bool, asked: bool) -> Topic:
         if not name.is_persistent:

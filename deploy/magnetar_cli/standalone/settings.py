@@ -1,7 +1,7 @@
 """All that can be set about a standalone: its own settings, and the options of all that runs in it.
 
 Where two parts have an option of the same name it is one setting, with one default: a test keeps that. What differs
-here is the striping: there is one bookie.
+here is the striping, as there is one bookie, and how many streams there may be, as it serves clients.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class StandaloneSettings(
     advertised_address: str = ""
     # How long ending in peace waits for each of its parts.
     close_timeout_s: float = Field(default=10.0, gt=0)
+    # A client has two of them, and each may take 1.25 MiB.
+    grpc_max_long_streams: int = Field(default=1_024, gt=0)
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)

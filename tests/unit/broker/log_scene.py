@@ -17,6 +17,7 @@ from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata import compare_and_set
@@ -152,7 +153,7 @@ class Scene(SmallCluster):
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 
-    async def read_all(self, log: ManagedLedger, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
+    async def read_all(self, log: Log, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
         found: list[LogEntry] = []
         while True:
             more = await self.patiently(log.read(start, at_a_time, 1_048_576))
@@ -162,7 +163,7 @@ class Scene(SmallCluster):
             last = more[-1].position
             start = Position(last.ledger_id, last.entry_id + 1)
 
-    async def payloads(self, log: ManagedLedger) -> list[bytes]:
+    async def payloads(self, log: Log) -> list[bytes]:
         return [payload(one) for one in await self.read_all(log)]
 
     async def join(self, bookie_id: str) -> None:
@@ -191,6 +192,14 @@ class Scene(SmallCluster):
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         return await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
+
+    async def subscribe(self, log: ManagedLedger) -> CursorTable:
+        """A durable cursor, `s`, with something acknowledged behind a hole."""
+        cursors = await self.patiently(self.cursors(log))
+        cursor = await self.patiently(cursors.create("s", log.before_first, {}))
+        cursor.acknowledge([(log.last.ledger_id, 1, 1)])
+        await self.patiently(cursor.saved())
+        return cursors
 
     async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:
         await self.store.sync()

@@ -14,6 +14,7 @@ class PlainLog:
     def __init__(self, *ledgers: tuple[int, int], is_open: bool = True, name: str = "cursors") -> None:
         self.name = TopicName.parse(name)
         self.incarnation = "i"
+        self.still_ours = ()
         self.ledgers = dict(ledgers)
         self.is_open = is_open
         self._trimmed = EARLIEST

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar_broker.service.produce_session import ProduceSession
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.topics import Topics
+from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
+from tests.produce_client import ProduceClient
+from tests.running import run
 from tests.unit.broker.topic_scene import FakeCatalog, FakeLog, FakeStorage, topics_on
 
-__all__ = ["ProduceServer"]
+__all__ = ["ProduceServer", "played"]
 
 
 class ProduceServer:
@@ -36,3 +40,23 @@ class ProduceServer:
         log: object = self.storage.opened[life].log
         assert isinstance(log, FakeLog)
         return log
+
+
+def played(play: Callable[[ProduceServer, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
+    async def body() -> None:
+        server = ProduceServer(**options)
+        transport = InProcessTransport()
+        listener = await transport.listen("broker:1", server)
+        connections = []
+
+        def connect() -> ProduceClient:
+            connection = transport.connect("broker:1")
+            connections.append(connection)
+            return ProduceClient(connection.open_stream("produce"))
+
+        await play(server, connect)
+        for connection in connections:
+            await connection.close()
+        await listener.close()
+
+    run(body())

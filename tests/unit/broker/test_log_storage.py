@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -11,8 +12,9 @@ from magnetar_broker.core.position import EARLIEST, LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.memory.server import Fault
-from magnetar_metadata.store import ABSENT, Check
+from magnetar_metadata.store import ABSENT, Check, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, in_scene, numbered, payload
@@ -147,10 +149,7 @@ def test_a_topic_with_cursors_goes_whole() -> None:
     async def test(scene: Scene) -> None:
         log = await scene.open()
         await scene.append(log, *numbered(3))
-        cursors = await scene.patiently(scene.cursors(log))
-        cursor = await scene.patiently(cursors.create("s", log.before_first, {}))
-        cursor.acknowledge([(log.last.ledger_id, 0, 1)])
-        await scene.patiently(cursor.saved())
+        await scene.subscribe(log)
         await delete(scene)
         assert await scene.node() is None
         assert await scene.store.children(paths.cursors(TOPIC)) == []
@@ -436,5 +435,122 @@ def test_nobody_reads_beyond_what_is_confirmed() -> None:
         assert await scene.payloads(log) == numbered(2)
         assert log.first_after(log.last) == Position(log.last.ledger_id, 2)
         log.abandon()
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("at", range(1, 22))
+def test_a_deleter_that_is_late_takes_nothing_from_the_topic_that_was_made_again(at: int) -> None:
+    """TOP-7: at whichever request it was held up, while another finished for it and the topic was made anew."""
+
+    async def test(scene: Scene) -> None:
+        old = await scene.open()
+        await scene.append(old, *numbered(7))
+        await scene.subscribe(old)
+        slow = scene.server.connect()
+        client = scene.another_client(slow)
+        scene.clients.append(client)
+        await client.start()
+        scene.server.next_request(slow, *[None] * at, Fault.LOSE_REQUEST)
+        late = asyncio.create_task(delete_topic(TOPIC, client, scene.clock, SeededRandomness(8)))
+        await scene.wait(lambda: slow.session.state.name == "SUSPENDED" or late.done())
+        await delete(scene)
+        new = await scene.open()
+        assert new.incarnation != old.incarnation
+        await scene.append(new, *numbered(4))
+        cursors = await scene.subscribe(new)
+        scene.server.resume(slow)
+        with suppress(BrokerError, MetadataError):
+            await scene.patiently(asyncio.wait_for(late, None))
+        await scene.append(new, *numbered(4, 4))
+        assert await scene.payloads(new) == numbered(8)
+        cursor = cursors.get("s")
+        assert cursor is not None
+        cursor.acknowledge_up_to(new.last)
+        await scene.patiently(cursor.saved())
+        again = await scene.open(await scene.another())
+        assert again.incarnation == new.incarnation
+        assert await scene.payloads(again) == numbered(8)
+        found = (await scene.patiently(scene.cursors(again))).get("s")
+        assert found is not None
+        assert found.mark_delete == again.last
+        assert scene.lost == []
+
+    in_scene(test)
+
+
+def test_cursors_that_are_opened_late_do_not_bring_a_deleted_topic_back() -> None:
+    """TOP-7: nothing rises below a topic's node, and with it an empty one, once that is gone."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await delete(scene)
+        with pytest.raises(TopicGivenUp):
+            await scene.patiently(scene.cursors(log))
+        assert await scene.store.get(paths.topic(TOPIC)) is None
+        await scene.append(await scene.open(), b"anew")
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_a_change_that_was_on_its_way_for_long_does_not_land_on_the_topic_made_again(at: int) -> None:
+    """TOP-7: though the new topic's node comes by the very version that the change was made for."""
+
+    async def test(scene: Scene) -> None:
+        path, zombie = paths.topic(TOPIC), scene.server.connect()
+        client = scene.another_client(zombie)
+        scene.clients.append(client)
+        await client.start()
+        old = await scene.open(client)
+        await scene.append(old, *numbered(3))
+        scene.server.next_request(zombie, *[None] * at, Fault.HOLD_REQUEST)
+        scene.outcomes.append(old, *numbered(9, 3))
+        await scene.wait(lambda: zombie.session.state.name == "SUSPENDED")
+        link = scene.server._link(zombie)
+        assert link is not None
+        late = [one for request in link.held for one in request.changes if isinstance(one, Put) and one.path == path]
+        await delete(scene)
+        new = await scene.open()
+        versions = 0
+        while late and versions < late[0].expected - 1:  # each life is a version
+            versions += 1
+            new = await scene.open()
+        before = await scene.store.get(path)
+        assert before is not None
+        assert not late or before.version == late[0].expected
+        scene.server.release(zombie)
+        assert (await scene.store.get(path)) == before
+        scene.server.resume(zombie)
+        await scene.decided()
+        assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
+        await scene.append(new, b"alone")
+        assert await scene.payloads(new) == [b"alone"]
+
+    in_scene(test)
+
+
+def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
+    """CHK-31: it goes by itself, and with it nothing else does before its time."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(3))
+        for bookie in scene.bookies.values():
+            bookie.hanging.add("add")
+        scene.outcomes.append(log, b"never gets there")
+        await scene.wait(lambda: log.stats().state == "written" and len(log.stats().ledgers) == 2)
+        await scene.idle()
+        log.abandon()
+        for bookie in scene.bookies.values():
+            bookie.hanging.clear()
+        log = await scene.open(await scene.another())
+        assert await scene.patiently(log.trim(None))
+        assert not log.stats().ledgers
+        assert not log.has_rest
+        assert log.last == log.before_first
+        await scene.append(log, b"more")
+        assert await scene.payloads(log) == [b"more"]
+        assert log.next_index == 4
 
     in_scene(test)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
@@ -18,33 +17,12 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
-from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
-from tests.running import run, until, within
-from tests.unit.broker.produce_server import ProduceServer
+from tests.running import until, within
+from tests.unit.broker.produce_server import ProduceServer, played
 from tests.unit.broker.topic_scene import NAME
-
-
-def played(play: Callable[[ProduceServer, Callable[[], ProduceClient]], Awaitable[None]], **options: Any) -> None:
-    async def body() -> None:
-        server = ProduceServer(**options)
-        transport = InProcessTransport()
-        listener = await transport.listen("broker:1", server)
-        connections = []
-
-        def connect() -> ProduceClient:
-            connection = transport.connect("broker:1")
-            connections.append(connection)
-            return ProduceClient(connection.open_stream("produce"))
-
-        await play(server, connect)
-        for connection in connections:
-            await connection.close()
-        await listener.close()
-
-    run(body())
 
 
 def test_entries_are_stored_in_order_and_receipts_come_as_ranges() -> None:
@@ -340,104 +318,6 @@ def test_who_breaks_the_protocol_is_hung_up_on(what: str) -> None:
         assert server.budget.used_bytes == 0
 
     played(play)
-
-
-def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
-        client, other = connect(), connect()
-        for producer_id in range(3):
-            await client.open(producer_id, "")
-        await client.send(OpenProducer(producer_id=9, topic="t"))
-        assert await client.code(9) == ErrorCode.TOO_MANY_REQUESTS
-        await other.open(1, "")
-        await other.send(OpenProducer(producer_id=2, topic="t"))
-        assert await other.code(2) == ErrorCode.PRODUCER_BUSY
-        for name in ("", "//", "a/b", "non-persistent://public/default/t", "public/nowhere/t", "__change_events"):
-            await other.send(OpenProducer(producer_id=100, topic=name))
-            await until(lambda: 100 in other.ended, "it is refused")
-            del other.ended[100]
-
-    played(play, max_producers_per_stream=3, max_producers_per_topic=4)
-
-
-def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
-    """PRD-1's other end: neither one topic, one stream nor all together take more than they may."""
-
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
-        client, other = connect(), connect()
-        await client.open(1)
-        server.log().prompt = False
-        large = [entry(n, bytes(1 << 20)) for n in range(40)]
-
-        async def send_all() -> None:
-            for number, one in enumerate(large):
-                await client.send((1, number, [one]))
-
-        sending = asyncio.create_task(send_all())
-        await until(lambda: server.budget.used_bytes >= 4 << 20, "it is taken up to the bound")
-        await other.open(1, "q")  # another stream is read, and has room for small things
-        assert server.log().pending_bytes < 6 << 20
-        server.log().prompt = True
-        server.log().decide()
-        await within(sending, "everything is sent")
-        await until(lambda: len(client.receipts) == 40, "everything is stored")
-        assert server.log().stored == large
-
-    played(play, max_pending_publish_bytes_per_connection=4 << 20)
-    played(play, max_pending_publish_bytes_per_topic=4 << 20)
-
-
-def test_the_brokers_whole_buffer_is_bounded() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
-        clients = [connect() for _ in range(4)]
-        for number, client in enumerate(clients):
-            await client.open(1, f"p{number}")
-        server.log().prompt = False
-        sending = [
-            asyncio.create_task(client.send((1, number, [entry(number, bytes(1 << 20), producer=f"p{at}")])))
-            for at, client in enumerate(clients)
-            for number in range(1)
-        ]
-        await until(lambda: all(task.done() for task in sending), "they are sent")
-        await until(lambda: server.budget.used_bytes >= 4 << 20, "they are taken")
-        for at, client in enumerate(clients):
-            await client.send((1, 1, [entry(1, bytes(1 << 20), producer=f"p{at}")]))
-        probe = connect()
-        await probe.open(1, "probe")
-        # One message of each stream may be there beyond the bound.
-        assert server.budget.used_bytes <= 8 << 20
-        server.log().prompt = True
-        server.log().decide()
-        await until(lambda: all(len(client.receipts) == 2 for client in clients), "everything is stored")
-        assert server.budget.used_bytes == 0
-
-    played(play, max_message_publish_buffer_size_in_mb=1)
-
-
-def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
-    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
-        client = connect()
-        client.reading.cancel()
-
-        async def send_all() -> None:
-            await client.send(OpenProducer(producer_id=1, topic="t", producer_name="p"))
-            for number in range(0, 4000, 2):  # every other one is refused: no two receipts become one
-                await client.send((1, number, [entry(number), b"bad"]))
-
-        sending = asyncio.create_task(send_all())
-        answers = server.sessions
-        await until(lambda: bool(answers) and len(answers[0].answers) > 20, "answers wait")
-        stored = -1
-        while stored != len(server.log().stored):  # until nothing moves any more
-            stored = len(server.log().stored)
-            await asyncio.sleep(0.05)
-        assert not sending.done()
-        assert len(answers[0].answers) < 200
-        client.reading = asyncio.create_task(client.read())
-        await within(sending, "everything is sent")
-        await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
-
-    played(play, max_waiting_publish_answers=20)
 
 
 def test_ending_in_peace_tells_what_was_taken_first() -> None:

@@ -257,6 +257,19 @@ def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> Non
     run(body())
 
 
+def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -> None:
+    async def body() -> None:
+        topics = topics_on(FakeStorage())
+        asking = asyncio.create_task(topics.get(NAME, create=True))
+        await asyncio.sleep(0)
+        topics.give_up(TopicGivenUp("it ends"))
+        await within(topics.wait_ended(), "all have ended")
+        with pytest.raises(BrokerError):
+            await asking
+
+    run(body())
+
+
 def test_housekeeping_trims_when_cursors_or_ledgers_have_moved_and_goes_on_after_a_failure() -> None:
     """RET-1's trigger: each topic is ticked and trimmed by what is durable, and one's trouble is not the others'."""
 

@@ -38,6 +38,7 @@ class FakeLog:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
         self.closed_ledgers = 0
+        self.has_rest = False
         self.waiting_for = ""
         self.trims: list[Position | None] = []
         self.ticks = 0

@@ -44,6 +44,8 @@ class Topic:
     ledger_id: int
     incarnation: str
     entries: list[bytes] = field(default_factory=list)
+    # By producer's name.
+    last_sequence_ids: dict[str, int] = field(default_factory=dict)
     # By name: who may send now.
     producers: dict[str, _Producer] = field(default_factory=dict)
 
@@ -70,6 +72,8 @@ class FakeBroker:
 
     def __init__(self, address: str = ADDRESS) -> None:
         self.address = address
+        # Who serves the topics, as `lookup` tells.
+        self.owner = address
         self.topics: dict[str, Topic] = {}
         self.partitioned: dict[str, int] = {}
         self.produce_sessions: list[ProduceSession] = []
@@ -133,7 +137,7 @@ class FakeBroker:
         self.calls.append(method)
         if method == "lookup":
             topic = LookupRequest.FromString(request).topic
-            return LookupAnswer(problem=self.problem(topic), address=self.address).SerializeToString()
+            return LookupAnswer(problem=self.problem(topic), address=self.owner).SerializeToString()
         if method == "partitions":
             topic = PartitionsRequest.FromString(request).topic
             count = self.partitioned.get(topic, 0)
@@ -230,11 +234,7 @@ class ProduceSession:
             return
         producer = _Producer(self, opening.producer_id, name, opening.instance, opening.connection_epoch, topic)
         topic.producers[name] = self._producers[producer.id] = producer
-        last = -1
-        for entry in topic.entries:
-            metadata = decode_entry(entry).metadata
-            if metadata.producer_name == name:
-                last = max(last, metadata.sequence_id, metadata.highest_sequence_id)
+        last = topic.last_sequence_ids.get(name, -1)
         opened = ProducerOpened(
             producer_id=producer.id, producer_name=name, incarnation=topic.incarnation, last_sequence_id=last
         )
@@ -268,3 +268,5 @@ class ProduceSession:
                     )
                 )
             topic.entries.append(entry)
+            last_id = max(metadata.sequence_id, metadata.highest_sequence_id)
+            topic.last_sequence_ids[producer.name] = max(topic.last_sequence_ids.get(producer.name, -1), last_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -150,3 +151,29 @@ def test_options_of_a_client(options: dict[str, Any], error: type[Exception]) ->
         magnetar.Client("magnetar://localhost:6652", **options)
     with pytest.raises(error):
         magnetar.aio.Client("magnetar://localhost:6652", **options)
+
+
+@pytest.mark.parametrize("method", ["Client.create_producer", "Producer.send", "Producer.send_async"])
+def test_parameters_are_those_of_the_stock_client(method: str) -> None:
+    """By name and by place, so that an application moves by changing its import."""
+    pulsar = pytest.importorskip("pulsar")
+    kind, name = method.split(".")
+    theirs = list(inspect.signature(getattr(getattr(pulsar, kind), name)).parameters)
+    ours = list(inspect.signature(getattr(getattr(magnetar, kind), name)).parameters)
+    assert ours[: len(theirs)] == theirs
+
+
+def test_a_client_knows_every_option_of_the_stock_client() -> None:
+    """What has no meaning here yet is refused by name, and its default is taken."""
+    pulsar = pytest.importorskip("pulsar")
+    for name, parameter in inspect.signature(pulsar.Client.__init__).parameters.items():
+        if name not in ("self", "service_url"):
+            magnetar.Client("magnetar://localhost:6652", **{name: parameter.default}).close()
+
+
+def test_methods_are_those_of_the_stock_client() -> None:
+    pulsar = pytest.importorskip("pulsar")
+    for kind in ("Producer", "MessageId"):
+        for name in dir(getattr(pulsar, kind)):
+            if not name.startswith("_") and name != "wrap":
+                assert hasattr(getattr(magnetar, kind), name), f"{kind}.{name}"

@@ -78,6 +78,33 @@ def test_the_application_s_router() -> None:
             producer.send(b"1", partition_key="k")
 
 
+def test_every_message_is_routed_however_many_come_at_a_time() -> None:
+    """PRD-6: a key, or a router, decides for each message, and the open batch of another partition takes none of it."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned[NAME] = 3
+        seen: list[bytes] = []
+
+        def route(message: Any, partitions: int) -> int:
+            seen.append(message.data())
+            return len(seen) % partitions
+
+        routed = client.create_producer("p", message_router=route)
+        for _ in range(30):
+            routed.send_async(b"x")
+        routed.flush()
+        assert made.on_loop(lambda broker: counts(broker, 3)) == [10, 10, 10]
+        single = client.create_producer("p", message_routing_mode=PartitionsRoutingMode.SinglePartition)
+        for number in range(30):
+            single.send_async(b"keyed", partition_key=f"key-{number}")
+            single.send_async(b"plain")
+            single.send_async(b"plain")
+        single.flush()
+        plain = made.on_loop(
+            lambda broker: [broker.topic(f"p-partition-{n}").payloads().count(b"plain") for n in range(3)]
+        )
+        assert sorted(plain) == [0, 0, 60]
+
+
 def test_all_partitions_are_opened_or_none() -> None:
     with sync_scene() as made, made.client() as client:
         made.broker.partitioned[NAME] = 4

@@ -44,8 +44,7 @@ class Driven:
         if queue.room > 0 and size < queue.byte_room:
             queue.room -= 1
             queue.byte_room -= size
-            queue.payloads.append(b"x")
-            queue.callbacks.append(None)
+            queue.line += (b"x", None)
             return True
         return False
 

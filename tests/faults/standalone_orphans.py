@@ -1,0 +1,72 @@
+"""Which ledgers a standalone has that nobody knows of: looked up in its metadata store when the process has ended.
+
+A ledger is a topic's, a cursor's, or made and not recorded yet: then its intent is there. One that is to be deleted
+stands where it was before, or is a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.paths import INTENTS
+from magnetar_broker import paths
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.embedded.store import open_embedded
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.cursor_pb2 import CursorNode
+from magnetar_protos.managed_ledger_pb2 import LedgerPage, ManagedLedgerNode
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.randomness import SystemRandomness
+
+__all__ = ["Ledgers", "ledgers_of"]
+
+
+class Ledgers:
+    def __init__(self, living: list[int], named: set[int], made: int) -> None:
+        self.living = living
+        # How many were ever made.
+        self.made = made
+        self.orphans = [ledger_id for ledger_id in living if ledger_id not in named]
+
+
+async def ledgers_of(folder: Path) -> Ledgers:
+    """`folder` is the standalone's data folder."""
+    clock = SystemClock()
+    async with await open_embedded(folder / "metadata", clock) as store:
+        ledgers = LedgerStore(store, clock, SystemRandomness())
+        living = [
+            one async for one in ledgers.ledger_ids() if (await ledgers.read(one)).state is not LedgerState.TOMBSTONE
+        ]
+        named = set(await ledgers.ids_under(INTENTS))
+        async for topic in _topics(store):
+            named.update(await _named_by(store, topic))
+        return Ledgers(living, named, await ledgers.last_ledger_id())
+
+
+async def _topics(store: MetadataStore) -> AsyncIterator[str]:
+    for tenant in await store.children(paths.TOPICS):
+        for namespace in await store.children(f"{paths.TOPICS}/{tenant}"):
+            for domain in await store.children(f"{paths.TOPICS}/{tenant}/{namespace}"):
+                folder = f"{paths.TOPICS}/{tenant}/{namespace}/{domain}"
+                for topic in await store.children(folder):
+                    yield f"{folder}/{topic}"
+
+
+async def _named_by(store: MetadataStore, topic: str) -> list[int]:
+    stored = await compare_and_set.read(store, topic)
+    assert stored is not None
+    node = ManagedLedgerNode.FromString(stored.payload)
+    named = [listed.ledger_id for listed in node.ledgers] + list(node.deleting)
+    for number in await store.children(f"{topic}/pages"):
+        page = await compare_and_set.read(store, f"{topic}/pages/{number}")
+        assert page is not None
+        named += [listed.ledger_id for listed in LedgerPage.FromString(page.payload).ledgers]
+    for name in await store.children(f"{topic}/cursors"):
+        cursor = await compare_and_set.read(store, f"{topic}/cursors/{name}")
+        assert cursor is not None
+        held = CursorNode.FromString(cursor.payload)
+        named += [held.ledger_id, *held.deleting]
+    return named

@@ -1,0 +1,191 @@
+"""The list of a topic's ledgers against a plain model: a list of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar_broker.core import ledger_list
+from magnetar_broker.core.append_queue import AppendQueue
+from magnetar_broker.core.ledger_list import LedgerList, ListChange
+from magnetar_broker.core.position import EARLIEST, LATEST, Position
+from magnetar_broker.errors import BrokerError
+from magnetar_protos import managed_ledger_pb2 as pb
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 4)),
+        st.tuples(st.just("roll"), st.integers(1, 3)),
+        st.tuples(st.just("close"), st.just(0)),
+        st.tuples(st.just("trim"), st.integers(0, 12)),
+        st.tuples(st.just("reopen"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """Every entry that there is, and which ledgers are closed."""
+
+    def __init__(self) -> None:
+        self.entries: list[Position] = []
+        self.closed: dict[int, bool] = {}
+        self.gone = EARLIEST
+
+    def first_after(self, position: Position) -> Position | None:
+        return next((one for one in self.entries if one > position), None)
+
+    def between(self, after: Position, up_to: Position) -> int:
+        return sum(after < one <= up_to for one in self.entries)
+
+
+class Both:
+    def __init__(self) -> None:
+        self.node = pb.ManagedLedgerNode(incarnation="i")
+        self.pages: dict[int, bytes] = {}
+        self.listed = LedgerList("i")
+        self.model = Model()
+        self.next_ledger = 1
+        self.index = 0
+
+    def change(self, change: ListChange) -> None:
+        made, gone = self.listed.encode(change, self.node)
+        self.pages.update((page.number, page.payload) for page in made)
+        for number in gone:
+            del self.pages[number]
+        self.listed.apply(change, self.node)
+
+    def append(self, count: int) -> None:
+        written = self.listed.written
+        if written is None:
+            return self.roll(1)
+        for _ in range(count):
+            position = Position(written.ledger_id, written.entries)
+            self.listed.confirmed(position, 10, self.index, 1000 + self.index)
+            self.index += 1
+            self.model.entries.append(position)
+        return None
+
+    def roll(self, gap: int) -> None:
+        self.close(0)
+        self.next_ledger += gap
+        self.model.closed[self.next_ledger] = False
+        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty))
+
+    def close(self, _: int) -> None:
+        written = self.listed.written
+        if written is not None:
+            self.listed.closed(5)
+            self.model.closed[written.ledger_id] = True
+
+    def trim(self, back: int) -> None:
+        entries = self.model.entries
+        up_to = entries[-1 - back] if back < len(entries) else LATEST
+        going = self.listed.may_trim(up_to)
+        assert all(self.model.closed[one] for one in going)
+        kept = [one for one in entries if one.ledger_id not in going]
+        assert all(one <= up_to for one in entries if one.ledger_id in going)
+        # The next one is kept for a reason.
+        following = [listed for listed in self.listed.ledgers if listed.ledger_id not in going]
+        assert not following or following[0].last > up_to or not (following[0].closed and following[0].entries)
+        if going:
+            self.model.entries = kept
+            self.change(ListChange(trimmed=going[-1], empty=self.listed.empty))
+            assert set(going) <= set(self.listed.deleting)
+            self.change(ListChange(deleted=frozenset(going)))
+
+    def reopen(self, _: int) -> None:
+        """Another life reads it: what is written is closed first, as a recovery does, and known from its entries."""
+        self.close(0)
+        known = self.listed
+        node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
+        pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in node.pages]
+        self.listed = LedgerList.decode(node, pages)
+        written = self.listed.written
+        if written is not None:
+            last = known.find(written.ledger_id)
+            assert last is not None
+            for entry_id in range(last.entries):
+                index = last.last_index - last.entries + 1 + entry_id
+                self.listed.confirmed(Position(written.ledger_id, entry_id), 10, index, 1000 + index)
+            self.listed.closed(5)
+        assert [(one.ledger_id, one.entries) for one in self.listed.ledgers] == [
+            (one.ledger_id, one.entries) for one in known.ledgers
+        ]
+        assert (self.listed.next_index, self.listed.trimmed_up_to) == (known.next_index, known.trimmed_up_to)
+
+    def check(self) -> None:
+        model, listed = self.model, self.listed
+        assert listed.last == (model.entries[-1] if model.entries else listed.before_first)
+        assert listed.entries == len(model.entries)
+        places = [EARLIEST, LATEST, listed.before_first, listed.last, *model.entries]
+        places += [Position(one.ledger_id, one.entry_id + 1) for one in model.entries]
+        places += [Position(one.ledger_id + 1, -1) for one in model.entries]
+        for place in places:
+            expected = model.first_after(place)
+            if expected is not None:
+                assert listed.first_after(place) == expected
+            else:
+                assert listed.first_after(place) > listed.last or not model.entries
+            assert listed.holds(place) == (place in model.entries)
+            for other in places[:6]:
+                assert listed.entries_between(other, place) == model.between(other, place)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_steps)
+def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
+    """RET-3: over rolls, trims and openings, in pages of three ledgers."""
+    pages, most = ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE
+    ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE = 3, 5  # type: ignore[misc]
+    try:
+        both = Both()
+        for what, number in steps:
+            step: Callable[[int], None] = getattr(both, what)
+            step(number)
+            both.check()
+    finally:
+        ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE = pages, most  # type: ignore[misc]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
+def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
+    """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""
+    queue = AppendQueue(0, 0, 400)
+    told: list[int] = []
+    stored: list[bytes] = []
+    appended = 0
+    on_the_way: list[bytes] = []
+
+    def done(number: int) -> Callable[[Position | BrokerError], object]:
+        return lambda _: told.append(number)
+
+    def tell_refused() -> None:
+        for one in queue.take_refused():
+            assert one.refused is not None
+            one.done(one.refused)
+
+    for step in [*steps, *["send", "confirm"] * 60]:
+        if step in ("append", "large"):
+            entry = b"%d" % appended if step == "append" else b"x" * 6_000_000
+            queue.append(entry, 2, 2, done(appended), 7, "")
+            appended += 1
+        elif step == "send" and (next_one := queue.next_waiting()) is not None:
+            queue.sent()
+            on_the_way.append(next_one)
+        elif step == "confirm" and on_the_way:
+            append = queue.confirmed()
+            assert append.entry.stored == on_the_way.pop(0)
+            stored.append(append.entry.stored)
+            append.done(Position(1, len(stored)))
+        elif step == "fail":
+            queue.resend()
+            on_the_way.clear()
+        tell_refused()
+    assert told == list(range(appended))
+    assert queue.pending_bytes == 0
+    assert len(queue) == 0
+    assert queue.next_index == 2 * len(stored)

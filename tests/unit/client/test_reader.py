@@ -1,0 +1,173 @@
+"""Readers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar import MessageId
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration
+from tests.running import run, until
+from tests.unit.client.consume_scene import client_of
+
+P = "persistent://public/default/"
+
+
+def test_a_reader_starts_where_it_is_told() -> None:
+    """CON-11: earliest, latest, an id, a time; within a batch, too."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            for number in range(3):
+                topic.publish(str(number).encode(), time_ms=100 + number)
+            batch = topic.publish(b"a", b"b", b"c", time_ms=103)
+            first = topic.log.order[0]
+            starts: list[tuple[MessageId | int, bool, list[bytes]]] = [
+                (MessageId.earliest, False, [b"0", b"1", b"2", b"a", b"b", b"c"]),
+                (MessageId(-1, *first), False, [b"1", b"2", b"a", b"b", b"c"]),
+                (MessageId(-1, *first), True, [b"0", b"1", b"2", b"a", b"b", b"c"]),
+                (MessageId(-1, *batch, 0, 3), False, [b"b", b"c"]),
+                (MessageId(-1, *batch, 1, 3), True, [b"b", b"c"]),
+                (MessageId(-1, *batch, 2, 3), False, []),
+                (102, False, [b"2", b"a", b"b", b"c"]),
+                (10**15, False, []),
+                (MessageId.latest, False, []),
+            ]
+            for start, inclusive, expected in starts:
+                reader = await client.create_reader("t", start, start_message_id_inclusive=inclusive)
+                got = []
+                while await reader.has_message_available():
+                    got.append((await reader.read_next()).data())
+                assert got == expected, start
+                late = topic.publish(b"late")
+                assert await reader.has_message_available()
+                assert (await reader.read_next()).data() == b"late"
+                assert not await reader.has_message_available()
+                await reader.close()
+                topic.log.entries.pop(late)
+                topic.log.order.remove(late)
+            assert topic.cursors.cursors == {}, "readers leave nothing behind"
+
+    run(go())
+
+
+def test_has_message_available_is_true_only_if_a_read_returns() -> None:
+    """CON-11"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            reader = await client.create_reader("t", MessageId.latest)
+            for number in range(30):
+                assert not await reader.has_message_available()
+                if number % 3:
+                    topic.publish(str(number).encode())
+                else:
+                    topic.publish(str(number).encode(), b"too")
+                assert await reader.has_message_available()
+                read = 0
+                while await reader.has_message_available():
+                    await reader.read_next(60_000)
+                    read += 1
+                assert read == (1 if number % 3 else 2)
+            await reader.seek(MessageId(-1, *topic.log.last))
+            assert not await reader.has_message_available()
+            await reader.seek(10**15)
+            assert not await reader.has_message_available()
+            await reader.seek(MessageId.earliest)
+            assert await reader.has_message_available()
+            assert (await reader.read_next(60_000)).data() == b"0"
+
+    run(go())
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_reader_goes_on_behind_the_last_message_that_it_returned(batches: bool) -> None:
+    """SUB-7, CON-11: nothing is left out, and nothing comes twice, whenever its broker goes."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            expected: list[bytes] = []
+
+            def publish(count: int) -> None:
+                for _ in range(count):
+                    payloads = [b"%d" % (len(expected) + at) for at in range(3 if batches else 1)]
+                    topic.publish(*payloads)
+                    expected.extend(payloads)
+
+            reader = await client.create_reader("t", MessageId.latest)
+            got: list[bytes] = []
+            for turn in range(12):
+                publish(5)
+                for _ in range((turn * 7) % 11):
+                    if len(got) < len(expected):
+                        got.append((await reader.read_next(60_000)).data())
+                if turn % 3:
+                    broker.break_streams()
+                else:
+                    await broker.unload("t")
+                for _ in range(turn):
+                    await asyncio.sleep(0)
+            while len(got) < len(expected):
+                got.append((await reader.read_next(60_000)).data())
+            assert got == expected
+            assert not await reader.has_message_available()
+
+    run(go(), 100)
+
+
+def test_a_reader_that_has_read_nothing_misses_nothing_while_its_broker_is_away() -> None:
+    """SUB-7: one that began at the end of the topic begins there again, and not at the end that it has by then."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            topic.publish(b"old")
+            reader = await client.create_reader("t", MessageId.latest)
+            broker.break_streams()
+            await until(lambda: not reader.is_connected(), "it is away")
+            topic.publish(b"meanwhile")
+            assert (await reader.read_next(60_000)).data() == b"meanwhile"
+
+    run(go())
+
+
+def test_a_reader_of_partitions_reads_all_and_does_not_start_at_one_id() -> None:
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            broker.partitioned[P + "t"] = 2
+            for index in range(2):
+                broker.topic(f"t-partition-{index}").publish(b"%d" % index)
+            reader = await client.create_reader("t", MessageId.earliest)
+            got = []
+            while await reader.has_message_available():
+                got.append((await reader.read_next()).data())
+            assert sorted(got) == [b"0", b"1"]
+            for wrong in (MessageId(0, 7, 0), "earliest", None):
+                with pytest.raises(InvalidConfiguration):
+                    await client.create_reader("t", wrong)  # type: ignore[arg-type]
+
+    run(go())
+
+
+def test_a_listener_reads_and_a_closed_reader_says_so() -> None:
+    """CON-2"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            got = []
+            reader = await client.create_reader(
+                "t", MessageId.earliest, reader_listener=lambda _, message: got.append(message.data())
+            )
+            with pytest.raises(InvalidConfiguration):
+                await reader.read_next()
+            broker.topic("t").publish(b"a", b"b")
+            await until(lambda: got == [b"a", b"b"], "both were read")
+            await reader.close()
+            with pytest.raises(AlreadyClosed):
+                await reader.has_message_available()
+
+    run(go())

@@ -1,0 +1,207 @@
+"""The synchronous consumer and reader: threads, listeners, and waiting that can be broken off."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition, Message, MessageId
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, Timeout
+from magnetar_wire.in_process_transport import InProcessTransport
+from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
+
+EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
+LONG_MS = 60_000
+
+
+class Scene:
+    """A broker on the client's own loop."""
+
+    def __init__(self, client: magnetar.Client, broker: MemoryBroker) -> None:
+        self.client = client
+        self.broker = broker
+
+    def publish(self, *payloads: bytes, topic: str = "t") -> None:
+        async def publish() -> None:
+            self.broker.topic(topic).publish(*payloads)
+
+        self.client._run(publish())
+
+    def publish_each(self, count: int, topic: str = "t") -> None:
+        async def publish() -> None:
+            for number in range(count):
+                self.broker.topic(topic).publish(b"%d" % number)
+
+        self.client._run(publish())
+
+
+@contextmanager
+def scene() -> Iterator[Scene]:
+    transport = InProcessTransport()
+    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
+        client._begun()
+        broker = client._run(MemoryBroker().start(transport))
+        yield Scene(client, broker)
+
+
+def until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.005)
+
+
+def test_receive_acknowledge_seek_and_close() -> None:
+    """CON-2, CON-3"""
+    with scene() as on:
+        with on.client.subscribe("t", "s", **EARLIEST) as consumer:
+            with pytest.raises(Timeout):
+                consumer.receive(1)
+            on.publish(b"a")
+            on.publish(b"b", b"c")
+            messages = [consumer.receive(LONG_MS) for _ in range(3)]
+            assert [message.data() for message in messages] == [b"a", b"b", b"c"]
+            consumer.acknowledge(messages[0])
+            consumer.acknowledge(messages[1:], receipt=True)
+            topic = on.broker.topic("t")
+            assert topic.cursors.cursors["s"].mark_delete == topic.log.last
+            consumer.seek(MessageId.earliest)
+            again = consumer.receive(LONG_MS)
+            assert again.data() == b"a"
+            consumer.acknowledge_cumulative(again, receipt=True)
+            assert consumer.get_last_message_id().batch_index() == 1
+            consumer.negative_acknowledge(again)
+            assert consumer.is_connected()
+        with pytest.raises(AlreadyClosed):
+            consumer.receive()
+        with pytest.raises(AlreadyClosed):
+            consumer.acknowledge(again)
+
+
+def test_many_threads_receive_each_message_once() -> None:
+    """CON-2"""
+    with scene() as on:
+        on.publish_each(6000)
+        consumer = on.client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, receiver_queue_size=50)
+        got: list[list[bytes]] = [[] for _ in range(6)]
+
+        def receive(mine: list[bytes], batches: bool) -> None:
+            while True:
+                try:
+                    messages = consumer.batch_receive() if batches else [consumer.receive()]
+                except AlreadyClosed:
+                    return
+                mine += [message.data() for message in messages]
+                consumer.acknowledge(messages)
+
+        threads = [threading.Thread(target=receive, args=(mine, at > 3)) for at, mine in enumerate(got)]
+        for thread in threads:
+            thread.start()
+        until(lambda: sum(map(len, got)) >= 6000, "all are received")
+        consumer.close()
+        for thread in threads:
+            thread.join()
+        assert sorted(int(one) for mine in got for one in mine) == list(range(6000))
+        topic = on.broker.topic("t")
+        assert topic.cursors.cursors["s"].mark_delete == topic.log.last
+
+
+def test_a_listener_has_a_thread_of_its_own_and_what_it_fails_on_stays() -> None:
+    """CON-2"""
+    with scene() as on:
+        got: list[bytes] = []
+        threads: set[str] = set()
+
+        def listen(consumer: magnetar.Consumer, message: Message) -> None:
+            threads.add(threading.current_thread().name)
+            got.append(message.data())
+            if message.data() == b"3":
+                raise ValueError("the application's own")
+            consumer.acknowledge(message, receipt=message.data() == b"4")  # waits for the loop: it is not on it
+
+        consumer = on.client.subscribe("t", "s", message_listener=listen, **EARLIEST)
+        with pytest.raises(InvalidConfiguration):
+            consumer.receive()
+        with pytest.raises(InvalidConfiguration):
+            consumer.batch_receive()
+        on.publish_each(5)
+        until(lambda: len(got) == 5, "all are listened to")
+        consumer.pause_message_listener()
+        on.publish(b"later")
+        time.sleep(0.05)
+        assert len(got) == 5
+        consumer.resume_message_listener()
+        until(lambda: len(got) == 6, "the last one, too")
+        consumer.close()
+        topic = on.broker.topic("t")
+        assert topic.cursors.cursors["s"].done == {topic.log.order[at] for at in (0, 1, 2, 4, 5)}
+        assert not {"magnetar", threading.main_thread().name} & threads
+
+
+def test_a_consumer_may_be_closed_by_its_listener() -> None:
+    with scene() as on:
+        closed = threading.Event()
+
+        def listen(consumer: magnetar.Consumer, message: Message) -> None:
+            consumer.close()
+            closed.set()
+
+        consumer = on.client.subscribe("t", "s", message_listener=listen)
+        on.publish(b"a")
+        assert closed.wait(60)
+        assert not consumer.is_connected()
+
+
+@pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
+def test_ctrl_c_ends_a_wait_and_loses_nothing(how: str) -> None:
+    """CON-2"""
+    with scene() as on:
+        policy = ConsumerBatchReceivePolicy(10, -1, -1)
+        consumer = on.client.subscribe("t", "s", batch_receive_policy=policy)
+        waits = {
+            "receive": consumer.receive,
+            "receive in time": lambda: consumer.receive(LONG_MS),
+            "batch": consumer.batch_receive,
+        }
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            waits[how]()
+        on.publish(b"a")
+        assert consumer.receive(LONG_MS).data() == b"a"
+
+
+def test_a_reader_reads_and_ends() -> None:
+    """CON-11"""
+    with scene() as on:
+        on.publish(b"a", b"b")
+        with on.client.create_reader("t", MessageId.earliest) as reader:
+            got = []
+            while reader.has_message_available():
+                got.append(reader.read_next(LONG_MS).data())
+            assert got == [b"a", b"b"]
+            with pytest.raises(Timeout):
+                reader.read_next(1)
+            assert reader.topic() == "persistent://public/default/t"
+            reader.seek(MessageId.earliest)
+            iterator = iter(reader)
+            assert [next(iterator).data(), next(iterator).data()] == [b"a", b"b"]
+        assert list(reader) == []
+
+
+def test_closing_the_client_sends_what_is_acknowledged() -> None:
+    """CON-3"""
+    with scene() as on:
+        on.publish(b"a")
+        consumer = on.client.subscribe("t", "s", **EARLIEST, ack_grouping_time_ms=1e9)
+        consumer.acknowledge(consumer.receive(LONG_MS))
+        topic = on.broker.topic("t")
+    assert topic.cursors.cursors["s"].mark_delete == topic.log.last
