@@ -18,7 +18,7 @@ from magnetar._permits import Permits
 from magnetar._places import Place
 from magnetar_protos.broker_pb2 import Delivery
 from magnetar_wire.entry import decode_entry
-from magnetar_wire.errors import WireError
+from magnetar_wire.errors import MalformedFrame, WireError
 
 __all__ = ["Arrivals"]
 
@@ -35,7 +35,7 @@ class Arrivals:
         self.first_wanted: Place | None = None
 
     def take(self, era: Era, delivery: Delivery, entries: Sequence[bytes]) -> list[Delivered]:
-        """What is to be handed out."""
+        """What is to be handed out. Raises MalformedFrame where the broker sends what nobody asked for."""
         done = delivery.acknowledged if len(entries) == 1 else b""
         arrived: list[Delivered] = []
         for entry_id, stored in enumerate(entries, delivery.first_entry_id):
@@ -54,6 +54,8 @@ class Arrivals:
             self._permits.delivered(one.batch_size or 1, len(one.todo), one.size_bytes)
             if one.todo:
                 arrived.append(one)
+        if self._permits.overdrawn:
+            raise MalformedFrame(f"{self._topic} is delivered without permits: {self._permits.outstanding} are left")
         return arrived
 
     def _leave_out_unwanted(self, one: Delivered, wanted: Place) -> None:

@@ -1,7 +1,7 @@
 """A consumer on its client's event loop: its parts, one for each topic or partition, and what they have in common.
 
 All parts put what comes into one receiver queue, from which the fronts (_consumer.py, _aio_consumer.py) take it. What
-the application acknowledges comes in through two inboxes from whatever thread; here it is given to the part that it
+the application acknowledges comes in through an inbox from whatever thread; here it is given to the part that it
 belongs to, and leaves when the time or the number is reached for which acknowledgements are gathered.
 
 **All or none.** The first part is opened by itself, then the others at once; if any of them can't be, all are closed
@@ -26,8 +26,8 @@ from magnetar._consumer_options import ConsumerOptions
 from magnetar._consumer_part import ConsumerPart
 from magnetar._enums import ConsumerType
 from magnetar._message import Delivered, Era, Message
-from magnetar._nacks import Nacks
 from magnetar._receiver_queue import ReceiverQueue
+from magnetar._refusing import Refusing
 from magnetar._targets import Target, Targets
 from magnetar._within import within
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
@@ -54,6 +54,9 @@ class ConsumerCore:
         durable: bool = True,
     ) -> None:
         self.options = options
+        # One for all parts, and for as long as it lives: partitions are spread over a Failover subscription's consumers
+        # by their names.
+        self.name = options.consumer_name or client.randomness.token(5).hex()
         self.queue = ReceiverQueue()
         self.parts: list[ConsumerPart] = []
         self.shared = options.consumer_type is ConsumerType.Shared
@@ -74,11 +77,8 @@ class ConsumerCore:
         self.targets = Targets()
         size = options.ack_grouping_max_size if options.ack_grouping_time_ms else 1
         self.acknowledged: Inbox[Target] = Inbox(self.post, self.acknowledge_soon, self._acknowledge_now, size)
-        self.refused: Inbox[tuple[float, Target]] = Inbox(self.post, self._take_refused, _nothing, 2**31)
         self._ack_timer: Timer | None = None
-        self._nacks: Nacks[ConsumerPart] = Nacks(options.backoff.min_delay_ms / 1000)
-        self._nack_timer: Timer | None = None
-        self._nack_due_s = 0.0
+        self.refusing = Refusing(options.backoff, self.clock, self.post, self.give_acknowledged)
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     # Its life.
@@ -96,7 +96,7 @@ class ConsumerCore:
             await self._open_all(self.parts[1:])
             if not self._durable:
                 for part in self.parts:
-                    await part.find_behind()
+                    await part.where.find_behind(self._start)
         except BaseException:
             await asyncio.shield(self._close_parts())
             self.end(AlreadyClosed("the consumer could not be opened"))
@@ -123,7 +123,9 @@ class ConsumerCore:
 
     def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
         connections = self._client.connections
-        part = ConsumerPart(name, self.options, connections, self.queue, self, start, durable=self._durable)
+        part = ConsumerPart(
+            name, self.name, self.options, connections, self.queue, self, start, durable=self._durable
+        )
         self.parts.append(part)
         self.targets.add(part)
         self._share()
@@ -198,9 +200,9 @@ class ConsumerCore:
         """At once. Who waits for something meets the error."""
         self.over = self.over or error
         self._client.remove_member(self)
-        for timer in (self._ack_timer, self._nack_timer):
-            if timer is not None:
-                timer.cancel()
+        self.refusing.end()
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         for task in list(self._tasks):
             task.cancel()
         for part in self.parts:
@@ -257,7 +259,7 @@ class ConsumerCore:
     async def last_message_ids(self) -> list[MessageId]:
         """Of each part; of one without messages `earliest`'s place, with its topic."""
         self.check_open()
-        return [await part.last_message_id() for part in self.parts]
+        return [await part.where.last_message_id(part.partition) for part in self.parts]
 
     async def has_message_available(self) -> bool:
         """Whether a read will return, if nobody else reads."""
@@ -265,7 +267,7 @@ class ConsumerCore:
         if len(self.queue):
             return True
         for part in self.parts:
-            if await part.has_more():
+            if await part.where.has_more():
                 return True
         return False
 
@@ -325,57 +327,18 @@ class ConsumerCore:
         self._acknowledge_now()
         await within(self._client.connections, receipt.future, "the broker has not answered an acknowledgement")
 
-    # Refusing.
-
-    def _take_refused(self) -> None:
-        if self.over is not None:
-            return
-        backoff = self.options.backoff
-        for since, target in self.refused.drain():
-            if isinstance(target, Message):
-                delivered = target._delivered
-                part: ConsumerPart = delivered.era.origin
-                if delivered.refused or delivered.era is not part.era:  # it comes again anyway
-                    continue
-                delivered.refused = True
-                place, count = (delivered.ledger_id, delivered.entry_id), delivered.redelivery_count
-            else:
-                part, place, count = target.part, (target.ledger_id, target.entry_id), 0
-            self._nacks.add(part, place, since + backoff.next(count) / 1000)
-        self._set_nack_timer()
-
-    def _set_nack_timer(self) -> None:
-        due_s = self._nacks.next_due_s()
-        if self._nack_timer is not None:
-            if due_s == self._nack_due_s:
-                return
-            self._nack_timer.cancel()
-            self._nack_timer = None
-        if due_s is not None:
-            self._nack_due_s = due_s
-            self._nack_timer = self.clock.call_later(due_s - self.clock.monotonic(), self._redeliver_due)
-
-    def _redeliver_due(self) -> None:
-        self._nack_timer = None
-        due = self._nacks.take(self.clock.monotonic())
-        if due:
-            self.give_acknowledged()
-        for part, places in due.items():
-            part.redeliver(places)
-        self._set_nack_timer()
-
     def redeliver_all(self) -> None:
         """On the loop: all that is not acknowledged comes again."""
-        if self.over is not None:
-            return
-        self.give_acknowledged()
-        for part in self.parts:
-            part.redeliver(None)
+        if self.over is None:
+            self.give_acknowledged()
+            for part in self.parts:
+                self.refusing.forget(part)
+                part.redeliver(None)
 
     # What parts tell.
 
     def starts_anew(self, part: ConsumerPart) -> None:
-        self._nacks.forget(part)
+        self.refusing.forget(part)
 
     def handed_out(self, part: ConsumerPart) -> None:
         if self.on_handed_out is not None:
@@ -397,7 +360,3 @@ class ConsumerCore:
 
 def _parts(name: TopicName, partitions: int) -> list[TopicName]:
     return [name.partition(index) for index in range(partitions)] if partitions else [name]
-
-
-def _nothing() -> None:
-    pass

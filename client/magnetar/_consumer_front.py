@@ -32,8 +32,8 @@ class ConsumerFront:
         return self._core.options.subscription_name
 
     def consumer_name(self) -> str:
-        """As it was given, or as the broker has named it."""
-        return self._core.options.consumer_name or self._core.parts[0].consumer_name
+        """As it was given, or drawn."""
+        return self._core.name
 
     def is_connected(self) -> bool:
         """Whether all topics or partitions are, at the moment."""
@@ -47,7 +47,7 @@ class ConsumerFront:
         acknowledged. Shared: that message, and those of its batch that are not acknowledged.
         """
         self._core.check_open()
-        self._core.refused.put((self._core.clock.monotonic(), self._core.targets.of(message)))
+        self._core.refusing.put(self._core.targets.of(message))
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything that is not acknowledged is to come again, now. Returns at once."""

@@ -13,11 +13,12 @@ from magnetar._enums import ConsumerType, InitialPosition, RegexSubscriptionMode
 from magnetar._nacks import FixedDelay, RedeliveryBackoff
 from magnetar._options import checked, refuse_unsupported
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
+from magnetar_protos.broker_pb2 import OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerBatchReceivePolicy", "ConsumerOptions", "consumer_options", "topic_names"]
+__all__ = ["ConsumerBatchReceivePolicy", "ConsumerOptions", "consumer_options", "open_request", "topic_names"]
 
 # What a batch may come to by default, in bytes.
 _BATCH_BYTES: Final = 10 * 1024 * 1024
@@ -46,7 +47,7 @@ class ConsumerOptions(Configuration):
 
     subscription_name: str = Field(min_length=1)
     consumer_type: ConsumerType = ConsumerType.Exclusive
-    # None: the broker makes one.
+    # None: one is drawn.
     consumer_name: str | None = Field(default=None, min_length=1)
     # 0 is served first.
     priority_level: int = Field(default=0, ge=0, lt=2**31)
@@ -134,3 +135,29 @@ def topic_names(topic: str | Sequence[str] | re.Pattern[str]) -> list[TopicName]
         return list(dict.fromkeys(map(TopicName.parse, texts)))
     except InvalidName as error:
         raise InvalidTopicName(str(error)) from None
+
+
+def open_request(
+    options: ConsumerOptions,
+    consumer_id: int,
+    topic: str,
+    consumer_name: str,
+    durable: bool,
+    start: StartAt,
+    incarnation: str,
+) -> OpenConsumer:
+    """What a broker is told of them."""
+    return OpenConsumer(
+        consumer_id=consumer_id,
+        topic=topic,
+        subscription=options.subscription_name,
+        type=SubscriptionType.Name(options.consumer_type.value),
+        consumer_name=consumer_name,
+        priority_level=options.priority_level,
+        durable=durable,
+        start=start,
+        broker_metadata=True,
+        incarnation=incarnation,
+        properties=dict(options.properties),
+        subscription_properties=dict(options.subscription_properties),
+    )

@@ -21,18 +21,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
 from magnetar._asks import Asks
 from magnetar._connections import Connections
 from magnetar._consume_link import ConsumeLink
-from magnetar._consumer_options import ConsumerOptions
+from magnetar._consumer_options import ConsumerOptions, open_request
 from magnetar._enums import ConsumerType
 from magnetar._message import Era
+from magnetar._part_owner import PartOwner
 from magnetar._permits import Permits
-from magnetar._places import Place, first_wanted
+from magnetar._places import first_wanted
 from magnetar._problems import from_problem, from_transport, is_passing
 from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar._retry import Backoff
@@ -55,18 +56,15 @@ from magnetar_protos.broker_pb2 import (
     Delivery,
     Done,
     EpochBegan,
-    OpenConsumer,
     Problem,
     Seek,
     StartAt,
-    SubscriptionType,
     Unsubscribe,
 )
-from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import TransportError
 
-__all__ = ["ConsumerPart", "PartOwner"]
+__all__ = ["ConsumerPart"]
 
 log = logging.getLogger("magnetar")
 
@@ -75,34 +73,7 @@ _SETTLED_S: Final = 1.0
 # Messages that are made at a time: few enough for Python's collector not to be called for them (it is after 700).
 _SEGMENT: Final = 256
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
-_GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound)
-
-
-class PartOwner(Protocol):
-    """The consumer that this is a part of."""
-
-    def post(self, call: Any) -> None:
-        """Has it called on the I/O loop. From any thread."""
-
-    def starts_anew(self, part: ConsumerPart) -> None:
-        """All that the part has not acknowledged comes again."""
-
-    def handed_out(self, part: ConsumerPart) -> None:
-        """Some more of the part's messages."""
-
-    def active_changed(self, part: ConsumerPart, active: bool) -> None: ...
-
-    def give_acknowledged(self) -> None:
-        """Gives each part what the application has acknowledged."""
-
-    def acknowledge_soon(self) -> None:
-        """There is something to acknowledge that no application did."""
-
-    def hungry(self) -> None:
-        """Somebody waits for a batch, and more has come."""
-
-    def part_failed(self, part: ConsumerPart, error: MagnetarException) -> None:
-        """It is over for good."""
+_GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound, Timeout)
 
 
 class ConsumerPart:
@@ -111,6 +82,7 @@ class ConsumerPart:
     def __init__(
         self,
         name: TopicName,
+        consumer_name: str,
         options: ConsumerOptions,
         connections: Connections,
         queue: ReceiverQueue,
@@ -119,15 +91,15 @@ class ConsumerPart:
         *,
         durable: bool,
     ) -> None:
-        self.name = name
         self.topic = str(name)
         self.partition = name.partition_index
         self.decode_value = None
-        self.consumer_name = options.consumer_name or ""
+        self.consumer_name = consumer_name
         self.connected = False
         # Of Failover: it is the one that is served.
         self.active = False
-        self.source = Source(self._report)
+        # Called with the queue's lock held, by whoever receives: what was handed out is fetched on the loop.
+        self.source = Source(lambda: owner.post(self._handed_out))
         self.acks = PendingAcks(by_message=options.batch_index_ack_enabled)
         self.eras = Eras()
         # What is delivered now belongs to it.
@@ -142,11 +114,11 @@ class ConsumerPart:
         self._durable = durable
         # Where the next opening begins that makes the subscription.
         self._start = start
-        self._where = Whereabouts(self.topic, connections, queue, self.source)
+        self.where = Whereabouts(self.topic, connections, queue, self.source)
         self._arrivals = Arrivals(self.topic, self.permits, self.acks, durable=durable)
         self._arrivals.first_wanted = first_wanted(start)
-        # What takes its place in the next epoch.
-        self._sought: Place | None = None
+        # Where a seek that is not answered leads to.
+        self._sought: StartAt | None = None
         self._incarnation = ""
         self._link: ConsumeLink | None = None
         self._consumer_id = 0
@@ -175,12 +147,11 @@ class ConsumerPart:
         except TransportError as error:
             raise from_transport(error) from error
         self._link, self._answer = link, answer
-        self._to_say.opening = self._open_request()
+        who = (self._consumer_id, self.topic, self.consumer_name)
+        self._to_say.opening = open_request(self._options, *who, self._durable, self._start, self._incarnation)
         link.ready(self._consumer_id)
         try:
-            await within(
-                self._connections, answer, f"the broker at {address} has not opened a consumer of {self.topic}"
-            )
+            await within(self._connections, answer, f"{address} has not opened a consumer of {self.topic}")
         except BaseException:
             if not self.connected:
                 self._give_up()
@@ -188,38 +159,20 @@ class ConsumerPart:
         finally:
             self._answer = None
 
-    def _open_request(self) -> OpenConsumer:
-        options = self._options
-        return OpenConsumer(
-            consumer_id=self._consumer_id,
-            topic=self.topic,
-            subscription=options.subscription_name,
-            type=SubscriptionType.Name(options.consumer_type.value),
-            consumer_name=self.consumer_name,
-            priority_level=options.priority_level,
-            durable=self._durable,
-            start=self._start,
-            broker_metadata=True,
-            incarnation=self._incarnation,
-            properties=dict(options.properties),
-            subscription_properties=dict(options.subscription_properties),
-        )
-
     def opened(self, answer: ConsumerOpened) -> None:
         if self.connected or self._answer is None or self._answer.done():
             return
         if self._incarnation and answer.incarnation != self._incarnation:
             self._forget_incarnation()
         self._incarnation = answer.incarnation
-        self.consumer_name = answer.consumer_name
         self.connected = True
         self._opened_at = self._clock.monotonic()
         self.eras.opened(answer.epoch, answer.moves)
-        self._where.began(answer)
+        self.where.began(answer)
         self._owner.give_acknowledged()  # so that it leaves before permits do, and does not come again
         self._epoch_begins()
         self._answer.set_result(None)
-        self._tell_active(answer.active)
+        self.active_changed(answer.active)
 
     def _epoch_begins(self) -> None:
         self.era = Era(self, self.eras.opening, self.eras.epoch)
@@ -239,10 +192,8 @@ class ConsumerPart:
         self._over(from_transport(error))
 
     def ended(self, problem: Problem | None) -> None:
-        if problem is None:
-            self._over(ServiceUnitNotReady(f"the broker closed the consumer of {self.topic}"))
-        else:
-            self._over(from_problem(problem))
+        closed = ServiceUnitNotReady(f"the broker closed the consumer of {self.topic}")
+        self._over(closed if problem is None else from_problem(problem))
 
     def _over(self, error: MagnetarException) -> None:
         """The opening is over; the link knows nothing of it any more."""
@@ -258,15 +209,15 @@ class ConsumerPart:
             if not self._closing.done():
                 self._closing.set_result(None)
         elif not (self.closed or self._asks.unsubscribed):
-            if not is_passing(error) and not isinstance(error, _GO_ON):
+            if not _may_pass(error):
                 self._fail(error)
-            else:
-                log.info("the consumer of %s is opened anew: %s", self.topic, error)
-                self.reopening = asyncio.get_running_loop().create_task(self._reopen())
+                return
+            log.info("the consumer of %s is opened anew: %s", self.topic, error)
+            self.reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     def _stop(self) -> None:
         """Nothing of this opening is handed out any more."""
-        resumed = self._where.drop_queue(self._start)
+        resumed = self.where.drop_queue(self._start)
         if not self._durable:
             self._start, self._arrivals.first_wanted = resumed, first_wanted(resumed)
         self.permits.began_anew()
@@ -287,10 +238,10 @@ class ConsumerPart:
                     log.warning("%s is another topic than before (%s): what there is of it is read", self.topic, error)
                     self._forget_incarnation()
             except MagnetarException as error:
-                if not is_passing(error) and not isinstance(error, (*_GO_ON, Timeout)):
+                if not _may_pass(error):
                     self._fail(error)
                     return
-                log.debug("%s could not be opened: %s", self.topic, error)
+                log.info("%s could not be opened: %s", self.topic, error)
             await self._clock.sleep(self._backoff.next())
 
     def _forget_incarnation(self) -> None:
@@ -314,7 +265,8 @@ class ConsumerPart:
         return self._to_say.fill(request, self._consumer_id, self.eras if self.connected else None)
 
     def acknowledge(self) -> None:
-        """What is gathered leaves now, if there is a connection, or with the next one."""
+        """What is gathered leaves now, or with the next connection."""
+        self.acks.drop_over(self.eras)
         if self.acks and self.connected:
             self._speak()
 
@@ -340,13 +292,12 @@ class ConsumerPart:
         """Moves the subscription; done when the new epoch has begun."""
 
         async def ask() -> None:
-            self._sought = first_wanted(to)
+            self._sought = to
             try:
                 await self._ask(Seek(to=to), "moved the subscription")
                 self._start = to
-            except MagnetarException:
+            finally:
                 self._sought = None
-                raise
 
         await self._connections.retried(ask)
 
@@ -356,9 +307,7 @@ class ConsumerPart:
 
     async def _ask(self, ask: Seek | Unsubscribe, what: str) -> None:
         if not self.connected:
-            raise (
-                AlreadyClosed("the consumer is closed") if self.closed else ConnectError("not connected at the moment")
-            )
+            raise AlreadyClosed("the consumer is closed") if self.closed else ConnectError("not connected now")
         answer = self._asks.put(ask, self._consumer_id, self.acks.next_request())
         self._speak()
         await within(self._connections, answer, f"the broker has not {what} of {self.topic}")
@@ -399,18 +348,14 @@ class ConsumerPart:
             return
         self._queue.clear(self.source)
         self.eras.began(epoch.epoch, epoch.acknowledged_from, epoch.moves)
-        self._where.began(epoch)
+        self.where.began(epoch)
         if self._sought is not None:
-            self._arrivals.first_wanted, self._sought = self._sought, None
+            self._arrivals.first_wanted = first_wanted(self._sought)
         self._owner.starts_anew(self)
         self._epoch_begins()
 
     def active_changed(self, active: bool) -> None:
-        if self.connected:
-            self._tell_active(active)
-
-    def _tell_active(self, active: bool) -> None:
-        if active != self.active:
+        if self.connected and active != self.active:
             self.active = active
             if self._options.consumer_type is ConsumerType.Failover:
                 self._owner.active_changed(self, active)
@@ -423,7 +368,7 @@ class ConsumerPart:
         if self.acks:
             self._owner.acknowledge_soon()
         self.flow()
-        if self._queue.batches_waiting:
+        if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._owner.hungry()
 
     def done(self, answer: Done) -> None:
@@ -432,40 +377,24 @@ class ConsumerPart:
 
     # Permits.
 
-    def _report(self) -> None:
-        """Called with the queue's lock held, by whoever receives."""
-        self._owner.post(self._handed_out)
-
     def _handed_out(self) -> None:
-        owed = self._queue.fetch_owed(self.source)
-        self.permits.handed_out(owed)
-        if owed:
+        if owed := self._queue.fetch_owed(self.source):
+            self.permits.handed_out(owed)
             self._owner.handed_out(self)
         self.flow()
 
     def flow(self, *, eager: bool = False) -> None:
         """Grants what there is to grant. `eager`: somebody waits for more than there is."""
-        window = self.permits.window
-        self.source.report_at = max(1, window // 2)
+        self.source.report_at = max(1, self.permits.window // 2)
         self.source.segment = min(self.source.report_at, _SEGMENT)
         if eager:
             self.permits.handed_out(self._queue.fetch_owed(self.source))
         if not self.connected:
             return
-        grant = self.permits.grant(waiting=self._queue.waiting > 0, eager=eager)
-        if grant:
+        if grant := self.permits.grant(waiting=self._queue.waiting > 0, eager=eager):
             self._to_say.granted += grant
             self._speak()
 
-    # Where it is.
 
-    async def find_behind(self) -> None:
-        """For a reader's first opening."""
-        await self._where.find_behind(self._start)
-
-    async def has_more(self) -> bool:
-        """Whether something lies behind what was handed out."""
-        return await self._where.has_more()
-
-    async def last_message_id(self) -> MessageId:
-        return await self._where.last_message_id(self.partition)
+def _may_pass(error: MagnetarException) -> bool:
+    return is_passing(error) or isinstance(error, _GO_ON)

@@ -72,7 +72,8 @@ class PartitionProducer:
         self._clock = home.connections.clock
         self._options = options
         self._bounds = bounds
-        # Made by the first opening: only then is it known what the first message's number is.
+        # It was opened once: then it is known what the first message's number is, and `queue` is the one that counts.
+        self.begun = False
         self.queue: SendQueue = SendQueue(bounds, 0, self._wake, self._clock.monotonic)
         self._in_flight = InFlight()
         self._instance = self._connections.randomness.token(16)
@@ -93,11 +94,6 @@ class PartitionProducer:
         self._expiry = Expiry(self._in_flight, self._clock, options.send_timeout_millis / 1000, self._expired)
         self._flushes: list[Flush] = []
         self._last_serial = 0
-
-    @property
-    def begun(self) -> bool:
-        """It was opened once: `queue` is the one that counts."""
-        return bool(self._shared.producer_name)
 
     @property
     def connected(self) -> bool:
@@ -167,6 +163,7 @@ class PartitionProducer:
             )
         self.queue = SendQueue(bounds, self.last_sequence_id + 1, self._wake, self._clock.monotonic)
         self.producer_name = self._shared.producer_name = answer.producer_name
+        self.begun = True
 
     def _opening_failed(self, error: MagnetarException) -> None:
         if self._answer is not None and not self._answer.done():

@@ -18,17 +18,21 @@ __all__ = ["Permits"]
 
 # Asked for before the size of any is known: the largest there are come to 80 MiB.
 _FIRST: Final = 16
+# So much beyond the permits is taken for a difference in counting, of entries that can't be read say.
+_TOLERATED: Final = 10_000
 # How much of the average is made by what has come last.
 _WEIGHT: Final = 0.2
 
 
 class Permits:
-    __slots__ = ("_average_bytes", "_max_bytes", "held", "outstanding", "queue_size")
+    __slots__ = ("_average_bytes", "_largest", "_max_bytes", "held", "outstanding", "queue_size")
 
     def __init__(self, queue_size: int, max_bytes: int) -> None:
         self.queue_size = queue_size
         self._max_bytes = max_bytes
         self._average_bytes: float | None = None
+        # Of one entry.
+        self._largest = 0
         self.outstanding = 0
         self.held = 0
 
@@ -50,11 +54,17 @@ class Permits:
     def delivered(self, permits: int, held: int, size_bytes: int) -> None:
         """An entry came that takes so many permits, and of which so many messages are to be handed out."""
         self.outstanding -= permits
+        self._largest = max(self._largest, permits)
         self.held += held
         if held:
             average = max(size_bytes / permits, 1.0)
             before = self._average_bytes
             self._average_bytes = average if before is None else before + _WEIGHT * (average - before)
+
+    @property
+    def overdrawn(self) -> bool:
+        """More came than can be: the other end does not keep to the permits."""
+        return self.outstanding < -(self._largest + _TOLERATED)
 
     def handed_out(self, count: int) -> None:
         self.held -= count

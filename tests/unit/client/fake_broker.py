@@ -72,6 +72,8 @@ class FakeBroker:
 
     def __init__(self, address: str = ADDRESS) -> None:
         self.address = address
+        # Who serves the topics, as `lookup` tells.
+        self.owner = address
         self.topics: dict[str, Topic] = {}
         self.partitioned: dict[str, int] = {}
         self.produce_sessions: list[ProduceSession] = []
@@ -135,7 +137,7 @@ class FakeBroker:
         self.calls.append(method)
         if method == "lookup":
             topic = LookupRequest.FromString(request).topic
-            return LookupAnswer(problem=self.problem(topic), address=self.address).SerializeToString()
+            return LookupAnswer(problem=self.problem(topic), address=self.owner).SerializeToString()
         if method == "partitions":
             topic = PartitionsRequest.FromString(request).topic
             count = self.partitioned.get(topic, 0)

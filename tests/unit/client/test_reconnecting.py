@@ -11,6 +11,7 @@ import pytest
 from magnetar import aio, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import ManualClock
+from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
 from tests.unit.client.fake_broker import FakeBroker
@@ -74,6 +75,38 @@ def test_a_topic_that_moves_is_looked_up_again() -> None:
             broker.problems.clear()
             await task
             assert broker.topic("t").payloads() == [b"1", b"2"]
+
+    run(go())
+
+
+@pytest.mark.parametrize("how", ["unload", "death"])
+def test_the_topic_s_next_owner_is_found(how: str) -> None:
+    """PRD-9: what is pending goes to the next owner, in order, and before what is newer."""
+
+    async def go() -> None:
+        transport = InProcessTransport()
+        old = await FakeBroker("old:1").start(transport)
+        new = await FakeBroker("new:1").start(transport)
+        new.topics = old.topics
+        async with aio.Client("magnetar://old:1,new:1", _transport=transport) as client:
+            producer = await client.create_producer("t", batching_enabled=False)
+            await producer.send(b"0")
+            old.receipting.clear()
+            tasks = sending(producer, b"1", b"2")
+            await until(lambda: len(old.topic("t").entries) == 3, "they are stored, without a receipt")
+            old.owner = new.address
+            if how == "unload":
+                old.receipting.set()
+                old.end_producers(old.topic("t"), ErrorCode.SERVICE_NOT_READY)
+            else:
+                await old.stop()
+            tasks += sending(producer, b"3")
+            await asyncio.gather(*tasks)
+            await producer.send(b"4")
+            assert [opening.connection_epoch for opening in old.opened + new.opened] == [1, 2]
+            assert list(dict.fromkeys(new.topic("t").payloads())) == [b"0", b"1", b"2", b"3", b"4"]
+        await old.stop()
+        await new.stop()
 
     run(go())
 
