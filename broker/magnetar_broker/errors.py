@@ -37,6 +37,9 @@ class TopicGivenUp(BrokerError):
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.SERVICE_NOT_READY, text)
 
+    def again(self) -> TopicGivenUp:
+        return TopicGivenUp(str(self))
+
 
 class DamagedEntry(BrokerError):
     """What stands at this place of the log is nothing that a broker has stored. It will not get better."""

@@ -224,6 +224,11 @@ class PendingAcks:
             self._sent[self._last_request] = (key, acknowledge, receipts)
         return acknowledge
 
+    def drop_over(self, eras: Eras) -> None:
+        """Whoever waits for what is over learns it now, also while there is no connection."""
+        for key in [key for key in self._groups if eras.epoch_of(*key) is None]:
+            _settle(self._groups.pop(key).receipts, _stale())
+
     def done(self, answer: Done) -> bool:
         """The broker's answer; whether it was to one of these."""
         sent = self._sent.pop(answer.request_id, None)

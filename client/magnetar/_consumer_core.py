@@ -54,6 +54,9 @@ class ConsumerCore:
         durable: bool = True,
     ) -> None:
         self.options = options
+        # One for all parts, and for as long as it lives: partitions are spread over a Failover subscription's consumers
+        # by their names.
+        self.name = options.consumer_name or client.randomness.token(5).hex()
         self.queue = ReceiverQueue()
         self.parts: list[ConsumerPart] = []
         self.shared = options.consumer_type is ConsumerType.Shared
@@ -120,7 +123,9 @@ class ConsumerCore:
 
     def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
         connections = self._client.connections
-        part = ConsumerPart(name, self.options, connections, self.queue, self, start, durable=self._durable)
+        part = ConsumerPart(
+            name, self.name, self.options, connections, self.queue, self, start, durable=self._durable
+        )
         self.parts.append(part)
         self.targets.add(part)
         self._share()

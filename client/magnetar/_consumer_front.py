@@ -32,8 +32,8 @@ class ConsumerFront:
         return self._core.options.subscription_name
 
     def consumer_name(self) -> str:
-        """As it was given, or as the broker has named it."""
-        return self._core.options.consumer_name or self._core.parts[0].consumer_name
+        """As it was given, or drawn."""
+        return self._core.name
 
     def is_connected(self) -> bool:
         """Whether all topics or partitions are, at the moment."""

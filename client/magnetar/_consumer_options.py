@@ -47,7 +47,7 @@ class ConsumerOptions(Configuration):
 
     subscription_name: str = Field(min_length=1)
     consumer_type: ConsumerType = ConsumerType.Exclusive
-    # None: the broker makes one.
+    # None: one is drawn.
     consumer_name: str | None = Field(default=None, min_length=1)
     # 0 is served first.
     priority_level: int = Field(default=0, ge=0, lt=2**31)

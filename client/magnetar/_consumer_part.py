@@ -82,6 +82,7 @@ class ConsumerPart:
     def __init__(
         self,
         name: TopicName,
+        consumer_name: str,
         options: ConsumerOptions,
         connections: Connections,
         queue: ReceiverQueue,
@@ -93,7 +94,7 @@ class ConsumerPart:
         self.topic = str(name)
         self.partition = name.partition_index
         self.decode_value = None
-        self.consumer_name = options.consumer_name or ""
+        self.consumer_name = consumer_name
         self.connected = False
         # Of Failover: it is the one that is served.
         self.active = False
@@ -164,7 +165,6 @@ class ConsumerPart:
         if self._incarnation and answer.incarnation != self._incarnation:
             self._forget_incarnation()
         self._incarnation = answer.incarnation
-        self.consumer_name = answer.consumer_name
         self.connected = True
         self._opened_at = self._clock.monotonic()
         self.eras.opened(answer.epoch, answer.moves)
@@ -266,6 +266,7 @@ class ConsumerPart:
 
     def acknowledge(self) -> None:
         """What is gathered leaves now, or with the next connection."""
+        self.acks.drop_over(self.eras)
         if self.acks and self.connected:
             self._speak()
 
@@ -384,8 +385,7 @@ class ConsumerPart:
 
     def flow(self, *, eager: bool = False) -> None:
         """Grants what there is to grant. `eager`: somebody waits for more than there is."""
-        window = self.permits.window
-        self.source.report_at = max(1, window // 2)
+        self.source.report_at = max(1, self.permits.window // 2)
         self.source.segment = min(self.source.report_at, _SEGMENT)
         if eager:
             self.permits.handed_out(self._queue.fetch_owed(self.source))

@@ -109,7 +109,8 @@ def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, in
 
 @given(
     st.lists(
-        st.sampled_from(["acknowledge", "redelivery", "take-over", "break", "break and move", "take", "done"]), max_size=40
+        st.sampled_from(["acknowledge", "redelivery", "take-over", "break", "break and move", "take", "done"]),
+        max_size=40,
     )
 )
 def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) -> None:

@@ -209,8 +209,7 @@ class ManagedLedger:
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
         """As `Log` says. Raises `TopicGivenUp`."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         listed = self._node.list
         place = listed.at_or_after(start)
         if place is None:
@@ -257,8 +256,7 @@ class ManagedLedger:
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         """As `Log` says. Raises `BrokerError`."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         found: dict[Position, LogEntry] = {}
         missing: dict[int, list[int]] = {}
         for position in positions:
@@ -273,8 +271,7 @@ class ManagedLedger:
 
     async def read_stored(self, position: Position) -> LogEntry | None:
         """The entry as a bookie has it, whatever the cache holds; None: there is none."""
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         if not self._node.list.holds(position):
             return None
         return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
@@ -307,6 +304,11 @@ class ManagedLedger:
                 low = middle + 1
         return Position(listed.ledger_id, low)
 
+    def _check_open(self) -> None:
+        ended = self._writing.ended
+        if ended is not None:
+            raise ended.again()
+
     def _ledger_reads(self) -> LedgerReads:
         if self._reads is None:
             self._reads = LedgerReads(self._client, self._cached.read_ahead)
@@ -323,8 +325,7 @@ class ManagedLedger:
 
         What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
         """
-        if self._writing.ended is not None:
-            raise self._writing.ended
+        self._check_open()
         trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.held)
         if trimmed:
             gone = self._node.list.trimmed_up_to

@@ -106,7 +106,7 @@ class LogWriting:
         self._driver: asyncio.Task[None] | None = None
 
     @property
-    def list(self) -> LedgerList:
+    def _list(self) -> LedgerList:
         return self._node.list
 
     @property
@@ -172,7 +172,7 @@ class LogWriting:
         append = queue.confirmed()
         entry = append.entry
         position = entry.position = Position(written.writer.ledger_id, result)
-        self.list.confirmed(position, len(entry.stored), entry.index, entry.broker_time_ms)
+        self._list.confirmed(position, len(entry.stored), entry.index, entry.broker_time_ms)
         self._cached.add(entry)
         if not self._announced:
             self._announced = True
@@ -233,7 +233,7 @@ class LogWriting:
                     if not written.rolling:
                         break
                     await self._close(written)
-                    if not self.queue.has_waiting and self.list.empty is not None:
+                    if not self.queue.has_waiting and self._list.empty is not None:
                         self._on_left_empty()
                 elif self.queue.has_waiting and not self._closing:
                     await self._open()

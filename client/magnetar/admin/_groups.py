@@ -160,7 +160,7 @@ class AsyncSubscriptions:
         await self._calls.change("delete_subscription", request)
 
     async def reset(self, topic: str, subscription: str, to: StartPoint) -> None:
-        """Has it go on at that place, back or forth."""
+        """Has it go on at that place, back or forth: with that message, if it is one's id."""
         request = pb.SubscriptionRequest(topic=topic, subscription=subscription, start=start_at(to))
         await self._calls.change("reset_subscription", request)
 

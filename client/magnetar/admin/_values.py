@@ -24,7 +24,7 @@ from magnetar_wire.message_id import MessageId
 __all__ = ["StartPoint", "peeked", "policies_message", "start_at", "value_of"]
 
 T = TypeVar("T")
-# Where a subscription goes on: `earliest` or `latest`, behind a message, or at a time (ms since 1970, or a datetime).
+# Where a subscription goes on: `earliest` or `latest`, with a message, or at a time (ms since 1970, or a datetime).
 StartPoint = MessageId | datetime.datetime | int
 
 
@@ -70,7 +70,9 @@ def start_at(point: StartPoint) -> StartAt:
             return StartAt(earliest=True)
         if point == MessageId.latest:
             return StartAt(latest=True)
-        place = MessagePlace(ledger_id=point.ledger_id(), entry_id=point.entry_id(), batch_index=point.batch_index())
+        place = MessagePlace(
+            ledger_id=point.ledger_id(), entry_id=point.entry_id(), batch_index=point.batch_index(), inclusive=True
+        )
         return StartAt(place=place)
     if isinstance(point, datetime.datetime):
         return StartAt(time_ms=max(1, int(point.timestamp() * 1000)))

@@ -17,6 +17,7 @@ from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata import compare_and_set
@@ -152,7 +153,7 @@ class Scene(SmallCluster):
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 
-    async def read_all(self, log: ManagedLedger, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
+    async def read_all(self, log: Log, start: Position = EARLIEST, at_a_time: int = 100) -> list[LogEntry]:
         found: list[LogEntry] = []
         while True:
             more = await self.patiently(log.read(start, at_a_time, 1_048_576))
@@ -162,7 +163,7 @@ class Scene(SmallCluster):
             last = more[-1].position
             start = Position(last.ledger_id, last.entry_id + 1)
 
-    async def payloads(self, log: ManagedLedger) -> list[bytes]:
+    async def payloads(self, log: Log) -> list[bytes]:
         return [payload(one) for one in await self.read_all(log)]
 
     async def join(self, bookie_id: str) -> None:

@@ -16,6 +16,7 @@ from magnetar.exceptions import (
     InvalidConfiguration,
     InvalidTopicName,
     OperationNotSupported,
+    StaleEpoch,
     SubscriptionNotFound,
     Timeout,
 )
@@ -147,6 +148,8 @@ def test_a_topic_made_again_is_another_topic() -> None:
             del broker.problems[P + "t"]
             with pytest.raises(IncarnationChanged):
                 await receipt
+            with pytest.raises(StaleEpoch):
+                await consumer.acknowledge(old[0], receipt=True)
             new = await receive(consumer, 5)
             assert payloads(new) == [f"new {number}".encode() for number in range(5)]
             await consumer.acknowledge_cumulative(old[2])
@@ -172,6 +175,52 @@ def test_a_second_exclusive_consumer_is_refused_and_a_partitioned_topic_goes_who
                 *(client.subscribe("t", "x") for _ in range(2)), return_exceptions=True
             )
             assert sorted([isinstance(first, ConsumerBusy), isinstance(second, ConsumerBusy)]) == [False, True]
+
+    run(go())
+
+
+def test_an_old_acknowledgement_fails_at_once_though_the_consumer_is_away() -> None:
+    """TOP-7, CHK-57 (the client's part)"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            broker.topic("t").publish(b"old")
+            consumer = await client.subscribe("t", "s", **EARLIEST)
+            [old] = await receive(consumer, 1)
+            broker.problems[P + "t"] = ErrorCode.SERVICE_NOT_READY
+            await broker.delete("t")
+            del broker.problems[P + "t"]
+            other = await client.subscribe("t", "s")  # first there: the old one is refused for as long as it stays
+            await until(lambda: consumer._core.parts[0]._incarnation == "", "the old one knows")
+            assert not consumer.is_connected()
+            for what in (old, old.message_id()):
+                with pytest.raises(StaleEpoch):
+                    await consumer.acknowledge(what, receipt=True)
+            await other.close()
+            await until(consumer.is_connected, "its turn has come")
+
+    run(go())
+
+
+def test_the_partitions_consumers_share_one_name() -> None:
+    """SUB-3 (partitioned): the spread goes by the consumers' names."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            broker.partitioned[P + "t"] = 4
+            consumers = [await client.subscribe("t", "s", ConsumerType.Failover, **EARLIEST) for _ in range(2)]
+            assert consumers[0].consumer_name() != consumers[1].consumer_name()
+            names = {opened.consumer_name for one in broker.requests for opened in one.open}
+            assert names == {one.consumer_name() for one in consumers}
+
+            def active(consumer: Any) -> list[int]:
+                return [part.partition for part in consumer._core.parts if part.active]
+
+            await until(lambda: len(active(consumers[0]) + active(consumers[1])) == 4, "each has its one")
+            assert {len(active(one)) for one in consumers} == {2}
+            broker.break_streams()
+            await until(lambda: all(one.is_connected() for one in consumers), "all are there again")
+            assert {opened.consumer_name for one in broker.requests for opened in one.open} == names
 
     run(go())
 

@@ -213,7 +213,7 @@ def test_subscriptions_are_moved_by_an_administrator() -> None:
         assert await backlog(admin, "orders", "s") == 10
         await admin.subscriptions.reset("orders", "s", ids[6])
         (message,) = await admin.subscriptions.peek("orders", "s")
-        assert message.payload in (b"6", b"7")
+        assert message.payload == b"6"
         await admin.subscriptions.reset("orders", "s", datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC))
         assert await backlog(admin, "orders", "s") == 10
         await admin.subscriptions.expire("orders", "s", 3600)

@@ -1,0 +1,164 @@
+"""A real standalone, administered and looked at from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import exceptions
+from magnetar.admin import Admin, NamespacePolicies, Persistence, TenantSettings
+from magnetar_wire.message_id import MessageId
+from tests.http_client import asked
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+
+def got(server: StandaloneProcess, path: str) -> tuple[int, bytes]:
+    return asked(server.http.removeprefix("http://"), path)
+
+
+def metric(server: StandaloneProcess, line: str) -> float:
+    status, body = got(server, "/metrics")
+    assert status == 200
+    (found,) = [one for one in body.decode().splitlines() if one.startswith(line + " ")]
+    return float(found.rpartition(" ")[2])
+
+
+def test_what_an_administrator_made_outlives_kill_9(tmp_path: Path) -> None:
+    """TOP-3, TOP-4."""
+    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
+        admin.tenants.create("acme", TenantSettings(["amy"]))
+        admin.namespaces.create("acme/shop", NamespacePolicies(Persistence(1, 1, 1)))
+        admin.topics.create_partitioned("acme/shop/orders", 3)
+        admin.subscriptions.create("acme/shop/orders", "billing", properties={"team": "money"})
+        with magnetar.Client(server.grpc) as client:
+            producer = client.create_producer("acme/shop/orders-partition-1")
+            producer.send(b"one")
+        server.kill()
+        server.start()
+        assert admin.tenants.list() == ["acme", "public"]
+        assert admin.namespaces.policies("acme/shop") == NamespacePolicies(Persistence(1, 1, 1))
+        admin.topics.update_partitioned("acme/shop/orders", 4)
+        server.kill()
+        server.start()
+        assert admin.topics.get_partitioned("acme/shop/orders").partitions == 4
+        assert len(admin.topics.list("acme/shop")) == 4
+        stats = admin.topics.stats("acme/shop/orders").subscription("billing")
+        assert (stats.backlog_messages, stats.properties) == (1, {"team": "money"})
+        assert admin.subscriptions.list("acme/shop/orders-partition-3") == ["billing"]
+        admin.tenants.delete("acme", force=True)
+        server.kill()
+        server.start()
+        assert admin.tenants.list() == ["public"]
+        with pytest.raises(exceptions.NotFound):
+            admin.topics.list("acme/shop")
+
+
+def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
+    """ADM-2."""
+    with standalone(tmp_path / "data", log_format="json") as server, Admin(server.grpc) as admin:
+        assert got(server, "/health") == (200, b'{"healthy":true,"reasons":[]}')
+        assert admin.brokers.health().healthy
+        with magnetar.Client(server.grpc) as client:
+            consumer = client.subscribe("orders", "s")
+            producer = client.create_producer("orders")
+            for number in range(100):
+                producer.send_async(b"%d" % number, None)
+            producer.flush()
+            received = [consumer.receive(30_000) for _ in range(100)]
+            labels = '{cluster="standalone",namespace="public/default",topic="persistent://public/default/orders"}'
+            assert metric(server, f"pulsar_in_messages_total{labels}") == 100
+            assert metric(server, f"pulsar_consumers_count{labels}") == 1
+            of_broker = '{cluster="standalone"}'
+            assert metric(server, f"pulsar_broker_out_messages_total{of_broker}") == 100
+            assert metric(server, "magnetar_bookie_adds_total") >= 1
+            stats = admin.topics.stats("orders")
+            assert stats.received.messages == 100
+            (one,) = stats.subscriptions
+            assert (one.type, one.delivered.messages, len(one.consumers)) == ("EXCLUSIVE", 100, 1)
+            for message in received:
+                consumer.acknowledge(message)
+            deadline = time.monotonic() + 60
+            while admin.topics.stats("orders").subscription("s").backlog_entries:
+                assert time.monotonic() < deadline
+            (cursor,) = admin.topics.internal_stats("orders").cursors
+            assert cursor.open_entries == 0
+        # The heartbeat's topic is nobody's business.
+        assert admin.topics.list("pulsar/system") == []
+        (heartbeat,) = admin.topics.list("pulsar/system", include_system_topic=True)
+        with magnetar.Client(server.grpc) as client, pytest.raises(exceptions.MagnetarException):
+            client.create_producer(heartbeat)
+        assert server.stop() == 0
+        lines = [json.loads(line) for line in server.logged.splitlines() if line.startswith("{")]
+        assert {"time", "level", "logger", "message"} <= set(lines[0])
+
+
+def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:
+    with standalone(tmp_path / "one") as one:
+        other = StandaloneProcess(tmp_path / "other")
+        other.http = one.http
+        try:
+            other.spawn()
+            assert other.wait() == 78
+            assert "HTTP can't be served at 127.0.0.1:" in other.logged
+        finally:
+            other.close()
+
+
+def test_an_administrators_client_goes_on_after_a_fork(tmp_path: Path) -> None:
+    """CHK-60: in the child as in the parent."""
+    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
+        admin.tenants.create("parent")
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                admin.tenants.create("child")
+                os.write(writing, json.dumps(admin.tenants.list()).encode())
+                status = 0
+            except BaseException:  # noqa: BLE001 (the child must not go on as the test)
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.close(writing)
+        assert "public" in admin.tenants.list()
+        assert os.waitpid(child, 0)[1] == 0
+        assert json.loads(os.read(reading, 1000)) == ["child", "parent", "public"]
+        os.close(reading)
+        assert admin.tenants.list() == ["child", "parent", "public"]
+
+
+def test_subscriptions_are_looked_into_and_moved(tmp_path: Path) -> None:
+    """SUB-9."""
+    with standalone(tmp_path / "data") as server, Admin(server.grpc) as admin:
+        admin.topics.create("orders")
+        admin.subscriptions.create("orders", "s", MessageId.earliest)
+        with magnetar.Client(server.grpc) as client:
+            producer = client.create_producer("orders")
+            for number in range(3):
+                producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"n": str(number)})
+            producer.flush()
+            peeked = admin.subscriptions.peek("orders", "s")
+            told = [(one.payload, one.key, one.properties) for one in peeked]
+            assert told == [(b"%d" % number, f"k{number}", {"n": str(number)}) for number in range(3)]
+            consumer = client.subscribe("orders", "s")
+            received: list[Any] = [consumer.receive(30_000) for _ in range(3)]
+            consumer.acknowledge(received[1])
+            consumer.close()
+            deadline = time.monotonic() + 60
+            while [one.payload for one in admin.subscriptions.peek("orders", "s")] != [b"0", b"2"]:
+                assert time.monotonic() < deadline
+            admin.subscriptions.clear_backlog("orders", "s")
+            assert admin.subscriptions.peek("orders", "s") == []
+            admin.subscriptions.reset("orders", "s", received[2].message_id())
+            consumer = client.subscribe("orders", "s")
+            assert consumer.receive(30_000).data() == b"2"

@@ -1,0 +1,128 @@
+"""Consumers and readers of the SDK on a real standalone, over gRPC, whose process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import ConsumerType, InitialPosition, Message, MessageId
+from magnetar.admin import Admin
+from magnetar.exceptions import ConsumerBusy
+from tests.running import run
+from tests.running_standalone import standalone
+
+pytestmark = pytest.mark.slow
+
+EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
+LONG_MS = 60_000
+
+
+def send_batch(producer: magnetar.Producer, *payloads: bytes) -> None:
+    """As one batch."""
+    for payload in payloads:
+        producer.send_async(payload, None)
+    producer.flush()
+
+
+def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Path) -> None:
+    """CON-3, CON-4: and what was in hand may be acknowledged afterwards."""
+    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+        producer = client.create_producer("t", batching_max_publish_delay_ms=10_000, batching_max_messages=4)
+        consumers = {
+            kind: client.subscribe("t", kind.name, kind, **EARLIEST)
+            for kind in (ConsumerType.Exclusive, ConsumerType.Shared)
+        }
+        for number in range(5):
+            send_batch(producer, *[b"%d.%d" % (number, at) for at in range(4)])
+        everything = {b"%d.%d" % (number, at) for number in range(5) for at in range(4)}
+        in_hand: dict[ConsumerType, list[Message]] = {}
+        for kind, consumer in consumers.items():
+            messages = [consumer.receive(LONG_MS) for _ in range(20)]
+            assert {message.data() for message in messages} == everything
+            assert messages[0].message_id().batch_size() == 4
+            consumer.acknowledge(messages[:3] + messages[7:9], receipt=True)
+            in_hand[kind] = messages
+        server.kill()
+        server.start()
+        for kind, consumer in consumers.items():
+            messages = in_hand[kind]
+            consumer.acknowledge(messages[16:], receipt=True)
+            left = {message.data() for message in messages[3:7] + messages[9:16]}
+            got: set[bytes] = set()
+            while got < left:
+                again = consumer.receive(LONG_MS)
+                got.add(again.data())
+                consumer.acknowledge(again)
+            # the last batch was on its way again before it was acknowledged, or was not
+            assert got - left <= {message.data() for message in messages[16:]}
+        for consumer in consumers.values():
+            consumer.close()
+        admin = Admin(server.grpc)
+        stats = admin.topics.stats("t")
+        assert {one.subscription: one.backlog_entries for one in stats.subscriptions} == {"Exclusive": 0, "Shared": 0}
+        admin.close()
+
+
+def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> None:
+    """SUB-2, CON-2, TOP-3 (the client's part)"""
+    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+        admin = Admin(server.grpc)
+        admin.topics.create_partitioned("t", 3)
+        consumer = client.subscribe("t", "s", **EARLIEST, auto_update_partitions_interval_seconds=0.1)
+        with pytest.raises(ConsumerBusy):
+            client.subscribe("t", "s")
+        producer = client.create_producer("t", auto_update_partitions_interval_seconds=0.1)
+        got: list[bytes] = []
+
+        def receive() -> None:
+            while len(got) < 2000:
+                try:
+                    message = consumer.receive(100)
+                except magnetar.exceptions.Timeout:
+                    continue
+                got.append(message.data())
+                consumer.acknowledge(message)
+
+        threads = [threading.Thread(target=receive) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(1000):
+            producer.send_async(b"%d" % number, None, partition_key=str(number))
+        producer.flush()
+        admin.topics.update_partitioned("t", 5)
+        direct = client.create_producer("t-partition-4")
+        for number in range(1000, 2000):
+            direct.send_async(b"%d" % number, None)
+        direct.flush()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(map(int, got)) == list(range(2000))
+        admin.close()
+
+
+def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+    """SUB-7, CON-11"""
+
+    async def go() -> None:
+        with standalone(tmp_path / "data") as server:
+            async with magnetar.aio.Client(server.grpc) as client:
+                producer = await client.create_producer("t")
+                reader = await client.create_reader("t", MessageId.latest)
+                got: list[bytes] = []
+                sent = 0
+                for _ in range(3):
+                    await asyncio.gather(*(producer.send(b"%d" % (sent + at)) for at in range(100)))
+                    sent += 100
+                    got += [(await reader.read_next(LONG_MS)).data() for _ in range(70)]
+                    server.kill()
+                    server.start()
+                while await reader.has_message_available():
+                    got.append((await reader.read_next(LONG_MS)).data())
+                assert got == [b"%d" % number for number in range(300)]
+
+    run(go(), 110)
