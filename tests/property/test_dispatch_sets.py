@@ -25,16 +25,18 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(_CHANGES)
 def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> None:
     fast, plain = PositionSet(), set[Position]()
     for what, of in changes:
         if what == "add":
             assert isinstance(of, list)
-            for position in of:
+            for position in of[::2]:
                 fast.add(position)
-                plain.add(position)
+            for ledger_id in {position.ledger_id: None for position in of}:
+                fast.add_all(ledger_id, [one.entry_id for one in of[1::2] if one.ledger_id == ledger_id])
+            plain.update(of)
         elif what == "take":
             assert isinstance(of, int)
             expected = sorted(plain)[:of]
@@ -54,11 +56,12 @@ def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> No
     assert fast.take(10**6) == sorted(plain)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(
         st.one_of(
             st.tuples(st.just("set"), st.tuples(_POSITIONS, st.integers(0, 5))),
+            st.tuples(st.just("more"), st.tuples(_LEDGERS, st.sets(_ENTRIES, max_size=5))),
             st.tuples(st.just("range"), _RANGES),
             st.tuples(st.just("up to"), _POSITIONS),
         ),
@@ -76,6 +79,13 @@ def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]])
             plain[position] = number
             if not number:
                 del plain[position]
+        elif what == "more":
+            ledger_id, entry_ids = of
+            assert isinstance(ledger_id, int)
+            assert isinstance(entry_ids, set)
+            fast.increment(ledger_id, entry_ids)
+            for entry_id in entry_ids:
+                plain[Position(ledger_id, entry_id)] = plain.get(Position(ledger_id, entry_id), 0) + 1
         elif what == "range":
             ledger_id, first, last = of
             assert isinstance(ledger_id, int)
@@ -91,9 +101,11 @@ def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]])
             plain = {one: number for one, number in plain.items() if one > of}
         assert (len(fast), fast.total, bool(fast)) == (len(plain), sum(plain.values()), bool(plain))
     assert {one: fast.get(one) for one in fast} == plain
+    assert sorted(Position(one, entry_id) for one, ids in fast.take_all() for entry_id in ids) == sorted(plain)
+    assert not fast
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40))
 def test_past_deliveries_are_a_count_for_each_entry(deliveries: list[tuple[int, bool]]) -> None:
     """CON-8"""

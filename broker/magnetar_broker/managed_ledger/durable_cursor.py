@@ -16,7 +16,8 @@ or an add to it failed. Then the node is pointed at it, which counts only if the
 (cursor_nodes.py), and the one before is deleted. What was added to that one, and failed, may be in it or not: it is in
 the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
 
-An add that meets a fence means that another broker has opened the cursor: the topic is given up.
+An add that meets a fence is no different: whether another broker has opened the cursor, or repair has closed its
+ledger, is told by the node. In the first case it can't be changed any more, and the topic is given up.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, LedgerFenced, NotEnoughBookies
+from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
@@ -211,8 +212,6 @@ class DurableCursor(AnyCursor):
         changes, mark_delete = state.changes, state.mark_delete
         try:
             await ledger.add(encode_changes(state, state.take_unsaved()))
-        except LedgerFenced as error:
-            raise TopicGivenUp(f"{self} was opened by another broker: {error}") from error
         except AddFailed as error:
             _log.warning("%s goes on in another ledger: %s", self, error)
             ledger.writer.abandon()

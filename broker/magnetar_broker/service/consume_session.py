@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
@@ -25,7 +26,19 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_channel import ConsumeChannel
 from magnetar_broker.service.consume_outbox import ConsumeOutbox
 from magnetar_broker.topic.subscriptions import Subscriptions
-from magnetar_protos.broker_pb2 import Acknowledge, ConsumeRequest, Done, ErrorCode, OpenConsumer, Problem
+from magnetar_protos.broker_pb2 import (
+    Acknowledge,
+    CloseConsumer,
+    ConsumeRequest,
+    Done,
+    ErrorCode,
+    Flow,
+    OpenConsumer,
+    Problem,
+    Redeliver,
+    Seek,
+    Unsubscribe,
+)
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.limits import FRAME_FILL_BYTES
@@ -57,6 +70,10 @@ class ServedTopic(Protocol):
 # `BrokerError`.
 FindTopic = Callable[[TopicName, str, bool], Awaitable[ServedTopic]]
 
+_Part = OpenConsumer | Acknowledge | Redeliver | Seek | Flow | Unsubscribe | CloseConsumer
+
+# Of one message, without a turn for others.
+_LONG_S: Final = 0.005
 _DEFAULT: Final = ConsumeOptions()
 _UNKNOWN: Final = Peer("unknown")
 
@@ -123,7 +140,7 @@ class ConsumeSession:
 
     async def _receive(self) -> None:
         while (message := await self._stream.receive()) is not None:
-            self._take(self._decode(message))
+            await self._take(self._decode(message))
             while self._too_much_waits and not self.broken:
                 await self._wait_progress()
 
@@ -217,38 +234,52 @@ class ConsumeSession:
             )
         return request
 
-    def _take(self, request: ConsumeRequest) -> None:
-        channels = self._channels
-        for opened in request.open:
-            self._open(opened)
-        for acknowledge in request.acknowledge:
-            self._acknowledge(acknowledge)
-        for redeliver in request.redeliver:
-            channel = channels.get(redeliver.consumer_id)
-            if channel is not None and channel.consumer is not None:
-                try:
-                    channel.consumer.redeliver(redeliver.epoch, redeliver.entries)
-                except BrokerError as error:
-                    channel.log_once("a redelivery", error)
-        for seek in request.seek:
-            channel = channels.get(seek.consumer_id)
-            if channel is None or channel.consumer is None:
-                self._done(seek.consumer_id, seek.request_id, _not_open(seek.consumer_id))
-            else:
-                self._spawn(self._ask(seek.consumer_id, seek.request_id, channel.consumer.seek(seek.to)))
-        for flow in request.flow:
-            channel = channels.get(flow.consumer_id)
-            if channel is not None and channel.consumer is not None:
-                channel.consumer.flow(flow.epoch, flow.permits)
-        for unsubscribe in request.unsubscribe:
-            channel = channels.get(unsubscribe.consumer_id)
-            if channel is None or channel.consumer is None:
-                self._done(unsubscribe.consumer_id, unsubscribe.request_id, _not_open(unsubscribe.consumer_id))
-            else:
-                self._spawn(self._unsubscribe(channel, unsubscribe.request_id))
-        for close in request.close:
-            if (channel := channels.pop(close.consumer_id, None)) is not None:
-                self._close(channel)
+    async def _take(self, request: ConsumeRequest) -> None:
+        """In the order of the fields; others have their turn in between, where that takes long."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        parts: Iterator[Any] = chain(
+            request.open,
+            request.acknowledge,
+            request.redeliver,
+            request.seek,
+            request.flow,
+            request.unsubscribe,
+            request.close,
+        )
+        for part in parts:
+            self._take_part(part)
+            if loop.time() - begun > _LONG_S:
+                await asyncio.sleep(0)
+                begun = loop.time()
+
+    def _take_part(self, part: _Part) -> None:
+        match part:
+            case OpenConsumer():
+                self._open(part)
+                return
+            case Acknowledge():
+                self._acknowledge(part)
+                return
+        channel = self._channels.get(part.consumer_id)
+        consumer = None if channel is None else channel.consumer
+        if channel is not None and isinstance(part, CloseConsumer):
+            self.forget(channel)
+            self._close(channel)
+        elif channel is None or consumer is None:
+            if isinstance(part, Seek | Unsubscribe):
+                self._done(part.consumer_id, part.request_id, _not_open(part.consumer_id))
+        elif isinstance(part, Flow):
+            consumer.flow(part.epoch, part.permits)
+        elif isinstance(part, Seek):
+            self._spawn(self._ask(part.consumer_id, part.request_id, consumer.seek(part.to)))
+        elif isinstance(part, Unsubscribe):
+            self._spawn(self._unsubscribe(channel, part.request_id))
+        elif isinstance(part, Redeliver):
+            try:
+                consumer.redeliver(part.epoch, part.entries)
+            except BrokerError as error:
+                channel.log_once("a redelivery", error)
 
     def _open(self, opened: OpenConsumer) -> None:
         if opened.consumer_id in self._channels:

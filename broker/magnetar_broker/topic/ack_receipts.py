@@ -18,11 +18,13 @@ ReceiptDone = Callable[[BrokerError | None], object]
 
 
 class AckReceipts:
-    __slots__ = ("_being_saved", "_cursor", "_failed", "_saving", "_tasks", "_waiting")
+    __slots__ = ("_being_saved", "_cursor", "_failed", "_saved", "_saving", "_tasks", "_waiting")
 
-    def __init__(self, cursor: Cursor, tasks: TasksInOrder) -> None:
+    def __init__(self, cursor: Cursor, tasks: TasksInOrder, saved: Callable[[], object]) -> None:
         self._cursor = cursor
         self._tasks = tasks
+        # Nobody waits any more.
+        self._saved = saved
         # Those that the next save answers, and those that the one under way does.
         self._waiting: list[ReceiptDone] = []
         self._being_saved: list[ReceiptDone] = []
@@ -64,3 +66,4 @@ class AckReceipts:
                     done(error)
         finally:
             self._saving = False
+            self._saved()

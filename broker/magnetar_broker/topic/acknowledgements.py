@@ -25,14 +25,19 @@ class Acknowledged:
     messages: list[MessagesOf] = field(default_factory=list)
 
 
-def read_acknowledge(request: Acknowledge) -> Acknowledged:
+def read_acknowledge(request: Acknowledge, log: Log) -> Acknowledged:
     """Raises `BrokerError`. Of a cumulative one: the one place that it names."""
     places = len(request.entries) + len(request.messages)
     if request.cumulative and places != 1:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement names one place, and this one {places}"
         )
-    return Acknowledged(check_ranges(request.entries), [_messages(one) for one in request.messages])
+    if request.cumulative and request.entries:
+        [one] = request.entries
+        check_ranges([one], log)
+        entries = [(one.ledger_id, one.first_entry_id, one.last_entry_id)]
+        return Acknowledged(entries)
+    return Acknowledged(check_ranges(request.entries, log), [_messages(one) for one in request.messages])
 
 
 def acknowledge(
@@ -95,15 +100,42 @@ def _acknowledge_each(
     return count
 
 
-def check_ranges(ranges: Iterable[EntryRange]) -> list[EntriesOf]:
-    checked = [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in ranges]
-    for ledger_id, first, last in checked:
+def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
+    """What of them the log may have, none twice: work for a range is bounded by what there is, whatever is asked.
+
+    Raises `BrokerError`.
+    """
+    named = [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in ranges]
+    for ledger_id, first, last in named:
         if ledger_id > _MOST_ID or last > _MOST_ID or first > last:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
                 f"entries {first} … {last} of ledger {ledger_id} are no range: ids are below 2^63, the first one first",
             )
-    return checked
+    if len(named) > 1:
+        named.sort()
+    kept: list[EntriesOf] = []
+    end_of, end = -1, -1
+    for ledger_id, first, last in named:
+        if ledger_id != end_of:
+            end_of, end = ledger_id, _last_entry(log, ledger_id)
+        last = min(last, end)
+        if first > last:
+            continue
+        if kept and kept[-1][0] == ledger_id and first <= kept[-1][2] + 1:
+            kept[-1] = (ledger_id, kept[-1][1], max(last, kept[-1][2]))
+        else:
+            kept.append((ledger_id, first, last))
+    return kept
+
+
+def _last_entry(log: Log, ledger_id: int) -> int:
+    """Of a ledger in the log; -1: there is none."""
+    last = log.last
+    if ledger_id == last.ledger_id:
+        return last.entry_id
+    end = log.ledger_end(ledger_id)
+    return -1 if end is None else end
 
 
 def _messages(one: BatchMessages) -> MessagesOf:

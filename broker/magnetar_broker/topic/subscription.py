@@ -101,7 +101,7 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
-        self.receipts = AckReceipts(cursor, tasks)
+        self.receipts = AckReceipts(cursor, tasks, self.release)
         self.counters = DeliveryCounters()
 
     @property
@@ -240,14 +240,14 @@ class Subscription:
             self._pump.run()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Iterable[EntryRange]) -> None:
-        checked = check_ranges(ranges)
+        checked = check_ranges(ranges, self._log)
         if self._pump is None or consumer.state not in self._consumers:
             return
         self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
         self._pump.run()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge) -> None:
-        acknowledged = read_acknowledge(request)
+        acknowledged = read_acknowledge(request, self._log)
         if self._pump is None or consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
         if request.epoch < consumer.acknowledged_from:

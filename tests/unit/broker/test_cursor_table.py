@@ -273,13 +273,44 @@ def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_f
         await asyncio.sleep(0)
         assert table.slowest_saved() == at(5, 19)
         await moving
+        # As long as the seek may be all that is durable, what was acknowledged since does not count.
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = {"add"}
+        moving = asyncio.create_task(cursor.move_to(at(5, 9)))
+        await scene.turns()
+        cursor.acknowledge([(5, 10, 19)])
+        assert cursor.mark_delete == at(5, 19)
+        assert table.slowest_saved() == at(5, 9)
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = set()
+        await moving
         cursor.acknowledge(entries(5, 25))
+        await cursor.saved()
+        assert table.slowest_saved() == at(5, 19)
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert again.moves == 2
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
+        assert not again.acknowledged_messages(at(5, 80))
+
+    with_cursors(test)
+
+
+def test_a_cursor_whose_ledger_repair_has_closed_goes_on_in_another() -> None:
+    """ACK-1: that somebody fenced it does not mean that the cursor is somebody else's."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 1))
+        await cursor.saved()
+        (ledger_id,) = await scene.ledgers()
+        await (await scene.client()).recover(ledger_id)
+        cursor.acknowledge(entries(5, 3))
         await cursor.saved()
         again = (await scene.open()).get("s")
         assert again is not None
-        assert again.moves == 1
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
-        assert not again.acknowledged_messages(at(5, 80))
+        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
 
     with_cursors(test)
 

@@ -8,6 +8,7 @@ import pytest
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.topic.acknowledgements import check_ranges
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (
@@ -637,6 +638,11 @@ async def _hostile_acks() -> None:
     )
     stats = scene.stats()
     assert (stats.backlog_entries, stats.unacked_messages) == (1, 1)
+    # However often it is said, it is done once.
+    overlapping = [EntryRange(ledger_id=7, first_entry_id=0, last_entry_id=last) for last in (2, 0, 1, 2**60)]
+    assert check_ranges(overlapping, scene.log) == [(7, 0, 2)]
+    apart = [EntryRange(ledger_id=7, first_entry_id=one, last_entry_id=one) for one in (2, 0)]
+    assert check_ranges(apart, scene.log) == [(7, 0, 0), (7, 2, 2)]
     other, _ = await scene.subscribe("other")
     with pytest.raises(BrokerError) as refusal:
         ack(other, Position(8, 0), cumulative=True)
@@ -806,8 +812,10 @@ async def _receipts_share_a_save() -> None:
     assert cursor.saves == 2
     cursor.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no")
     consumer.when_saved(answers.append)
+    consumer.leave()
     await settle()
     assert answers[3:] == [cursor.fails]
+    assert not scene.subscriptions._loaded  # it stayed for the receipt alone
 
 
 def test_receipts_are_answered_by_as_few_saves_as_there_can_be() -> None:

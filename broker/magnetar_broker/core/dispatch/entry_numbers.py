@@ -6,7 +6,7 @@ come from clients, so the work for one is bounded by what there is, never by how
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from magnetar_broker.core.position import Position
 
@@ -52,6 +52,20 @@ class EntryNumbers:
         else:
             self.total -= entries.pop(entry_id, 0)
             self._drop_empty(ledger_id, entries)
+
+    def increment(self, ledger_id: int, entry_ids: Collection[int]) -> None:
+        """Each by one."""
+        if entry_ids:
+            entries = self._ledgers.setdefault(ledger_id, {})
+            for entry_id in entry_ids:
+                entries[entry_id] = entries.get(entry_id, 0) + 1
+            self.total += len(entry_ids)
+
+    def take_all(self) -> list[tuple[int, list[int]]]:
+        """Removes everything, and returns the entries' ids by ledger."""
+        taken = [(ledger_id, list(entries)) for ledger_id, entries in self._ledgers.items()]
+        self.clear()
+        return taken
 
     def take_range(self, ledger_id: int, first: int, last: int) -> list[int]:
         """Removes entries of one ledger, both ends included, and returns the ids of those that there were."""

@@ -8,6 +8,7 @@ empty stays there until it is met at the front or there are too many of that kin
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from typing import Final
 
 from magnetar_broker.core.position import Position
@@ -45,6 +46,20 @@ class PositionSet:
             self._add_key(key)
         self._chunks[key] = bits | 1 << bit
         self._count += 1
+
+    def add_all(self, ledger_id: int, entry_ids: Iterable[int]) -> None:
+        """The same for many of one ledger, at a fraction of the cost."""
+        added: dict[int, int] = {}
+        for entry_id in entry_ids:
+            chunk, bit = divmod(entry_id, _BITS)
+            added[chunk] = added.get(chunk, 0) | 1 << bit
+        for chunk, bits in added.items():
+            key = (ledger_id, chunk)
+            before = self._chunks.get(key, 0)
+            if not before:
+                self._add_key(key)
+            self._chunks[key] = before | bits
+            self._count += (bits & ~before).bit_count()
 
     def _add_key(self, key: tuple[int, int]) -> None:
         keys = self._keys

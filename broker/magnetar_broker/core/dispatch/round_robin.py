@@ -41,7 +41,7 @@ class RoundRobin(Dispatch):
         if consumer.in_turn:
             self._lines[consumer.priority_level].remove(consumer)
             consumer.in_turn = False
-        self._give_up(consumer, list(consumer.held))
+        self._give_up(consumer)
 
     def is_active(self, consumer: ConsumerState) -> bool:
         return True
@@ -90,21 +90,20 @@ class RoundRobin(Dispatch):
                 messages = consumer.held.total
                 found = consumer.held.take_range(ledger_id, first, last)
                 self._unacked -= messages - consumer.held.total
-                self._come_again(Position(ledger_id, entry_id) for entry_id in found)
+                self._come_again(ledger_id, found)
         else:
-            self._give_up(consumer, list(consumer.held))
+            self._give_up(consumer)
         self.ready(consumer)
         return Changes()
 
-    def _give_up(self, consumer: ConsumerState, held: list[Position]) -> None:
+    def _give_up(self, consumer: ConsumerState) -> None:
         self._unacked -= consumer.held.total
-        consumer.held.clear()
-        self._come_again(held)
+        for ledger_id, entry_ids in consumer.held.take_all():
+            self._come_again(ledger_id, entry_ids)
 
-    def _come_again(self, positions: Iterable[Position]) -> None:
-        for position in positions:
-            self._redelivery.add(position)
-            self._counts.set(position, self._counts.get(position) + 1)
+    def _come_again(self, ledger_id: int, entry_ids: list[int]) -> None:
+        self._redelivery.add_all(ledger_id, entry_ids)
+        self._counts.increment(ledger_id, entry_ids)
 
     # What is done.
 
@@ -177,7 +176,7 @@ class RoundRobin(Dispatch):
         at = share = 0
         while at < len(entries) and (line := self._next_line()) is not None:
             # Few entries are dealt evenly, many by as much as one may have in a row.
-            share = share or -(-len(entries) // len(line))
+            share = share or min(-(-len(entries) // len(line)), self.limits.max_round_robin_messages)
             consumer = line[0]
             dealt = self._serve(consumer, entries[at : at + share])
             at += len(dealt)
