@@ -1,8 +1,8 @@
 """A broker, whole: made of a metadata store, a way to the bookies, and addresses to listen at.
 
-What it serves lives with one metadata session (`life.py`). When that is lost, nobody can say any more that what the
-broker knows of its topics is so: all are given up at once, and it begins anew with another session; clients are told
-SERVICE_NOT_READY, and find their topics again. The listeners stay; meanwhile they refuse everything.
+What it serves lives with one metadata session (`life.py`). When that is over (`session_end.py`), nobody can say any
+more that what the broker knows of its topics is so: all are given up at once, and it begins anew with another session;
+clients are told SERVICE_NOT_READY, and find their topics again. The listeners stay; meanwhile they refuse everything.
 
 Ending in peace: clients learn of it, what was taken is decided and told, logs and cursors are closed; all within a
 bound. Whatever is not done by then is what the next opening recovers, as after a kill.
@@ -22,6 +22,7 @@ from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.service.broker_service import BrokerService
+from magnetar_broker.session_end import session_over
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
@@ -115,9 +116,9 @@ class Broker:
         while True:
             life = self.life
             assert life is not None
-            await life.store.session.wait_lost()
+            because = await session_over(life.store, self._clock)
             self.life = None
-            _log.warning("the session with the metadata store is lost: all topics are given up")
+            _log.warning("all topics are given up, as the session with the metadata store is over: %s", because)
             try:
                 await life.give_up(TopicGivenUp("its broker has lost its metadata session: look it up again"))
                 await life.close()

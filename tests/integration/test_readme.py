@@ -15,11 +15,13 @@ from typer.main import get_command
 from magnetar_cli.__main__ import app
 from magnetar_cli.cluster import LocalCluster, NoCluster
 from magnetar_cli.local_java import NoJava, find_java
+from tests.running_standalone import standalone
 
 PROJECT = Path(__file__).resolve().parents[2]
 ALL_EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
 ON_A_CLUSTER = [example for example in ALL_EXAMPLES if "LocalCluster" in example]
-EXAMPLES = [example for example in ALL_EXAMPLES if example not in ON_A_CLUSTER]
+ON_A_STANDALONE = [example for example in ALL_EXAMPLES if "localhost:6652" in example]
+EXAMPLES = [example for example in ALL_EXAMPLES if example not in ON_A_CLUSTER + ON_A_STANDALONE]
 
 
 def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,12 +32,21 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 2
     assert len(ON_A_CLUSTER) == 1
+    assert len(ON_A_STANDALONE) == 3
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(example: str, tmp_path: Path) -> None:
     ended = ran(tmp_path, "-c", example)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_examples_run_on_a_standalone(tmp_path: Path) -> None:
+    with standalone(tmp_path / "data") as server:
+        for example in ON_A_STANDALONE:
+            ended = ran(tmp_path, "-c", example.replace("magnetar://localhost:6652", server.grpc))
+            assert (ended.returncode, ended.stderr) == (0, ""), example
 
 
 @pytest.mark.slow
@@ -50,7 +61,11 @@ def test_the_tour_shows_what_there_is(tmp_path: Path) -> None:
 
 
 def cluster_commands() -> list[str]:
-    section = (PROJECT / "README.md").read_text().partition("## A cluster on this machine")[2].partition("\n## ")[0]
+    return _commands("## A cluster on this machine")
+
+
+def _commands(heading: str) -> list[str]:
+    section = (PROJECT / "README.md").read_text().partition(heading)[2].partition("\n## ")[0]
     return [command.strip() for command in re.findall(r"^magnetar ([^#\n]*)", section, re.MULTILINE)]
 
 
@@ -58,7 +73,7 @@ def test_there_are_commands() -> None:
     assert len(cluster_commands()) >= 10
 
 
-@pytest.mark.parametrize("command", cluster_commands())
+@pytest.mark.parametrize("command", [*cluster_commands(), *_commands("## Send and receive")])
 def test_a_shown_command_exists_with_its_options(command: str) -> None:
     """It is taken apart as if it were to be run. What commands do is shown by tests of their own."""
     words, here, context = command.split(), get_command(app), None

@@ -12,6 +12,8 @@ from magnetar import Message
 from magnetar.exceptions import AlreadyClosed, IncarnationChanged, TopicNotFound
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_metadata.memory import MemoryStore
+from magnetar_metadata.store import SessionState
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Rejected
@@ -140,6 +142,44 @@ def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
         scene.broker._open_metadata = opens
         await connection.call("lookup", LookupRequest(topic="t").SerializeToString(), timeout_s=10)
         await connection.close()
+        await client.close()
+
+    in_broker(body)
+
+
+def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_second() -> None:
+    """CHK-40, OWN-2: what is open goes on while the store gives no answer, and everything stops before another broker
+    can be told that it may begin."""
+    timeout_s = 3.0
+
+    async def body(scene: BrokerScene) -> None:
+        async def short_session() -> MemoryStore:
+            scene.store = scene.metadata.connect(timeout_s)
+            return scene.store
+
+        scene.broker._open_metadata = short_session
+        assert scene.store is not None
+        first = scene.life
+        scene.metadata.expire(scene.store)
+        await until(lambda: scene.broker.life not in (None, first), "the broker has begun anew")
+        client = scene.client()
+        producer = await client.create_producer("t")
+        await producer.send(b"0")
+        store, life = scene.store, scene.life
+        # For a moment, and it goes on.
+        scene.metadata.suspend(store)
+        await within(producer.send(b"1"), "what is open goes on")
+        assert scene.broker.life is life
+        scene.metadata.resume(store)
+        await within(producer.send(b"2"), "what is open goes on")
+        # For longer: the store's own session does not tell.
+        scene.metadata.cut_silently(store)
+        await within(producer.send(b"3"), "what is open goes on")
+        await until(lambda: scene.broker.life is not life, "the broker has stopped")
+        await until(lambda: store.session.state is SessionState.LOST, "its owner has ended the session")
+        assert store.session.lost_because == "it was closed"
+        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        await within(producer.send(b"4"), "clients go on")
         await client.close()
 
     in_broker(body)
