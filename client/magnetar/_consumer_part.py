@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -39,7 +40,7 @@ from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar._retry import Backoff
 from magnetar._to_say import ToSay
 from magnetar._whereabouts import Whereabouts
-from magnetar._within import within
+from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
@@ -68,8 +69,6 @@ __all__ = ["ConsumerPart"]
 
 log = logging.getLogger("magnetar")
 
-# An opening that was over sooner is no reason to try again without a pause.
-_SETTLED_S: Final = 1.0
 # Messages that are made at a time: few enough for Python's collector not to be called for them (it is after 700).
 _SEGMENT: Final = 256
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
@@ -225,10 +224,8 @@ class ConsumerPart:
         self._owner.starts_anew(self)
 
     async def _reopen(self) -> None:
-        if self._clock.monotonic() - self._opened_at < _SETTLED_S:
-            await self._clock.sleep(self._backoff.next())
-        else:
-            self._backoff.reset()
+        if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
+            await self._clock.sleep(pause_s)
         while True:
             try:
                 await self._attempt()
@@ -313,7 +310,11 @@ class ConsumerPart:
         await within(self._connections, answer, f"the broker has not {what} of {self.topic}")
 
     async def close(self) -> None:
-        """Closes it behind all that was acknowledged. Never raises for what the broker does."""
+        """Closes it behind all that was acknowledged. Never raises for what the broker does.
+
+        Acknowledgements that have not left yet, or whose receipts somebody waits for, are worth an operation's time; a
+        broker that does not answer is given up soon where there are none.
+        """
         self.closed = True
         if self.reopening is not None:
             self.reopening.cancel()
@@ -321,9 +322,10 @@ class ConsumerPart:
         if self.connected and self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._to_say.close = True
+            most_s = math.inf if self.acks.pending else LEAVING_S
             self._speak()
             try:
-                await within(self._connections, self._closing, "the broker has not closed it")
+                await within(self._connections, self._closing, "the broker has not closed it", most_s)
             except Timeout as error:
                 log.info("the consumer of %s is given up: %s", self.topic, error)
             finally:
