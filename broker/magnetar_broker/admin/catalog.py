@@ -11,6 +11,7 @@ it has to grow at once. Nothing is watched: ten thousand topics would be as many
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -21,7 +22,7 @@ from magnetar_broker.admin.namespaces import Namespaces, being_deleted, standing
 from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.partitioned_topics import PartitionedTopics
 from magnetar_broker.admin.tenants import Tenants
-from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, is_system_topic
+from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
@@ -35,6 +36,8 @@ from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, Namespace
 __all__ = ["Catalog"]
 
 _CACHED_NAMESPACES: Final = 1000
+# A local name that is its own encoding, and one that a topic may have.
+_STANDS_FOR_ITSELF: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,700}")
 _OURS: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
 
 
@@ -219,7 +222,12 @@ class Catalog:
         self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
     ) -> list[str]:
         names = []
+        shown = include_system or namespace != SYSTEM_NAMESPACE
         for encoded in await self._nodes.names(f"{root}/{namespace}/{domain}"):
+            if _STANDS_FOR_ITSELF.fullmatch(encoded):  # nearly all do, and there may be very many
+                if shown and (include_system or not encoded.startswith(SYSTEM_PREFIX)):
+                    names.append(f"{domain}://{namespace}/{encoded}")
+                continue
             try:
                 name = TopicName.from_path(domain, namespace.tenant, namespace.namespace, encoded)
             except InvalidTopicName:
