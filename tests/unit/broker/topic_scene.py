@@ -33,7 +33,10 @@ class FakeLog:
         self.prompt = True
         self.ledger_id = 7
         self.stored: list[bytes] = []
-        self.waiting: deque[tuple[bytes, Callable[[Any], object]]] = deque()
+        # None in the place of an entry: there was no room for it.
+        self.waiting: deque[tuple[bytes | None, Callable[[Any], object]]] = deque()
+        # As many entries may wait.
+        self.room = 1_000_000
         self.on_appended: Callable[[], object] = lambda: None
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
@@ -54,19 +57,23 @@ class FakeLog:
 
     @property
     def pending_bytes(self) -> int:
-        return sum(len(one) for one, _ in self.waiting)
+        return sum(len(one) for one, _ in self.waiting if one is not None)
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> None:
+    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> bool:
         assert messages == max(1, batch_size)
-        self.waiting.append((entry, done))
+        taken = len(self.waiting) < self.room
+        self.waiting.append((entry if taken else None, done))
         if self.prompt:
             asyncio.get_running_loop().call_soon(self.decide)
+        return taken
 
     def decide(self, count: int = -1, error: BrokerError | None = None) -> None:
         while self.waiting and count:
             count -= 1
             entry, done = self.waiting.popleft()
-            if error is None:
+            if entry is None:
+                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "so much waits"))
+            elif error is None:
                 self.stored.append(entry)
                 done(self.last)
             else:
@@ -168,7 +175,6 @@ class FakeStorage:
             self.clock,
             SeededRandomness(1),
             self.counters,
-            64 << 20,
         )
         self.opened.append(topic)
         return topic
