@@ -1,8 +1,9 @@
 """Whether an entry that a producer sent may be stored, and the few things that the log has to know of it.
 
 A broker opens no payload, so a batch's number of messages is the producer's word. Indexes, permits and acknowledgements
-are counted with it, so it is held against what a payload of this size can hold at most. What asks for something that this broker does not do is refused: a
-message with a delivery time that was stored all the same would be delivered at once, to somebody's surprise.
+are counted with it, so it is held against what a payload of this size can hold at most. What asks for something that
+this broker does not do is refused: a message with a delivery time that was stored all the same would be delivered at
+once, to somebody's surprise.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
     if messages * _SMALLEST_MESSAGE > size:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the batch says that it has {messages} messages, which take {messages * _SMALLEST_MESSAGE} bytes at least, "
-            f"and its payload, uncompressed, has {size}",
+            f"the batch says that it has {messages} messages, which take {messages * _SMALLEST_MESSAGE} bytes at "
+            f"least, and its payload, uncompressed, has {size}",
         )
 
 

@@ -129,9 +129,9 @@ class Producer:
                 continue
             pending.append((number, len(entry), messages, sequence_id, now))
             if not append(entry, messages, batch_size, decided):
-                # Why, `decided` is told when all before it is. There may be room again by then, and what comes behind
-                # must not be stored without it.
-                self._stopped = True
+                # Why, `decided` is told when all before it is. By then there may be room again, and what comes behind
+                # it must not be stored.
+                self.stop()
 
     def _decided(self, result: Position | BrokerError) -> None:
         number, size, messages, sequence_id, taken_at = self._pending.popleft()

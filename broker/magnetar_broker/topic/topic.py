@@ -59,7 +59,6 @@ class Topic:
         "name",
         "on_lost",
         "subscriptions",
-        "trimmed_for",
         "unused_since",
     )
 
@@ -87,7 +86,6 @@ class Topic:
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
         # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
         self.unused_since = clock.monotonic()
-        self.trimmed_for: object = None
         self._options = options
         self._clock = clock
         self._randomness = randomness

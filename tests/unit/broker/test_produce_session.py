@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -15,9 +16,11 @@ from magnetar_protos.broker_pb2 import (
     OpenProducer,
     ProduceRequest,
 )
-from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.entry_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
+from magnetar_wire.batch import encode_batch
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from magnetar_wire.messages import Messages
 from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
@@ -104,7 +107,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
 
 def compressed(compression: int, payload_bytes: int, uncompressed_bytes: int) -> bytes:
     """A batch of a hundred messages, as its metadata say."""
-    kinds = {"compression": compression, "uncompressed_size": uncompressed_bytes}
+    kinds: dict[str, Any] = {"compression": compression, "uncompressed_size": uncompressed_bytes}
     return entry(1, bytes(payload_bytes), num_messages_in_batch=100, **kinds)
 
 
@@ -114,11 +117,8 @@ def test_batches_that_compress_well_are_stored() -> None:
     async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client = connect()
         await client.open(1)
-        messages = Columns.of([b""] * 5000)
-        batches = [
-            encode_batch(messages, producer_name="p", sequence_id=0, publish_time_ms=1, compression=compression)
-            for compression in CompressionType.values()
-        ]
+        shared = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+        batches = [encode_batch(Messages([b""] * 5000), shared, kind) for kind in (NONE, LZ4, ZLIB, ZSTD, SNAPPY)]
         await client.send((1, 0, batches))
         await until(lambda: len(client.receipts) == len(batches), "all are stored")
         assert not client.refused

@@ -25,6 +25,10 @@ __all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "Fake
 NAME = TopicName.parse("t")
 
 
+class _Refused(bytes):
+    """An entry that was not taken."""
+
+
 class FakeLog:
     """Appends are decided when `decide` is called; at once, while `prompt`."""
 
@@ -33,15 +37,16 @@ class FakeLog:
         self.prompt = True
         self.ledger_id = 7
         self.stored: list[bytes] = []
-        # None in the place of an entry: there was no room for it.
-        self.waiting: deque[tuple[bytes | None, Callable[[Any], object]]] = deque()
-        # As many entries may wait.
-        self.room = 1_000_000
+        self.waiting: deque[tuple[bytes, Callable[[Any], object]]] = deque()
         self.on_appended: Callable[[], object] = lambda: None
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
+        # So many may wait; what comes then is refused in its turn.
+        self.room = 2**40
         self.closed_ledgers = 0
         self.has_rest = False
+        # The end of the first ledger, if that is closed.
+        self.ends = Position(7, 9)
         self.waiting_for = ""
         self.trims: list[Position | None] = []
         self.ticks = 0
@@ -57,22 +62,25 @@ class FakeLog:
 
     @property
     def pending_bytes(self) -> int:
-        return sum(len(one) for one, _ in self.waiting if one is not None)
+        return sum(len(one) for one, _ in self.waiting)
 
     def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> bool:
         assert messages == max(1, batch_size)
         taken = len(self.waiting) < self.room
-        self.waiting.append((entry if taken else None, done))
+        self.waiting.append((entry if taken else _Refused(entry), done))
         if self.prompt:
             asyncio.get_running_loop().call_soon(self.decide)
         return taken
+
+    def may_trim(self, up_to: Position | None) -> bool:
+        return up_to is None or up_to >= self.ends
 
     def decide(self, count: int = -1, error: BrokerError | None = None) -> None:
         while self.waiting and count:
             count -= 1
             entry, done = self.waiting.popleft()
-            if entry is None:
-                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "so much waits"))
+            if isinstance(entry, _Refused):
+                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
             elif error is None:
                 self.stored.append(entry)
                 done(self.last)
@@ -86,6 +94,7 @@ class FakeLog:
         self.trims.append(up_to)
         if self.trim_fails is not None:
             raise self.trim_fails
+        self.closed_ledgers = 0
         return True
 
     async def close(self) -> None:
