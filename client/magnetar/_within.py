@@ -15,9 +15,7 @@ __all__ = ["LEAVING_S", "within"]
 LEAVING_S: Final = 3.0
 
 
-async def within(
-    connections: Connections, answer: asyncio.Future[None], what: str, most_s: float = math.inf
-) -> None:
+async def within(connections: Connections, answer: asyncio.Future[None], what: str, most_s: float = math.inf) -> None:
     """Raises what the answer raises, or Timeout, which says `what` did not happen. Waits for `most_s`, at most."""
     seconds = min(connections.operation_timeout_s, most_s)
 

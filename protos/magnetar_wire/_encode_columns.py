@@ -10,7 +10,6 @@ import struct
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import add
 from types import NoneType
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ def encode_columns(messages: Messages) -> bytes:
     if not kinds <= {bytes, bytearray, NoneType}:
         payloads = [payload_bytes(payload) for payload in payloads]
     fields = list(_fields(messages, NoneType in kinds))
-    metadata = list(fields[0] if len(fields) == 1 else map(add, *fields) if len(fields) == 2 else _joined(fields))
+    metadata = list(map(b"".join, zip(*fields, strict=True)))
     metadata_bytes = list(map(len, metadata))
     besides = sum(metadata_bytes) + _SIZE.size * len(metadata)
     check_batch_metadata(besides)
@@ -43,10 +42,6 @@ def encode_columns(messages: Messages) -> bytes:
     present: Iterable[bytes]
     present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads
     return b"".join(chain.from_iterable(zip(sizes, metadata, present, strict=True)))
-
-
-def _joined(fields: list[Sequence[bytes]]) -> Iterator[bytes]:
-    return map(b"".join, zip(*fields, strict=True))
 
 
 def payload_bytes(payload: object) -> bytes | bytearray | None:
