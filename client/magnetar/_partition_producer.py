@@ -87,6 +87,8 @@ class PartitionProducer:
         self._id = 0
         self._open = False
         self._opened_at = 0.0
+        # Receipts have come since.
+        self._got_on = False
         self._backoff = Backoff(self._connections.randomness)
         # What whoever opens, or closes, waits for.
         self._answer: asyncio.Future[None] | None = None
@@ -147,7 +149,7 @@ class PartitionProducer:
             self._begin(answer)
         self._incarnation = answer.incarnation
         self._open = True
-        self._opened_at = self._clock.monotonic()
+        self._opened_at, self._got_on = self._clock.monotonic(), False
         self._answer.set_result(None)
         self._ready()
 
@@ -226,6 +228,7 @@ class PartitionProducer:
         return True
 
     def received(self, receipt: Receipt) -> None:
+        self._got_on = True
         known = receipt.ledger_id >= 0
         for offset, batch in self._in_flight.received(receipt.first, receipt.count):
             entry_id = receipt.first_entry_id + offset if known else -1
@@ -255,6 +258,8 @@ class PartitionProducer:
             self._opening_failed(error)
             return
         self._react(error)
+        if self._got_on and not isinstance(error, exceptions.TooManyLookupRequestException):
+            self._backoff.reset()  # it pauses, and for longer only where nothing, or too much, gets through
         if not self._over:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 

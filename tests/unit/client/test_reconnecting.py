@@ -128,7 +128,8 @@ def test_a_broker_that_is_gone_for_a_while() -> None:
     run(go())
 
 
-def test_a_broker_that_ends_producers_again_and_again_is_not_hammered() -> None:
+@pytest.mark.parametrize("code", [ErrorCode.TOO_MANY_REQUESTS, ErrorCode.SERVICE_NOT_READY])
+def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code: ErrorCode) -> None:
     """PRD-9: openings that are over at once are made again with growing pauses; one that lasted, without a pause."""
 
     async def go() -> None:
@@ -136,7 +137,7 @@ def test_a_broker_that_ends_producers_again_and_again_is_not_hammered() -> None:
         async with scene(clock) as (broker, client):
             producer = await client.create_producer("t", send_timeout_millis=0)
             clock.advance(5)
-            broker.ends = broker.topic("t"), ErrorCode.TOO_MANY_REQUESTS
+            broker.ends = broker.topic("t"), code
             (task,) = sending(producer, b"1")
             await until(lambda: len(broker.opened) == 2, "what had lasted for 5 s is made again without a pause")
             began = clock.monotonic()
