@@ -168,6 +168,8 @@ class CursorTable:
         # It is held against trimming from now on, at a place that there is now.
         state = AckState(self._log, mark_delete, durable=True)
         state.settle()
+        # Another number than a cursor of the same name had that was deleted: clients tell the two apart by it.
+        state.moves = self._home.clock.time_ms()
         self._making[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
 
@@ -175,12 +177,14 @@ class CursorTable:
         try:
             left = self._deleting.get(name)
             if left is not None:
-                await self._delete(left)
+                await left.delete()
+                self._deleting.pop(name, None)
             mark_delete = state.mark_delete
             node = CursorNode(
                 incarnation=self._home.incarnation,
                 mark_delete=CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id),
                 properties=properties,
+                moves=state.moves,
             )
             known = KnownNode()
             await self._home.nodes.write(name, known, node)
@@ -203,23 +207,28 @@ class CursorTable:
         return cursor
 
     async def delete(self, name: str) -> None:
-        """Raises `BrokerError`; then it may be called again."""
+        """Raises `BrokerError`; then it is there as before."""
         self._check_open()
-        cursor = self._cursors.get(name) or self._deleting.get(name)
+        cursor = self._cursors.get(name)
         if cursor is None:
             raise BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._home.topic} has no subscription {name!r}")
         await self._tasks.shielded(self._delete(cursor))
 
     async def _delete(self, cursor: DurableCursor) -> None:
-        self._deleting[cursor.name] = cursor
+        """It is deleted when its node says so. What is left of it goes now, or with the next chance."""
         try:
             await cursor.mark_deleted()
             self._cursors.pop(cursor.name, None)
+            self._deleting[cursor.name] = cursor
             await cursor.delete()
+            self._deleting.pop(cursor.name, None)
         except TopicGivenUp as error:
             self._lose(error)
             raise
-        del self._deleting[cursor.name]
+        except BrokerError as error:
+            if cursor.name not in self._deleting:
+                raise
+            _log.warning("%s is not all gone yet: %s", cursor, error)
 
     # ── its end ──
 
