@@ -6,7 +6,7 @@ A thousand messages are a handful of lists here. What hardly any message has is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from magnetar._enums import CompressionType
 from magnetar.exceptions import MagnetarException, Result
@@ -68,6 +68,15 @@ class Columns:
             self.event_times.append(event_time)
         if self.sequence_ids is not None:
             self.sequence_ids.append(sequence_id)
+
+    def fit(self, count: int) -> None:
+        """As many elements as there are messages."""
+        nothing: dict[str, Any] = {"properties": {}, "event_times": 0}
+        for name in self.__slots__:
+            column = getattr(self, name)
+            if column is not None:
+                del column[count:]
+                column += [nothing.get(name)] * (count - len(column))
 
 
 class Batch:

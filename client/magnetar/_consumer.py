@@ -115,7 +115,8 @@ class Consumer(ConsumerFront):
     def close(self) -> None:
         """Sends what is acknowledged, and leaves the subscription, which stays. Closing twice does nothing."""
         self._end_listening()
-        self._run(self._core.close())
+        if self._core.over is None:
+            self._run(self._core.close())
 
     def _end_listening(self) -> None:
         if self._listening is not None:

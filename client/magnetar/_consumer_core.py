@@ -123,9 +123,7 @@ class ConsumerCore:
 
     def _add_part(self, name: TopicName, start: StartAt) -> ConsumerPart:
         connections = self._client.connections
-        part = ConsumerPart(
-            name, self.name, self.options, connections, self.queue, self, start, durable=self._durable
-        )
+        part = ConsumerPart(name, self.name, self.options, connections, self.queue, self, start, durable=self._durable)
         self.parts.append(part)
         self.targets.add(part)
         self._share()

@@ -109,9 +109,11 @@ class Delivered:
 
     def message_id(self, at: int) -> MessageId:
         origin = self.era.origin
-        return MessageId(
+        made = MessageId(
             origin.partition, self.ledger_id, self.entry_id, self.batch_index(at), self.batch_size, origin.topic
         )
+        object.__setattr__(made, "_delivery", self.era)  # past the id's own, which refuses: it is part of making it
+        return made
 
 
 def batch_size_of(metadata: MessageMetadata) -> int:

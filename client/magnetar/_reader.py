@@ -65,7 +65,8 @@ class Reader:
         """Closing twice does nothing."""
         if self._listening is not None:
             self._listening.close()
-        self._run(self._core.close())
+        if self._core.over is None:
+            self._run(self._core.close())
 
     def __iter__(self) -> Self:
         """Over the messages, those to come as well, until it is closed."""

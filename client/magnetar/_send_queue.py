@@ -169,32 +169,15 @@ class SendQueue:
                 if not block:
                     raise self._full()
                 self._wait()
-            if self.line and self._batch_bytes + size > self.bounds.batch_bytes:
-                self._close_batch()
-            if not self.line:
-                self._opened_at = self._monotonic()
-            place = len(self.line) // 2
-            if (
-                self._columns is not None
-                or key is not None
-                or ordering_key is not None
-                or properties
-                or event_time
-                or sequence_id is not None
-            ):
-                if self._columns is None:
-                    self._columns = Columns()
-                self._columns.append(place, key, ordering_key, properties, event_time, sequence_id)
-            if waiter is not None:
-                self._waiters.append((place, waiter))
-                self._urgent = True
-            self.line += (content, callback)
-            self._batch_bytes += size
-            if place + 1 >= self.bounds.batch_messages or self._batch_bytes >= self.bounds.batch_bytes:
-                self._close_batch()
-            if self._closed or self._urgent or not self._timer_set:
-                self._wake_loop()
-            self._measure()
+            try:
+                if self.line and self._batch_bytes + size > self.bounds.batch_bytes:
+                    self._close_batch()
+                if not self.line:
+                    self._opened_at = self._monotonic()
+                self._put(content, callback, waiter, size, key, ordering_key, properties, event_time, sequence_id)
+            except BaseException:
+                self._mend()
+                raise
 
     def hurry(self) -> None:
         """The open batch is to be closed as soon as the loop comes to it."""
@@ -277,6 +260,43 @@ class SendQueue:
         free_bytes = bounds.pending_bytes - self._pending_bytes - self._uncalled_bytes
         self.byte_room = self._byte_mark = min(free_bytes, bounds.batch_bytes) - self._batch_bytes
 
+    def _put(
+        self,
+        content: bytes | None,
+        callback: Callback | None,
+        waiter: Waiter | None,
+        size: int,
+        key: str | bytes | None,
+        ordering_key: bytes | None,
+        properties: Mapping[str, str] | None,
+        event_time: int,
+        sequence_id: int | None,
+    ) -> None:
+        """Ctrl-C may strike wherever something is called. Between the lines that take the message nothing is."""
+        place = len(self.line) // 2
+        plain = key is None and ordering_key is None and not properties and not event_time and sequence_id is None
+        if self._columns is not None or not plain:
+            if self._columns is None:
+                self._columns = Columns()
+            self._columns.append(place, key, ordering_key, properties, event_time, sequence_id)
+        self.line += (content, callback)
+        self._batch_bytes += size
+        if waiter is not None:
+            self._waiters += ((place, waiter),)
+            self._urgent = True
+        if place + 1 >= self.bounds.batch_messages or self._batch_bytes >= self.bounds.batch_bytes:
+            self._close_batch()
+        if self._closed or self._urgent or not self._timer_set:
+            self._wake_loop()
+        self._measure()
+
+    def _mend(self) -> None:
+        """Something broke off in the middle: the message is in line as a whole, or not at all."""
+        self.room = 0
+        if self._columns is not None:
+            self._columns.fit(len(self.line) // 2)
+        self._wake_loop()
+
     def _has_room(self, size: int, in_callback: bool) -> bool:
         self.check_open()
         messages = self._pending + len(self.line) // 2
@@ -318,13 +338,15 @@ class SendQueue:
             self._opened_at,
             self._next_sequence_id,
         )
-        self._next_sequence_id = max(self._next_sequence_id, batch.last_sequence_id + 1)
-        self._closed.append(batch)
+        next_sequence_id = max(self._next_sequence_id, batch.last_sequence_id + 1)
+        # Nothing is called from here on: see `_put`.
+        self._closed += (batch,)
+        self.line, self._columns, self._waiters = [], None, []
+        self._batch_bytes = 0
+        self._next_sequence_id = next_sequence_id
         self.closed_batches += 1
         self._pending += batch.count
         self._pending_bytes += batch.bytes
-        self.line, self._columns, self._waiters = [], None, []
-        self._batch_bytes = 0
 
     def _freed(self) -> None:
         self._count()
@@ -348,5 +370,5 @@ class SendQueue:
 
     def _wake_loop(self) -> None:
         if not self._woken:
-            self._woken = True
             self._wake()
+            self._woken = True

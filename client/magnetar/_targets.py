@@ -74,7 +74,11 @@ class Targets:
                 raise InvalidMessage(f"{what!r} names a message that its batch does not have")
             if what.ledger_id() < 0 or what.entry_id() < 0 or what == MessageId.latest:
                 raise InvalidMessage(f"{what!r} names no message")
-            return PlaceTarget(part, part.era, what.ledger_id(), what.entry_id(), index, size, cumulative)
+            # One that came with a message counts as that does. Others are meant as things are now.
+            era = getattr(what, "_delivery", None)
+            if not isinstance(era, Era) or era.origin is not part:
+                era = part.era
+            return PlaceTarget(part, era, what.ledger_id(), what.entry_id(), index, size, cumulative)
         raise TypeError(f"a message or a message's id is acknowledged, not {type(what).__name__}")
 
     def _part_of(self, message_id: MessageId) -> ConsumerPart:

@@ -15,7 +15,7 @@ from magnetar._options import ProducerOptions
 from magnetar._partition_producer import Home, PartitionProducer
 from magnetar._routing import OutgoingMessage, Router
 from magnetar._send_queue import Bounds
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
@@ -127,7 +127,7 @@ class TopicProducer:
     async def close(self) -> None:
         self._stop_watching()
         await _all([asyncio.get_running_loop().create_task(part.close()) for part in self.parts if part.begun])
-        self.end(MagnetarException("it is closed"))
+        self.end(AlreadyClosed(f"the producer on {self.topic} is closed"))
 
     def end(self, error: MagnetarException) -> None:
         self._stop_watching()

@@ -47,7 +47,10 @@ class MessageId:
     # (batch size, topic's name, first chunk's id): one object for all ids of a batch.
     _more: tuple[int, str, MessageId | None]
 
-    __slots__ = ("_more", "_place")
+    # When a consumer was delivered the message that this id was taken from. Not there in other ids, nor in copies.
+    _delivery: object
+
+    __slots__ = ("_delivery", "_more", "_place")
 
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]

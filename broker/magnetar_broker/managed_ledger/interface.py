@@ -51,10 +51,11 @@ class Log(Protocol):
     def next_index(self) -> int:
         """The index of the next message: as many messages as the topic has ever taken."""
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> None:
+    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
         """Stores the entry behind all others, with the broker's part in front, and then calls `done`.
 
-        Never raises: what can't be taken any more is told to `done`.
+        Never raises. Returns whether it was taken; why it was not is told to `done`, when all before it is decided. Who
+        goes on to append what comes behind it may have that stored.
         """
 
     @property

@@ -193,9 +193,9 @@ class ManagedLedger:
 
     # ── appending ──
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> None:
+    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
         """As `Log` says. `done` is never called from within this call."""
-        self._writing.append(entry, messages, batch_size, done)
+        return self._writing.append(entry, messages, batch_size, done)
 
     @property
     def pending_bytes(self) -> int:
@@ -319,6 +319,14 @@ class ManagedLedger:
         return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
 
     # ── freeing, and the end ──
+
+    def may_trim(self, up_to: Position | None) -> bool:
+        """`trim` would find something to do."""
+        listed = self._node.list
+        first = listed.ledgers[0] if listed.ledgers else None
+        if first is None or not first.closed or not first.entries or (up_to is not None and first.last > up_to):
+            return self.has_rest
+        return not self.held(first.ledger_id) or self.has_rest
 
     async def trim(self, up_to: Position | None) -> bool:
         """Deletes the closed ledgers that end at or before it; None: all closed ones. Returns whether any went.

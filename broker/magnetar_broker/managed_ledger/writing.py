@@ -125,14 +125,16 @@ class LogWriting:
 
     def append(
         self, entry: bytes, messages: int, batch_size: int, done: Callable[[Position | BrokerError], object]
-    ) -> None:
+    ) -> bool:
         if self.ended is not None or self._closing:
             self.queue.refuse(self.ended or TopicGivenUp(f"topic {self._node.name} is being closed"), done)
             self._tell_refused_soon()
         elif self.queue.append(entry, messages, batch_size, done, self._clock.time_ms(), self.waiting_for):
             self._feed()
+            return True
         else:
             self._tell_refused_soon()
+        return False
 
     def _feed(self) -> None:
         """Sends what waits, as far as there is a ledger, and room in it."""

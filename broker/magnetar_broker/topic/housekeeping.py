@@ -2,9 +2,9 @@
 
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
-age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where the durable cursors have
-moved to another ledger since the last time, a ledger was added, or one is not deleted yet. One that nobody uses is
-deleted or closed, where the options say so.
+age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where no durable cursor
+asks for anything in its first ledger any more, or one is not deleted yet. One that nobody uses is deleted or closed,
+where the options say so.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Housekeeping:
         return self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
 
     def _to_trim(self, topic: Topic) -> bool:
-        return topic.trimmed_for != _trim_key(topic) or topic.log.has_rest
+        log = topic.log
+        return (log.closed_ledgers > 0 or log.has_rest) and log.may_trim(topic.cursors.slowest_saved())
 
     def _idle_too_long(self, topic: Topic, now: float) -> bool:
         after_s = self._options.unload_idle_topics_after_s
@@ -102,13 +103,5 @@ class Housekeeping:
             del self._at_work[topic]
 
     async def _trim(self, topic: Topic) -> None:
-        key = _trim_key(topic)
         if await topic.log.trim(topic.cursors.slowest_saved()):
             topic.cursors.log_was_trimmed()
-        topic.trimmed_for = key
-
-
-def _trim_key(topic: Topic) -> object:
-    """As long as it is the same there is nothing to trim that there was not before."""
-    slowest = topic.cursors.slowest_saved()
-    return (slowest and slowest.ledger_id, topic.log.closed_ledgers)

@@ -143,7 +143,10 @@ class Producer:
                 self._release(len(entry))
                 continue
             pending.append((number, len(entry), messages, sequence_id, now))
-            append(entry, messages, batch_size, decided)
+            if not append(entry, messages, batch_size, decided):
+                # Why, `decided` is told when all before it is. By then there may be room again, and what comes behind
+                # it must not be stored.
+                self.stop()
 
     def _decided(self, result: Position | BrokerError) -> None:
         number, size, messages, sequence_id, taken_at = self._pending.popleft()

@@ -60,7 +60,6 @@ class Topic:
         "name",
         "on_lost",
         "subscriptions",
-        "trimmed_for",
         "unused_since",
     )
 
@@ -90,7 +89,6 @@ class Topic:
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
         # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
         self.unused_since = clock.monotonic()
-        self.trimmed_for: object = None
         self._options = options
         self._clock = clock
         self._randomness = randomness

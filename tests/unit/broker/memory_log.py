@@ -56,8 +56,9 @@ class MemoryLog:
     def last(self) -> Position:
         return max(self.entries, default=self.before_first)
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> None:
+    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
         done(self.add(messages, batch=batch_size > 0, payload=entry))
+        return True
 
     def first_after(self, position: Position) -> Position:
         found = [known for known in self.entries if known > position]

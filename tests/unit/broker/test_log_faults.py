@@ -10,7 +10,7 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata.memory.server import Fault
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import split_broker_metadata
-from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered, payload
+from tests.unit.broker.log_scene import SMALL, Scene, entry, in_scene, numbered, payload
 
 WIDE = ManagedLedgerOptions()
 
@@ -301,3 +301,24 @@ def test_options_hang_together() -> None:
     with pytest.raises(ValueError, match="at most"):
         ManagedLedgerOptions(managed_ledger_max_ledger_rollover_time_minutes=5)
     assert SMALL.roll_rule.due(3, 0, 0)
+
+
+def test_who_stops_at_a_refusal_keeps_the_order() -> None:
+    """PRD-10: an append says at once whether it was taken, so that nothing is stored that came behind a refused one."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=400))
+        told: list[object] = []
+        taken = [log.append(entry(b"." * 150), 1, 0, told.append) for _ in range(4)]
+        assert taken == [True, True, True, False]
+        assert told == []
+        await scene.wait(lambda: len(told) == 4)
+        assert isinstance(told[3], BrokerError)
+        assert log.append(entry(b"room again"), 1, 0, told.append)
+        await scene.wait(lambda: len(told) == 5)
+        await log.close()
+        assert not log.append(entry(b"closed"), 1, 0, told.append)
+        await scene.wait(lambda: len(told) == 6)
+        assert isinstance(told[5], TopicGivenUp)
+
+    in_scene(test)

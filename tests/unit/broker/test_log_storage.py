@@ -554,3 +554,23 @@ def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
         assert log.next_index == 4
 
     in_scene(test)
+
+
+def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
+    """RET-1, RET-3: also where the cursor stands in it still, at its end."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        assert not log.may_trim(None)
+        await scene.append(log, *numbered(4))
+        first = log.stats().ledgers[0].ledger_id
+        assert not log.may_trim(Position(first, 1))
+        assert log.may_trim(Position(first, 2))
+        assert log.may_trim(None)
+        log.held = lambda _: True
+        assert not log.may_trim(None)
+        log.held = lambda _: False
+        assert await scene.patiently(log.trim(Position(first, 2)))
+        assert not log.may_trim(None)
+
+    in_scene(test)

@@ -110,3 +110,25 @@ def test_a_client_that_takes_no_answers_is_not_read_on() -> None:
         await until(lambda: len(client.refused) == 2000 == len(client.receipts), "everything is answered")
 
     played(play, max_waiting_publish_answers=20)
+
+
+def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
+    """PRD-10, CHK-33: the producer ends at the first refusal, though that is told only when all before it is decided,
+    and there is room again by then."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        log = server.log()
+        log.prompt, log.room = False, 3
+        await client.send((1, 0, [entry(n) for n in range(5)]))
+        await until(lambda: len(log.waiting) == 4, "one more is appended than there is room for")
+        log.decide(2)
+        await client.send((1, 5, [entry(n) for n in range(5, 7)]))
+        await client.open(2, "q")  # by then the broker has taken what was sent before
+        log.prompt = True
+        log.decide()
+        assert await client.code(1) == ErrorCode.TOO_MANY_REQUESTS
+        assert log.stored == [entry(n) for n in range(3)]
+
+    played(play)

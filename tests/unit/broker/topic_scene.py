@@ -25,6 +25,10 @@ __all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "Fake
 NAME = TopicName.parse("t")
 
 
+class _Refused(bytes):
+    """An entry that was not taken."""
+
+
 class FakeLog:
     """Appends are decided when `decide` is called; at once, while `prompt`."""
 
@@ -37,8 +41,12 @@ class FakeLog:
         self.on_appended: Callable[[], object] = lambda: None
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
+        # So many may wait; what comes then is refused in its turn.
+        self.room = 2**40
         self.closed_ledgers = 0
         self.has_rest = False
+        # The end of the first ledger, if that is closed.
+        self.ends = Position(7, 9)
         self.waiting_for = ""
         self.trims: list[Position | None] = []
         self.ticks = 0
@@ -56,17 +64,24 @@ class FakeLog:
     def pending_bytes(self) -> int:
         return sum(len(one) for one, _ in self.waiting)
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> None:
+    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> bool:
         assert messages == max(1, batch_size)
-        self.waiting.append((entry, done))
+        taken = len(self.waiting) < self.room
+        self.waiting.append((entry if taken else _Refused(entry), done))
         if self.prompt:
             asyncio.get_running_loop().call_soon(self.decide)
+        return taken
+
+    def may_trim(self, up_to: Position | None) -> bool:
+        return up_to is None or up_to >= self.ends
 
     def decide(self, count: int = -1, error: BrokerError | None = None) -> None:
         while self.waiting and count:
             count -= 1
             entry, done = self.waiting.popleft()
-            if error is None:
+            if isinstance(entry, _Refused):
+                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
+            elif error is None:
                 self.stored.append(entry)
                 done(self.last)
             else:
@@ -79,6 +94,7 @@ class FakeLog:
         self.trims.append(up_to)
         if self.trim_fails is not None:
             raise self.trim_fails
+        self.closed_ledgers = 0
         return True
 
     async def close(self) -> None:

@@ -130,6 +130,13 @@ def test_lazily_opened_partitions() -> None:
         assert names == {"none", producer.producer_name()}
         producer.flush()
         producer.close()
+        other = client.create_producer("p", lazy_start_partitioned_producers=True)
+        other.close()
+        opened = len(made.on_loop(lambda broker: broker.opened))
+        for _ in range(3):
+            with pytest.raises(exceptions.AlreadyClosed):
+                other.send(b"nothing is opened for it")
+        assert len(made.on_loop(lambda broker: broker.opened)) == opened
 
 
 def test_growth_is_noticed() -> None:

@@ -205,3 +205,6 @@ def test_closing_the_client_sends_what_is_acknowledged() -> None:
         consumer.acknowledge(consumer.receive(LONG_MS))
         topic = on.broker.topic("t")
     assert topic.cursors.cursors["s"].mark_delete == topic.log.last
+    consumer.close()
+    with pytest.raises(AlreadyClosed):
+        consumer.receive()

@@ -1,0 +1,96 @@
+"""Ctrl-C at any moment of a send, again and again, as in a notebook whose user goes on with the same producer."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from magnetar import MessageId, Result
+from tests.running import GENEROUS_S
+from tests.unit.client.scene import sync_scene
+
+STRIKES = 400
+
+
+class Struck(BaseException):
+    """In place of KeyboardInterrupt."""
+
+
+class Striker:
+    """Signals the main thread while `armed`."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.hits = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._strike)
+        self._before: Any = None
+
+    def __enter__(self) -> Striker:
+        self._before = signal.signal(signal.SIGUSR1, self._handle)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.armed = False
+        self._over.set()
+        self._thread.join()
+        signal.signal(signal.SIGUSR1, self._before)
+
+    def _strike(self) -> None:
+        while not self._over.wait(0.0007):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        # Not in a finalizer, whose errors nobody meets.
+        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(("magnetar.", "threading")):
+            self.armed = False
+            self.hits += 1
+            raise Struck
+
+
+def test_an_interrupted_send_is_sent_whole_or_not_at_all_and_the_others_as_ever() -> None:
+    """PRD-1: nothing is mixed up, told twice, or left pending for ever."""
+    with sync_scene() as made, made.client() as client, Striker() as striker:
+        producer = client.create_producer(
+            "t", max_pending_messages=300, block_if_queue_full=True, batching_max_messages=20
+        )
+        told: dict[bytes, list[tuple[Result, MessageId | None]]] = {}
+        whole: list[bytes] = []
+        number = 0
+        deadline = time.monotonic() + GENEROUS_S
+        while striker.hits < STRIKES and time.monotonic() < deadline:
+            number += 1
+            content = b"%d" % number
+            outcomes = told[content] = []
+            key = f"key of {number}" if number % 11 == 0 else None
+            try:
+                striker.armed = True
+                if number % 37 == 0:
+                    producer.send(content, partition_key=key)
+                    outcomes.append((Result.Ok, None))
+                else:
+                    producer.send_async(content, lambda *outcome, own=outcomes: own.append(outcome), partition_key=key)
+                striker.armed = False
+                whole.append(content)
+            except Struck:
+                pass
+        striker.armed = False
+        producer.flush()
+        stored: dict[tuple[int, int], bytes | None] = {}
+        for entry, messages in enumerate(made.on_loop(lambda broker: broker.topic("t").messages())):
+            for index, payload in enumerate(messages.payloads):
+                stored[entry, index if len(messages) > 1 else -1] = payload
+                stored_key = None if messages.keys is None else messages.keys[index]
+                assert stored_key == (f"key of {int(payload or b'')}" if int(payload or b"") % 11 == 0 else None)
+        assert len(set(stored.values())) == len(stored), "each is stored once"
+        assert set(whole) <= set(stored.values())
+        for content, outcomes in told.items():
+            assert len(outcomes) == 1 or (not outcomes and content not in whole)
+            for result, message_id in outcomes:
+                assert result is Result.Ok
+                if message_id is not None:
+                    assert stored[message_id.entry_id(), message_id.batch_index()] == content
