@@ -39,6 +39,8 @@ __all__ = ["CursorTable", "delete_cursors"]
 _log = logging.getLogger(__name__)
 MAX_NAME_BYTES: Final = 255
 MAX_PROPERTIES_BYTES: Final = 65_536
+# Where a cursor's count of its moves begins: below that, so that there is room for more in what clients are told.
+_MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
 
@@ -58,13 +60,25 @@ class CursorLog(LogPlaces, Protocol):
 
 
 class CursorTable:
-    __slots__ = ("_cursors", "_deleting", "_home", "_log", "_lost", "_making", "_tasks", "_transient", "on_lost")
+    __slots__ = (
+        "_cursors",
+        "_deleting",
+        "_home",
+        "_log",
+        "_lost",
+        "_making",
+        "_randomness",
+        "_tasks",
+        "_transient",
+        "on_lost",
+    )
 
     def __init__(
         self, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
     ) -> None:
         self.on_lost: Callable[[TopicGivenUp], object] = lambda _: None
         self._log = log
+        self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
         nodes = CursorNodes(log.name, client, clock, randomness)
         self._home = CursorHome(str(log.name), log.incarnation, client, nodes, options, clock, self._tasks)
@@ -169,7 +183,7 @@ class CursorTable:
         state = AckState(self._log, mark_delete, durable=True)
         state.settle()
         # Another number than a cursor of the same name had that was deleted: clients tell the two apart by it.
-        state.moves = self._home.clock.time_ms()
+        state.moves = self._randomness.below(_MOST_MOVES)
         self._making[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
 
