@@ -6,7 +6,7 @@ its turn: what one has in abundance leaves room for the others' every time the f
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar._link import Channel, Link
 from magnetar_protos.broker_pb2 import (
@@ -24,6 +24,9 @@ from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.transport import Stream
 
 __all__ = ["ProduceChannel", "ProduceLink"]
+
+# Producers that one message opens, and closes: brokers bound what a message has of them.
+_AT_ONCE: Final = 2_000
 
 
 class ProduceChannel(Channel, Protocol):
@@ -80,8 +83,8 @@ class ProduceLink(Link[ProduceChannel]):
             return None
         parts: list[bytes] = []
         if self._opens:
-            parts.append(ProduceRequest(open=self._opens).SerializeToString())
-            self._opens = []
+            opens, self._opens = self._opens[:_AT_ONCE], self._opens[_AT_ONCE:]
+            parts.append(ProduceRequest(open=opens).SerializeToString())
         builder = FrameBuilder()
         while self._ready:
             channel_id = next(iter(self._ready))
@@ -92,9 +95,11 @@ class ProduceLink(Link[ProduceChannel]):
         if len(builder):
             frame = builder.take_parts()
             parts += (field_head(ProduceRequest.FRAME_FIELD_NUMBER, sum(map(len, frame))), *frame)
-        closes = [channel_id for channel_id in self._closes if channel_id not in self._ready]
+        unsent = {one.producer_id for one in self._opens}
+        closes = [one for one in self._closes if one not in self._ready and one not in unsent][:_AT_ONCE]
         if closes:
-            self._closes = [channel_id for channel_id in self._closes if channel_id in self._ready]
+            now = frozenset(closes)
+            self._closes = [channel_id for channel_id in self._closes if channel_id not in now]
             parts.append(ProduceRequest(close=map(_close, closes)).SerializeToString())
         return b"".join(parts) or None
 

@@ -32,6 +32,9 @@ NONE, LZ4, ZLIB, ZSTD, SNAPPY = (
 _LZ4_AT_MOST: Final = 255
 _SNAPPY_AT_MOST: Final = 64
 
+# A deflated block makes 258 bytes of two bits; a block of 128 KiB takes a ZSTD frame four bytes.
+_ZLIB_AT_MOST: Final = 1032
+_ZSTD_AT_MOST: Final = 32_768
 # A window of 8 MiB is the most that the standard asks every reader to support.
 _ZSTD_MAX_WINDOW: Final = 8_388_608
 # A frame's magic, the longest header, the header of an empty block, and the checksum.
@@ -77,6 +80,14 @@ def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNC
     if len(decoded) != size:
         raise MalformedEntry(f"the payload is said to be {size} bytes uncompressed, and is {len(decoded)}")
     return decoded
+
+
+def uncompressed_at_most(payload_bytes: int, compression: int) -> int:
+    """How large a payload of so many compressed bytes can have been, whatever is in it. Raises `UnknownCompression`."""
+    try:
+        return payload_bytes * _AT_MOST[compression]
+    except KeyError:
+        raise UnknownCompression(f"the payload has compression {compression}: known are {_known()}") from None
 
 
 # What the libraries raise at input that is not of their kind.
@@ -157,4 +168,11 @@ _DECOMPRESS: Final[dict[int, tuple[str, Callable[[bytes, int], bytes]]]] = {
     entry_pb2.ZLIB: ("ZLIB stream", _decompress_zlib),
     entry_pb2.ZSTD: ("ZSTD frame", _decompress_zstd),
     entry_pb2.SNAPPY: ("SNAPPY block", _decompress_snappy),
+}
+_AT_MOST: Final[dict[int, int]] = {
+    entry_pb2.NONE: 1,
+    entry_pb2.LZ4: _LZ4_AT_MOST,
+    entry_pb2.ZLIB: _ZLIB_AT_MOST,
+    entry_pb2.ZSTD: _ZSTD_AT_MOST,
+    entry_pb2.SNAPPY: _SNAPPY_AT_MOST,
 }

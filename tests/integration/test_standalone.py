@@ -166,7 +166,7 @@ def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
                 answer = LastMessageAnswer.FromString(await ask("last_message", last))
                 assert not answer.HasField("last")
                 assert answer.incarnation == opened.incarnation
-                await client.send((1, 0, [entry(0), entry(1, num_messages_in_batch=3)]))
+                await client.send((1, 0, [entry(0), entry(1, bytes(18), num_messages_in_batch=3)]))
                 await until(lambda: len(client.receipts) == 2, "both are stored")
                 answer = LastMessageAnswer.FromString(await ask("last_message", last))
                 assert (answer.last.ledger_id, answer.last.entry_id) == client.receipts[1, 1]

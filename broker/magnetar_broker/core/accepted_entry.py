@@ -1,8 +1,9 @@
 """Whether an entry that a producer sent may be stored, and the few things that the log has to know of it.
 
-A broker opens no payload, so a batch's number of messages is the producer's word; it is held against what any batch can
-have, since indexes and permits are counted with it. What asks for something that this broker does not do is refused: a
-message with a delivery time that was stored all the same would be delivered at once, to somebody's surprise.
+A broker opens no payload, so a batch's number of messages is the producer's word. Indexes, permits and acknowledgements
+are counted with it, so it is held against what a payload of this size can hold at most. What asks for something that
+this broker does not do is refused: a message with a delivery time that was stored all the same would be delivered at
+once, to somebody's surprise.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import Final, NamedTuple
 
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire.compression import uncompressed_at_most
 from magnetar_wire.entry import check_entry
-from magnetar_wire.errors import ChecksumMismatch, TooLarge, WireError
-from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES
+from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
+from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
 
 __all__ = ["AcceptedEntry", "accept_entry"]
 
 _HEADER_BYTES: Final = 10
+# In a batch: its size, and the size of its payload.
+_SMALLEST_MESSAGE: Final = 6
 _MAX_SEQUENCE_ID: Final = 2**63 - 1
 
 
@@ -61,11 +65,33 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
     if not metadata.HasField("num_messages_in_batch"):
         return AcceptedEntry(1, 0, sequence_id)
     messages = metadata.num_messages_in_batch
+    _check_batch(messages, metadata, payload_bytes)
+    return AcceptedEntry(messages, messages, sequence_id)
+
+
+def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:
+    """That so many messages may be in it, as far as that can be told without opening it."""
     if not 0 < messages <= MAX_BATCH_MESSAGES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"a batch has 1 … {MAX_BATCH_MESSAGES} messages, and this one says {messages}"
         )
-    return AcceptedEntry(messages, messages, sequence_id)
+    try:
+        most = uncompressed_at_most(payload_bytes, metadata.compression)
+    except UnknownCompression as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED, str(error)) from None
+    size = payload_bytes if metadata.compression == CompressionType.NONE else metadata.uncompressed_size
+    if size > min(most, MAX_UNCOMPRESSED_BYTES):
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a payload of {payload_bytes} bytes is said to be {size} uncompressed, and can be at most "
+            f"{min(most, MAX_UNCOMPRESSED_BYTES)}",
+        )
+    if messages * _SMALLEST_MESSAGE > size:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the batch says that it has {messages} messages, which take {messages * _SMALLEST_MESSAGE} bytes at "
+            f"least, and its payload, uncompressed, has {size}",
+        )
 
 
 def _check_supported(metadata: MessageMetadata) -> None:

@@ -1,7 +1,7 @@
 """The broker's end of one `produce` stream: many producers, frames of entries in, ranges of receipts out.
 
-A message is taken as a whole, in one step: opens, entries, closes. Then the stream is read on as soon as there is room:
-for what it has undecided, for what the broker has undecided in all, and for the answers that its client has not taken.
+A message is taken as a whole: opens, entries, closes. Then the stream is read on as soon as there is room: for what it
+has undecided, for what the broker has undecided in all, and for the answers that its client has not taken.
 So nobody can have the broker hold more than that. What became durable together is told in one message.
 
 When the stream breaks its producers are gone with it, at once. What they sent and the topics have taken is stored or
@@ -11,7 +11,7 @@ not, as it comes; their clients do not know, and send it again on another stream
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -34,6 +34,8 @@ __all__ = ["FindTopic", "ProduceSession"]
 
 FindTopic = Callable[[TopicName, str, bool], Awaitable[Topic]]
 
+# So many are opened or closed in one turn of the loop.
+_AT_ONCE: Final = 100
 _GONE: Final = TopicGivenUp("its stream has ended")
 
 
@@ -90,29 +92,42 @@ class ProduceSession:
 
     async def _receive(self, tasks: OrderedTaskGroup) -> None:
         while (message := await self._stream.receive()) is not None:
-            for channel in self._take(message, tasks):
+            request, runs = self._decode(message)
+            for at, asked in enumerate(request.open, 1):
+                self._open(asked, tasks)
+                if at % _AT_ONCE == 0:  # others have their turn
+                    await asyncio.sleep(0)
+            touched = self._take(runs)
+            for at, close in enumerate(request.close, 1):
+                if (channel := self._channels.get(close.producer_id)) is not None:
+                    self._close(channel, tasks)
+                if at % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            for channel in touched:
                 await channel.room()
             await self._room()
 
-    def _take(self, message: bytes, tasks: OrderedTaskGroup) -> Iterable[ProducerChannel]:
-        """Returns those that entries came for."""
+    def _decode(self, message: bytes) -> tuple[ProduceRequest, list[DecodedRun]]:
         try:
             request = ProduceRequest.FromString(message)
             # A large entry is refused by itself: see accept_entry.
             runs = decode_frame(request.frame, max_entry_bytes=MAX_TRANSPORT_BYTES)
         except (DecodeError, WireError) as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"what was to be published can't be read: {error}") from None
-        for asked in request.open:
-            self._open(asked, tasks)
+        parts = len(request.open) + len(request.close) + len(runs)
+        limit = self._options.max_parts_per_produce_request
+        if parts > limit:
+            raise Refusal(Code.INVALID_ARGUMENT, f"one message has {parts} parts, and at most {limit} are taken")
+        return request, runs
+
+    def _take(self, runs: Sequence[DecodedRun]) -> Iterable[ProducerChannel]:
+        """Returns those that entries came for."""
         touched: dict[ProducerChannel, None] = {}
         for run in runs:
             channel = self._channels.get(run.channel)
             if channel is not None:  # otherwise it has ended
                 self._take_run(run, channel)
                 touched[channel] = None
-        for close in request.close:
-            if (channel := self._channels.get(close.producer_id)) is not None:
-                self._close(channel, tasks)
         return touched
 
     def _take_run(self, run: DecodedRun, channel: ProducerChannel) -> None:

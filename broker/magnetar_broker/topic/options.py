@@ -19,7 +19,9 @@ class TopicOptions(Configuration):
     # 0: as many as there are.
     max_producers_per_topic: int = Field(default=0, ge=0)
     # Of one `produce` stream; further ones are refused.
-    max_producers_per_stream: int = Field(default=20_000, gt=0)
+    max_producers_per_stream: int = Field(default=10_000, gt=0)
+    # Of one message on it: what is opened and closed, and runs of entries, together. More ends the stream.
+    max_parts_per_produce_request: int = Field(default=20_000, gt=0)
     # Taken and not decided yet, of one topic, one stream, and all: streams are not read on while there is more. That of
     # a topic is far enough below managed_ledger_max_pending_bytes, where what comes ends its producer.
     max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)

@@ -19,7 +19,6 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 
 __all__ = ["Producer"]
@@ -36,7 +35,6 @@ class Producer:
         "_entries",
         "_log",
         "_max_message_bytes",
-        "_max_pending_bytes",
         "_messages",
         "_on_stored",
         "_pending",
@@ -69,7 +67,6 @@ class Producer:
         log: Log,
         budget: PublishBudget,
         max_message_bytes: int,
-        max_pending_bytes: int,
         clock: Clock,
         topic_counters: TopicCounters,
         all_counters: BrokerCounters,
@@ -98,8 +95,6 @@ class Producer:
         # The topic's.
         self._budget = budget
         self._max_message_bytes = max_message_bytes
-        # From there on the log refuses what is appended, and says so only when all before it is decided.
-        self._max_pending_bytes = max_pending_bytes
         self._clock = clock
         self._topic_counters = topic_counters
         self._all_counters = all_counters
@@ -119,17 +114,7 @@ class Producer:
         now = self._clock.monotonic()
         append, pending, decided = self._log.append, self._pending, self._decided
         name, limit = self.producer_name, self._max_message_bytes
-        size = sum(map(len, entries))
-        self._budget.take(size)
-        pending_bytes = self._log.pending_bytes
-        if pending_bytes and pending_bytes + size > self._max_pending_bytes:
-            # Before it is appended: what comes behind a refusal must not be stored, should there be room by then.
-            self.end(
-                BrokerError(
-                    ErrorCode.TOO_MANY_REQUESTS,
-                    f"{pending_bytes} bytes wait to be stored, and {self._max_pending_bytes} may: send again, later",
-                )
-            )
+        self._budget.take(sum(map(len, entries)))
         for number, entry in enumerate(entries, first):
             if self._stopped:
                 self._release(len(entry))

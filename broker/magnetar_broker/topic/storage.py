@@ -114,7 +114,6 @@ class StoredTopics:
             clock,
             randomness,
             self._counters,
-            options.ledgers.managed_ledger_max_pending_bytes,
         )
 
     def _options(self, policies: Policies) -> _Options:

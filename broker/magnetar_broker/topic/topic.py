@@ -47,7 +47,6 @@ class Topic:
     __slots__ = (
         "_all_counters",
         "_clock",
-        "_max_pending_bytes",
         "_names",
         "_options",
         "_pending_of",
@@ -73,9 +72,7 @@ class Topic:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
-        max_pending_bytes: int,
     ) -> None:
-        """`max_pending_bytes`: from there on the log refuses what is appended."""
         self.name = name
         self.log = log
         self.cursors = cursors
@@ -93,7 +90,6 @@ class Topic:
         self._clock = clock
         self._randomness = randomness
         self._all_counters = counters
-        self._max_pending_bytes = max_pending_bytes
         self._names: ProducerNames[Producer] = ProducerNames()
         # Producers by name, those that have gone too, of whose entries some are pending.
         self._pending_of: dict[str, list[Producer]] = {}
@@ -140,7 +136,6 @@ class Topic:
             self.log,
             self.budget,
             self._options.max_message_size,
-            self._max_pending_bytes,
             self._clock,
             self.counters,
             self._all_counters,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -15,9 +16,11 @@ from magnetar_protos.broker_pb2 import (
     OpenProducer,
     ProduceRequest,
 )
-from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.entry_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
+from magnetar_wire.batch import encode_batch
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
+from magnetar_wire.messages import Messages
 from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
@@ -72,6 +75,12 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         12: (entry(12, marker_type=1), ErrorCode.NOT_ALLOWED, []),
         13: (entry(13, txnid_most_bits=1), ErrorCode.UNSUPPORTED, ["transaction"]),
         14: (b"\x0e\x02\0\0\0\0" + entry(14), ErrorCode.INVALID_ARGUMENT, []),
+        15: (entry(15, bytes(17), num_messages_in_batch=3), ErrorCode.INVALID_ARGUMENT, ["18", "17"]),
+        16: (entry(16, num_messages_in_batch=300_000), ErrorCode.INVALID_ARGUMENT, ["300000"]),
+        17: (compressed(LZ4, 10, 2551), ErrorCode.INVALID_ARGUMENT, ["2551", "2550"]),
+        18: (compressed(ZSTD, 10, 6 * 100 - 1), ErrorCode.INVALID_ARGUMENT, ["600", "599"]),
+        19: (compressed(ZSTD, 5000, 2**27 + 1), ErrorCode.INVALID_ARGUMENT, [str(2**27)]),
+        20: (compressed(77, 10, 600), ErrorCode.UNSUPPORTED, ["77"]),
     }
 
     async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
@@ -92,6 +101,27 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         assert [one.number for one in client.refused] == list(range(0, number, 2))
         assert server.storage.opened[0].counters.refused_entries == len(bad)
         assert server.budget.used_bytes == 0
+
+    played(play)
+
+
+def compressed(compression: int, payload_bytes: int, uncompressed_bytes: int) -> bytes:
+    """A batch of a hundred messages, as its metadata say."""
+    kinds: dict[str, Any] = {"compression": compression, "uncompressed_size": uncompressed_bytes}
+    return entry(1, bytes(payload_bytes), num_messages_in_batch=100, **kinds)
+
+
+def test_batches_that_compress_well_are_stored() -> None:
+    """PRD-3: what a broker can't look into is refused only where no payload could be what it says."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        shared = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+        batches = [encode_batch(Messages([b""] * 5000), shared, kind) for kind in (NONE, LZ4, ZLIB, ZSTD, SNAPPY)]
+        await client.send((1, 0, batches))
+        await until(lambda: len(client.receipts) == len(batches), "all are stored")
+        assert not client.refused
 
     played(play)
 
@@ -194,7 +224,7 @@ def test_a_stream_that_breaks_takes_its_producers_and_leaves_what_they_sent() ->
         before, after = connect(), connect()
         await before.open(1, "p", instance=b"a")
         server.log().prompt = False
-        await before.send((1, 0, [entry(4, num_messages_in_batch=3, highest_sequence_id=6)]))
+        await before.send((1, 0, [entry(4, bytes(18), num_messages_in_batch=3, highest_sequence_id=6)]))
         await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
         before.stream.cancel()
         await until(lambda: not server.storage.opened[0].producers(), "its producer is gone")

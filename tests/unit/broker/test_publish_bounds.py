@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from magnetar_protos.broker_pb2 import (
+    CloseProducer,
     ErrorCode,
     OpenProducer,
 )
+from magnetar_wire.transport import Rejected
 from tests.produce_client import ProduceClient, entry
 from tests.running import until, within
 from tests.unit.broker.produce_server import ProduceServer, played
@@ -132,3 +134,23 @@ def test_nothing_is_stored_that_came_behind_an_entry_the_log_refused() -> None:
         assert log.stored == [entry(n) for n in range(3)]
 
     played(play)
+
+
+def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
+    """CHK-49: what a message asks for is bounded before anything of it is done."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client, other = connect(), connect()
+        opens = [OpenProducer(producer_id=number, topic="t") for number in range(1, 301)]
+        await client.send(*opens[:150], *(CloseProducer(producer_id=one.producer_id) for one in opens[:150]))
+        await until(lambda: len(client.ended) == 150, "as many are opened and closed")
+        assert len(client.opened) == 150
+        entries = [entry(0)] * 100
+        await other.send(*opens[:201], *((number, 0, [one]) for number, one in enumerate(entries)))
+        await until(lambda: other.over, "the stream is ended")
+        assert isinstance(other.error, Rejected)
+        assert "301 parts, and at most 300" in str(other.error)
+        assert not other.opened
+        await until(lambda: not server.storage.opened[0].producers(), "nobody is left")
+
+    played(play, max_parts_per_produce_request=300)

@@ -184,7 +184,6 @@ class FakeStorage:
             self.clock,
             SeededRandomness(1),
             self.counters,
-            64 << 20,
         )
         self.opened.append(topic)
         return topic
