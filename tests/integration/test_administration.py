@@ -15,6 +15,7 @@ import magnetar
 from magnetar import exceptions
 from magnetar.admin import Admin, NamespacePolicies, Persistence, TenantSettings
 from magnetar_wire.message_id import MessageId
+from tests.faults.shim import shim
 from tests.http_client import asked
 from tests.running_standalone import StandaloneProcess, standalone
 
@@ -99,6 +100,23 @@ def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
         assert server.stop() == 0
         lines = [json.loads(line) for line in server.logged.splitlines() if line.startswith("{")]
         assert {"time", "level", "logger", "message"} <= set(lines[0])
+
+
+def test_a_disk_that_hangs_is_no_health_until_it_goes_on(tmp_path: Path) -> None:
+    """ADM-2: with a real disk, whose syncs hang as long as there is a flag."""
+    flag = tmp_path / "hang"
+    environment = {"HANGING_DISK": str(flag), "LD_PRELOAD": shim("hanging_disk", tmp_path)}
+    with standalone(tmp_path / "data", environment, health_check_timeout_s=1, health_check_max_age_s=0) as server:
+        assert got(server, "/health")[0] == 200
+        flag.touch()
+        for _ in range(3):
+            status, body = got(server, "/health")
+            assert status == 503
+            assert b"has not answered for" in body
+        flag.unlink()
+        deadline = time.monotonic() + 60
+        while got(server, "/health")[0] != 200:
+            assert time.monotonic() < deadline
 
 
 def test_a_port_for_http_that_is_taken_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,28 +13,17 @@ import pytest
 from magnetar_bookie.daemon.exit_status import ExitStatus
 from magnetar_protos.ledger_pb2 import Status
 from tests.bookie_server import BookieServer, Load
+from tests.faults.shim import shim
 from tests.http_client import ask_json
 from tests.running import run, until
 
 pytestmark = pytest.mark.slow
-
-_SHIMS = Path(__file__).parents[1] / "faults"
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[BookieServer]:
     with BookieServer(tmp_path / "b1") as one:
         yield one
-
-
-def shim(name: str, folder: Path) -> str:
-    """The compiled shim."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the shim that makes the disk fail")
-    built = folder / f"{name}.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", built, _SHIMS / f"{name}.c", "-ldl"], check=True)
-    return str(built)
 
 
 def test_ending_in_peace_and_being_killed_lose_nothing_that_was_acknowledged(server: BookieServer) -> None:
@@ -137,9 +125,7 @@ def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowledged(
     run(body(), 110)
 
 
-def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(
-    server: BookieServer, tmp_path: Path
-) -> None:
+def test_a_hung_fsync_is_told_by_the_health_and_does_not_hold_up_the_end(server: BookieServer, tmp_path: Path) -> None:
     """The health is true: 503 while a sync hangs, 200 when it goes on; ending takes a bounded time all the same."""
     flag = tmp_path / "flag"
     environment = {"HANGING_DISK": str(flag)}

@@ -144,6 +144,9 @@ class _Model:
         if not self.consumers:
             self.counts.clear()
         consumer.leave()
+        if consumer is active and not self.shared and (now := self._active) is not None:
+            assert self.last is None, "it had no permits in its new epoch"
+            self.permits[now] = 0
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         self.permits[consumer] += permits

@@ -11,6 +11,7 @@ it has to grow at once. Nothing is watched: ten thousand topics would be as many
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -21,12 +22,13 @@ from magnetar_broker.admin.namespaces import Namespaces, being_deleted, standing
 from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.partitioned_topics import PartitionedTopics
 from magnetar_broker.admin.tenants import Tenants
-from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, is_system_topic
+from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies
+from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
 from magnetar_wire.clock import Clock
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.randomness import Randomness
@@ -35,6 +37,8 @@ from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, Namespace
 __all__ = ["Catalog"]
 
 _CACHED_NAMESPACES: Final = 1000
+# A local name that is its own encoding, and one that a topic may have.
+_STANDS_FOR_ITSELF: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,700}")
 _OURS: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)
 
 
@@ -84,6 +88,7 @@ class Catalog:
         namespace = await self.namespaces.get(name.namespace_name, fresh=False)
         policies = standing(name.namespace_name, namespace.node).policies
         checks: list[Change] = [Check(paths.namespace(name.namespace_name), namespace.version)]
+        await self._check_room(name)
         if name.is_partition:
             version = await self._partition(name, fresh=True)
             return [*checks, Check(paths.partitioned(name.base), version)]
@@ -125,9 +130,10 @@ class Catalog:
             return (await self.partitioned.get(name)).partitions
         return 0
 
-    async def topic_exists(self, name: TopicName) -> bool:
-        await self._nodes.sync()
-        return await self._nodes.exists(paths.topic(name))
+    async def topic_state(self, name: TopicName) -> TopicState | None:
+        """Of its log; None: there is none."""
+        found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
+        return found.node.state if found else None
 
     async def topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         """All topics in it that are stored, partitions among them, by their full names, in order."""
@@ -180,6 +186,18 @@ class Catalog:
         partitioned = self.options.allow_auto_topic_creation_type == "partitioned"
         return self.options.allow_auto_topic_creation, self.options.default_num_partitions if partitioned else 0
 
+    async def _check_room(self, name: TopicName) -> None:
+        """Those who make topics at the same time may pass the limit by as many as they are."""
+        limit = self.options.max_topics_per_namespace
+        if limit and not is_system_topic(name):
+            there = len(await self.topics(name.namespace_name))
+            if there >= limit:
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"{name} is not made: namespace {name.namespace_name} has {there:,} topics, and "
+                    f"max_topics_per_namespace is {limit:,}",
+                )
+
     async def _partition(self, name: TopicName, *, fresh: bool) -> int:
         """Its partitioned topic's version; raises TOPIC_NOT_FOUND where that has it not."""
         found = await self.partitioned.find(name.base, fresh=fresh)
@@ -219,7 +237,12 @@ class Catalog:
         self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
     ) -> list[str]:
         names = []
+        shown = include_system or namespace != SYSTEM_NAMESPACE
         for encoded in await self._nodes.names(f"{root}/{namespace}/{domain}"):
+            if _STANDS_FOR_ITSELF.fullmatch(encoded):  # nearly all do, and there may be very many
+                if shown and (include_system or not encoded.startswith(SYSTEM_PREFIX)):
+                    names.append(f"{domain}://{namespace}/{encoded}")
+                continue
             try:
                 name = TopicName.from_path(domain, namespace.tenant, namespace.namespace, encoded)
             except InvalidTopicName:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.tenants import no_tenant
+from magnetar_broker.admin.tenants import check_tenant_name, no_tenant
 from magnetar_broker.core.policies import check_policies
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import Refused
@@ -34,6 +34,7 @@ class Namespaces:
 
     async def names(self, tenant: str) -> list[str]:
         """Of the tenant's namespaces, without its own."""
+        check_tenant_name(tenant)
         names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
         if not names and await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True) is None:
             raise no_tenant(tenant)

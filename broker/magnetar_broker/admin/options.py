@@ -18,6 +18,8 @@ class CatalogOptions(Configuration):
     # Of partitioned topics that are made on first use.
     default_num_partitions: int = Field(default=1, ge=1)
     max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
+    # Topics that one namespace may have, those of the system not counted; 0: any number.
+    max_topics_per_namespace: int = Field(default=0, ge=0)
     # How old what is known of a namespace may be where nothing is made in it.
     metadata_cache_ttl_s: float = Field(default=5.0, ge=0)
     # How long a change waits for a metadata store that can't be reached.

@@ -13,6 +13,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
+from magnetar_protos.managed_ledger_pb2 import TopicState
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
@@ -37,7 +38,7 @@ class TopicCalls:
     async def create_topic(self, request: pb.TopicRequest) -> pb.Done:
         name = _users(request.topic)
         await self._catalog.check_topic(name)
-        if await self._catalog.topic_exists(name):
+        if await self._catalog.topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
         await self._topics.get(name, create=True, asked=True)
         return pb.Done()
@@ -48,6 +49,8 @@ class TopicCalls:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: delete it as that, with all its partitions"
             )
+        if await self._catalog.topic_state(name) is None:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
         await self._topics.delete(name, force=request.force)
         return pb.Done()
 

@@ -10,15 +10,15 @@ from typing import Final
 from magnetar_wire.path_component import encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
-__all__ = ["SYSTEM_NAMESPACE", "heartbeat_topic", "is_system_topic"]
+__all__ = ["SYSTEM_NAMESPACE", "SYSTEM_PREFIX", "heartbeat_topic", "is_system_topic"]
 
 SYSTEM_NAMESPACE: Final = NamespaceName("pulsar", "system")
-_PREFIX: Final = "__"
+SYSTEM_PREFIX: Final = "__"
 _HEARTBEAT: Final = "__heartbeat-"
 
 
 def is_system_topic(name: TopicName) -> bool:
-    return name.local_name.startswith(_PREFIX) or name.namespace_name == SYSTEM_NAMESPACE
+    return name.local_name.startswith(SYSTEM_PREFIX) or name.namespace_name == SYSTEM_NAMESPACE
 
 
 def heartbeat_topic(broker_id: str) -> TopicName:

@@ -79,9 +79,7 @@ def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> 
 def _acknowledge_each(
     acknowledged: Acknowledged, log: Log, cursor: Cursor, dispatch: Dispatch, consumer: ConsumerState
 ) -> int:
-    done_before = {
-        position: cursor.acknowledged_messages(position).bit_count() for position, _, _ in acknowledged.messages
-    }
+    sizes = {position: size for position, _, size in acknowledged.messages}
     done = cursor.acknowledge(acknowledged.entries, acknowledged.messages)
     count = len(done)
     for ledger_id, first, last in acknowledged.entries:
@@ -92,11 +90,10 @@ def _acknowledge_each(
             count += log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
     for position in done:
         dispatch.acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
-        done_before.pop(position, None)
-    for position, were in done_before.items():
-        now = cursor.acknowledged_messages(position).bit_count()
-        if now > were:
-            dispatch.acknowledged_messages(consumer, position, now - were)
+        sizes.pop(position, None)
+    for position, size in sizes.items():
+        if now := cursor.acknowledged_messages(position).bit_count():
+            dispatch.acknowledged_messages(consumer, position, size - now)
     return count
 
 

@@ -98,7 +98,7 @@ class Consumer:
 
     @property
     def moves(self) -> int:
-        return self.subscription.cursor.moves
+        return self.subscription.moves
 
     def behind(self) -> MessagePlace | None:
         """Of one that is not Shared: all that is delivered in this epoch lies behind this place."""

@@ -60,12 +60,14 @@ class Subscription:
         "_partition",
         "_pump",
         "_released",
+        "_served",
         "_tasks",
         "_unsubscribe",
         "counters",
         "cursor",
         "deleting",
         "receipts",
+        "take_overs",
         "type",
         "waiting",
     )
@@ -101,6 +103,9 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
+        # Of one that is not Shared: the name of the consumer that was served last, and how often that was another one.
+        self._served = ""
+        self.take_overs = 0
         self.receipts = AckReceipts(cursor, tasks, self.release)
         self.counters = DeliveryCounters()
 
@@ -122,7 +127,8 @@ class Subscription:
 
     @property
     def idle(self) -> bool:
-        return not self._consumers and not self.waiting and not self.receipts.waiting
+        receipts = self.durable and self.receipts.waiting
+        return not self._consumers and not self.waiting and not receipts
 
     @property
     def dispatch(self) -> Dispatch | None:
@@ -153,6 +159,7 @@ class Subscription:
             self._pump.paused = self.waiting > 0
         self._consumers[consumer.state] = consumer
         changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
+        self._note_who_is_served()
         sink.opened(consumer)
         changes.active = [(state, active) for state, active in changes.active if state is not consumer.state]
         self._tell(changes)
@@ -207,8 +214,32 @@ class Subscription:
             self._pump = None
             self.release()
             return
+        self._note_who_is_served()
         self._tell(changes)
         self.run()
+
+    def _note_who_is_served(self) -> None:
+        """One of the same name is the same, connected again: nobody else was served meanwhile."""
+        assert self._pump is not None
+        if self.type == _SHARED:
+            return
+        for consumer in self._consumers.values():
+            if self._pump.dispatch.is_active(consumer.state) and consumer.name != self._served:
+                self.take_overs += 1 if self._served else 0
+                self._served = consumer.name
+
+    @property
+    def history(self) -> tuple[str, int]:
+        """Who was served last, and how often that changed: `remember` has it go on."""
+        return self._served, self.take_overs
+
+    def remember(self, served: str, take_overs: int) -> None:
+        self._served, self.take_overs = served, take_overs
+
+    @property
+    def moves(self) -> int:
+        """Changes when what was delivered may not be acknowledged any more: it was moved, or changed hands."""
+        return (self.cursor.moves << 32) + self.take_overs
 
     def release(self) -> None:
         if self.idle:
@@ -250,12 +281,12 @@ class Subscription:
         acknowledged = read_acknowledge(request, self._log)
         if self._pump is None or consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-        if request.epoch < consumer.acknowledged_from:
+        if request.epoch < consumer.acknowledged_from or not self._pump.dispatch.is_active(consumer.state):
             raise BrokerError(
                 ErrorCode.STALE_EPOCH,
                 f"subscription {self.name} was moved, or went to another consumer, after these messages were "
                 f"delivered: they were of epoch {request.epoch}, and acknowledgements count from epoch "
-                f"{consumer.acknowledged_from} on",
+                f"{consumer.acknowledged_from} on, of the consumer that is served",
             )
         if request.cumulative and self.type == _SHARED:
             raise BrokerError(

@@ -11,6 +11,7 @@ broken off by a caller that goes away: it is done whole, in a task of the topic.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -32,6 +33,7 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Subscriptions"]
 
+_log = logging.getLogger(__name__)
 _MAX_NAME_BYTES: Final = 768
 _MAX_PROPERTIES_BYTES: Final = 65_536
 # Of names that are made here.
@@ -46,6 +48,7 @@ class Subscriptions:
         "_clock",
         "_closed",
         "_cursors",
+        "_histories",
         "_loaded",
         "_log",
         "_name",
@@ -71,6 +74,8 @@ class Subscriptions:
         self._randomness = randomness
         # Those with consumers, or to which something is being done; by name, and whether they are durable.
         self._loaded: dict[tuple[str, bool], Subscription] = {}
+        # Of durable ones that are not loaded: who was served last, and how often that had changed.
+        self._histories: dict[str, tuple[str, int]] = {}
         # Names of durable ones that are being made or deleted.
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._tasks = TasksInOrder()
@@ -93,7 +98,10 @@ class Subscriptions:
     def appended(self) -> None:
         """There are new entries to read."""
         for subscription in list(self._loaded.values()):
-            subscription.run()
+            try:
+                subscription.run()
+            except Exception:  # noqa: BLE001 (the others go on)
+                _log.exception("topic %s: subscription %s could not go on", self._name, subscription.name)
 
     def stats(self) -> list[SubscriptionStats]:
         """The durable ones, and the others."""
@@ -184,6 +192,8 @@ class Subscriptions:
             self._released,
             self._delete_unsubscribed,
         )
+        if cursor.durable and (history := self._histories.get(cursor.name)) is not None:
+            subscription.remember(*history)
         self._loaded[cursor.name, cursor.durable] = subscription
         return subscription
 
@@ -191,6 +201,8 @@ class Subscriptions:
         key = subscription.name, subscription.durable
         if self._loaded.get(key) is subscription:
             del self._loaded[key]
+            if subscription.durable and not subscription.deleting and subscription.history != ("", 0):
+                self._histories[subscription.name] = subscription.history
 
     # By name, as the admin does it. All are for durable subscriptions, and raise `BrokerError`.
 
@@ -246,6 +258,7 @@ class Subscriptions:
                 subscription.deleting = False
                 raise
             self._released(subscription)
+            self._histories.pop(subscription.name, None)
 
     async def reset(self, name: str, to: StartAt) -> None:
         """Moves it, for its consumers too, as a seek does."""

@@ -136,6 +136,15 @@ def test_past_deliveries_count_by_how_far_each_delivery_got() -> None:
     assert past.count(Position(1, 10)) == 1980
 
 
+def test_ranges_cost_nothing_of_what_stands_outside_of_them() -> None:
+    numbers = EntryNumbers()
+    numbers.increment(7, range(50_000))
+    for _ in range(200_000):  # a look at all of them for each would take many minutes
+        assert numbers.take_range(7, 60_000, 2**62) == []
+        assert numbers.take_range(7, 1, 0) == []
+    assert numbers.total == 50_000
+
+
 def test_ranges_of_any_size_cost_what_is_there() -> None:
     numbers, positions = EntryNumbers(), PositionSet()
     for entry_id in (3, 5, 2**40):

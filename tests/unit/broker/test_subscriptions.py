@@ -144,14 +144,18 @@ async def _failover_by_priority_then_order() -> None:
     assert (gets_b.active, gets_c.active) == ([True, False], [True])
     assert gets_c.take() == [entries[1], entries[3]]
     assert gets_b.epochs == [(b.epoch, b.epoch)]
+    with pytest.raises(BrokerError) as stale:  # nothing was delivered to it in this epoch
+        ack(b, entries[3], cumulative=True)
+    assert stale.value.code == ErrorCode.STALE_EPOCH
     c.leave()
     assert (gets_b.active, gets_a.active) == ([True, False, True], [False])
-    # Its permits are of the epoch that has ended.
+    # Its permits are of an epoch that has ended.
     assert gets_b.take() == []
     b.flow(b.epoch, 100)
     assert gets_b.take() == [entries[1], entries[3]]
     b.leave()
     assert gets_a.active == [False, True]
+    a.flow(a.epoch, 100)
     assert gets_a.take() == [entries[1], entries[3]]
     ack(a, entries[3], cumulative=True)
     assert scene.stats().backlog_entries == 0
@@ -323,7 +327,7 @@ async def _seek_by_id_and_time() -> None:
     await consumer.seek(at_place(entries[2]))
     assert gets.epochs == [(consumer.epoch, consumer.epoch)]
     assert consumer.epoch > before
-    assert consumer.moves == 1
+    assert scene.cursors.cursors["s"].moves == 1
     # The permits ended with the epoch, and late ones of it count for nothing.
     consumer.flow(before, 100)
     assert gets.take() == []
@@ -404,6 +408,85 @@ async def _late_acks_after_a_take_over() -> None:
 def test_late_acks_do_not_count_after_a_take_over() -> None:
     """SUB-9, CHK-52"""
     asyncio.run(_late_acks_after_a_take_over())
+
+
+async def _acks_after_a_reconnect() -> None:
+    scene = Scene()
+    entries = scene.add(8)
+    a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
+    known = a.moves
+    a.leave()
+    # Nobody else was served: what it had may be acknowledged.
+    a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
+    assert a.moves == known
+    ack(a, entries[0])
+    b, gets_b = await scene.subscribe(kind=FAILOVER, consumer="b")
+    a.leave()
+    assert gets_b.active == [False, True]
+    known_by_b = b.moves
+    assert gets_b.epochs  # it was told
+    a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
+    assert a.moves != known
+    with pytest.raises(BrokerError) as stale:
+        ack(a, entries[7], cumulative=True)
+    assert stale.value.code == ErrorCode.STALE_EPOCH
+    assert scene.stats().backlog_entries == 7
+    a.leave()
+    b.leave()
+    # It is known when there is nobody for a while, and for a consumer of another type.
+    b, _ = await scene.subscribe(kind=EXCLUSIVE, consumer="b")
+    assert b.moves == known_by_b
+    await b.seek(LATEST)
+    assert b.moves not in (known, known_by_b)
+
+
+def test_acks_from_before_a_reconnect_count_unless_another_was_served_meanwhile() -> None:
+    """SUB-9, CHK-52"""
+    asyncio.run(_acks_after_a_reconnect())
+
+
+async def _an_entry_of_any_size() -> None:
+    scene = Scene(max_unacked_messages_per_consumer=100, max_unacked_messages_per_subscription=200)
+    huge = scene.log.add(300_000, batch=True)
+    consumer, gets = await scene.subscribe(kind=SHARED, permits=10)
+    assert gets.take() == [huge]  # whatever permits there are
+    other, gets_other = await scene.subscribe(kind=SHARED, permits=1000)
+    entries = scene.add(40)
+    await settle()
+    assert gets_other.take() == entries
+    # Its own consumer waits, and goes on when that is acknowledged and handed out.
+    assert scene.stats().consumers[0].permits == 10 - 300_000
+    consumer.flow(consumer.epoch, 300_000)
+    ack(other, *entries)
+    ack_messages(consumer, huge, 300_000, *range(299_990))
+    assert scene.stats().unacked_messages == 10
+    more = scene.add(10)
+    assert sorted(gets.positions + gets_other.positions) == more
+    assert gets.positions
+    ack_messages(consumer, huge, 300_000, *range(299_990, 300_000))
+    assert (scene.stats().unacked_messages, scene.stats().backlog_entries) == (10, 10)
+
+
+def test_one_entry_alone_fills_no_bound_however_many_messages_it_has() -> None:
+    """ACK-3"""
+    asyncio.run(_an_entry_of_any_size())
+
+
+async def _closed_readers() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    for _ in range(5):
+        reader, gets = await scene.subscribe("r", durable=False, start=at_place(entries[1]))
+        assert gets.positions == entries[1:]  # where it says, not where another one was
+        reader.when_saved(lambda _: None)
+        reader.leave()
+    assert not scene.subscriptions._loaded
+    assert scene.subscriptions.stats() == []
+
+
+def test_a_reader_that_is_closed_leaves_nothing() -> None:
+    """SUB-7"""
+    asyncio.run(_closed_readers())
 
 
 async def _shared_seek() -> None:
@@ -836,7 +919,7 @@ async def _cancelled_seek() -> None:
     assert scene.stats().blocked_by == ""
     cursor.gate.set()
     await settle()
-    assert consumer.moves == 1
+    assert cursor.moves == 1
     consumer.flow(consumer.epoch, 10)
     assert gets.positions[-3:] == entries
 

@@ -100,7 +100,7 @@ class Dispatch(ABC):
         self._joined += 1
         consumer.begin_epoch(self._next_epoch(), acknowledgements_end=True)
         self.consumers.append(consumer)
-        return self._joined_or_left(mark_delete)
+        return self._joined_or_left(mark_delete, consumer)
 
     def leave(self, consumer: ConsumerState, mark_delete: Position) -> Changes:
         """What it had is delivered to others."""
@@ -111,7 +111,7 @@ class Dispatch(ABC):
     @abstractmethod
     def _left(self, consumer: ConsumerState) -> None: ...
 
-    def _joined_or_left(self, mark_delete: Position) -> Changes:
+    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> Changes:
         return Changes()
 
     @abstractmethod
@@ -138,8 +138,8 @@ class Dispatch(ABC):
         """These entries are, by this consumer, whoever holds them."""
 
     @abstractmethod
-    def acknowledged_messages(self, consumer: ConsumerState, position: Position, messages: int) -> None:
-        """So many messages of the batch are, that were not before, and the batch is not done."""
+    def acknowledged_messages(self, consumer: ConsumerState, position: Position, left: int) -> None:
+        """Some messages of the batch are, and so many are not."""
 
     @abstractmethod
     def acknowledged_up_to(self, mark_delete: Position) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Assignment, Changes, Deliverable, Dispatch, DispatchLimits, Reading
@@ -22,6 +23,8 @@ from magnetar_broker.core.dispatch.position_set import PositionSet
 from magnetar_broker.core.position import Position
 
 __all__ = ["RoundRobin"]
+
+_MANY: Final = 2**31
 
 
 class RoundRobin(Dispatch):
@@ -34,13 +37,19 @@ class RoundRobin(Dispatch):
         self._counts = EntryNumbers()
         # The sum of what the consumers hold.
         self._unacked = 0
+        # The same, where nobody counts for more than he may hold: an entry may have any number of messages, and one
+        # alone must not stop the others.
+        self._bounded = 0
 
     # Who is in line.
 
     def _left(self, consumer: ConsumerState) -> None:
+        level = consumer.priority_level
         if consumer.in_turn:
-            self._lines[consumer.priority_level].remove(consumer)
+            self._lines[level].remove(consumer)
             consumer.in_turn = False
+        if all(other.priority_level != level for other in self.consumers):
+            self._lines.pop(level, None)
         self._give_up(consumer)
 
     def is_active(self, consumer: ConsumerState) -> bool:
@@ -62,9 +71,15 @@ class RoundRobin(Dispatch):
     def _takes(self, consumer: ConsumerState) -> bool:
         return consumer.permits > 0 and self._may_hold_more(consumer) and consumer.outlet.room() > 0
 
+    def _held_changed(self, consumer: ConsumerState, before: int) -> None:
+        """It held so many messages."""
+        now, most = consumer.held.total, self.limits.max_unacked_per_consumer or _MANY
+        self._unacked += now - before
+        self._bounded += min(now, most) - min(before, most)
+
     @property
     def _held_too_much(self) -> bool:
-        return 0 < self.limits.max_unacked_per_subscription <= self._unacked
+        return 0 < self.limits.max_unacked_per_subscription <= self._bounded
 
     def _next_line(self) -> deque[ConsumerState] | None:
         """The line whose first consumer is served next."""
@@ -89,7 +104,7 @@ class RoundRobin(Dispatch):
             for ledger_id, first, last in named:
                 messages = consumer.held.total
                 found = consumer.held.take_range(ledger_id, first, last)
-                self._unacked -= messages - consumer.held.total
+                self._held_changed(consumer, messages)
                 self._come_again(ledger_id, found)
         else:
             self._give_up(consumer)
@@ -97,9 +112,10 @@ class RoundRobin(Dispatch):
         return Changes()
 
     def _give_up(self, consumer: ConsumerState) -> None:
-        self._unacked -= consumer.held.total
+        messages = consumer.held.total
         for ledger_id, entry_ids in consumer.held.take_all():
             self._come_again(ledger_id, entry_ids)
+        self._held_changed(consumer, messages)
 
     def _come_again(self, ledger_id: int, entry_ids: list[int]) -> None:
         self._redelivery.add_all(ledger_id, entry_ids)
@@ -122,18 +138,17 @@ class RoundRobin(Dispatch):
         messages = consumer.held.total
         found = len(consumer.held.take_range(ledger_id, first, last))
         if found:
-            self._unacked -= messages - consumer.held.total
+            self._held_changed(consumer, messages)
             self.ready(consumer)
         return found
 
-    def acknowledged_messages(self, consumer: ConsumerState, position: Position, messages: int) -> None:
+    def acknowledged_messages(self, consumer: ConsumerState, position: Position, left: int) -> None:
         for holder in (consumer, *self.consumers):
             held = holder.held.get(position)
             if held:
-                # One is left at least: the batch is not done.
-                left = max(1, held - messages)
-                holder.held.set(position, left)
-                self._unacked -= held - left
+                messages = holder.held.total
+                holder.held.set(position, max(1, left))
+                self._held_changed(holder, messages)
                 self.ready(holder)
                 return
 
@@ -142,7 +157,7 @@ class RoundRobin(Dispatch):
             messages = consumer.held.total
             if messages:
                 consumer.held.drop_up_to(mark_delete)
-                self._unacked -= messages - consumer.held.total
+                self._held_changed(consumer, messages)
                 self.ready(consumer)
         self._redelivery.discard_up_to(mark_delete)
         self._counts.drop_up_to(mark_delete)
@@ -151,7 +166,7 @@ class RoundRobin(Dispatch):
     def _forget(self) -> None:
         for consumer in self.consumers:
             consumer.held.clear()
-        self._unacked = 0
+        self._unacked = self._bounded = 0
         self._redelivery.clear()
         self._counts.clear()
 
@@ -193,10 +208,10 @@ class RoundRobin(Dispatch):
         for one in entries:
             entry = one.entry
             one.redelivery_count = self._counts.get(entry.position)
-            open_messages = max(1, entry.messages - one.acknowledged.bit_count())
+            unacked = consumer.held.total
             consumer.permits -= entry.messages
-            consumer.held.set(entry.position, open_messages)
-            self._unacked += open_messages
+            consumer.held.set(entry.position, max(1, entry.messages - one.acknowledged.bit_count()))
+            self._held_changed(consumer, unacked)
             dealt.append(one)
             room -= len(entry.stored)
             messages += entry.messages

@@ -5,7 +5,7 @@ kept of it: a redelivery, or another consumer's turn, reads again from behind th
 how much that is, as nothing grows with it.
 
 A consumer that is displaced while it is connected has deliveries on their way, and acknowledgements: both end with its
-epoch. The one who takes over has had nothing since its last, so its epoch and its permits go on.
+epoch. An epoch begins for the one who takes over, too, and tells it that the subscription has changed hands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SingleActive(Dispatch):
     def _left(self, consumer: ConsumerState) -> None:
         pass
 
-    def _joined_or_left(self, mark_delete: Position) -> Changes:
+    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> Changes:
         changes = Changes()
         before, self._active = self._active, choose_active(self.consumers, self._partition)
         if self._active is before:
@@ -46,6 +46,9 @@ class SingleActive(Dispatch):
                 changes.epochs.append(before)
                 changes.active.append((before, False))
         if self._active is not None:
+            if self._active is not joined:
+                self._active.begin_epoch(self._next_epoch(), acknowledgements_end=True)
+                changes.epochs.append(self._active)
             changes.active.append((self._active, True))
         return changes
 
@@ -73,7 +76,7 @@ class SingleActive(Dispatch):
     def acknowledged(self, consumer: ConsumerState, ledger_id: int, first: int, last: int) -> None:
         pass
 
-    def acknowledged_messages(self, consumer: ConsumerState, position: Position, messages: int) -> None:
+    def acknowledged_messages(self, consumer: ConsumerState, position: Position, left: int) -> None:
         pass
 
     def acknowledged_up_to(self, mark_delete: Position) -> None:

@@ -128,8 +128,17 @@ def test_topics_are_made_listed_and_deleted() -> None:
                 await admin.topics.delete("orders")
             await admin.topics.delete("orders", force=True)
             assert await admin.topics.list("public/default") == []
-            with pytest.raises(exceptions.TopicNotFound):
-                await admin.topics.stats("orders")
+            for gone in (
+                admin.topics.stats("orders"),
+                admin.topics.delete("orders"),
+                admin.topics.delete("orders", force=True),
+                admin.topics.truncate("orders"),
+                admin.topics.unload("orders"),
+                admin.subscriptions.list("orders"),
+                admin.subscriptions.create("orders", "s"),
+            ):
+                with pytest.raises(exceptions.TopicNotFound):
+                    await gone
             await admin.topics.create("orders")
             assert (await admin.topics.internal_stats("orders")).incarnation != before
             with pytest.raises(exceptions.MagnetarException):

@@ -56,6 +56,9 @@ async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
     assert await code_of(scene.catalog.namespaces.create(nowhere, Policies())) == ErrorCode.NOT_FOUND
     assert await code_of(scene.catalog.namespaces.create(NAMESPACE, Policies())) == ErrorCode.ALREADY_EXISTS
     assert await code_of(scene.catalog.namespaces.names("nobody")) == ErrorCode.NOT_FOUND
+    for no_name in ("", "acme/shop", "..", "a b", "x" * 129):
+        assert await code_of(scene.catalog.namespaces.names(no_name)) == ErrorCode.INVALID_ARGUMENT
+        assert await code_of(scene.catalog.delete_tenant(no_name, None)) == ErrorCode.INVALID_ARGUMENT
     assert await scene.catalog.namespaces.names("acme") == ["shop"]
     assert await code_of(scene.catalog.check_topic(TopicName.parse("acme/none/t"))) == ErrorCode.NOT_FOUND
 
@@ -147,6 +150,19 @@ async def test_the_option_makes_no_topics(scene: CatalogScene) -> None:
     await scene.make_topic(events.partition(1))
 
 
+@scene(CatalogOptions(max_topics_per_namespace=2))
+async def test_a_namespace_has_so_many_topics_at_most(scene: CatalogScene) -> None:
+    await scene.make_topic(TOPIC)
+    await scene.make_topic(TopicName.parse("acme/shop/__change_events"), asked=True)
+    await scene.catalog.partitioned.create(TopicName.parse("acme/shop/events"), 3, {})
+    await scene.make_topic(TopicName.parse("acme/shop/events").partition(0))
+    for more in (TopicName.parse("acme/shop/events").partition(1), TopicName.parse("acme/shop/more")):
+        assert await code_of(scene.make_topic(more)) == ErrorCode.NOT_ALLOWED
+    await scene.make_topic(TopicName.parse("elsewhere"))
+    await scene.delete_topic(TOPIC)
+    await scene.make_topic(TopicName.parse("acme/shop/more"))
+
+
 @scene()
 async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene) -> None:
     """TOP-3."""
@@ -201,7 +217,8 @@ async def test_listings_hide_what_is_the_systems(scene: CatalogScene) -> None:
     system = TopicName.parse("acme/shop/__change_events")
     assert await code_of(scene.make_topic(system)) == ErrorCode.NOT_ALLOWED
     await scene.make_topic(system, asked=True)
-    await scene.store.put(f"{paths.TOPICS}/acme/shop/persistent/%zz", b"an operator's slip", ABSENT)
+    for slip in ("%zz", "a%2Fb"):
+        await scene.store.put(f"{paths.TOPICS}/acme/shop/persistent/{slip}", b"an operator's slip", ABSENT)
     assert await scene.catalog.topics(NAMESPACE) == [str(TOPIC)]
     assert await scene.catalog.topics(NAMESPACE, include_system=True) == [str(system), str(TOPIC)]
     assert await scene.catalog.partitioned_topics(NAMESPACE) == ["persistent://acme/shop/größe 1"]
