@@ -1,0 +1,68 @@
+"""Administration while the process is killed with -9, by seed: whatever was broken off is finished by the same call."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import Admin
+from magnetar_wire.message_id import MessageId
+from magnetar_wire.randomness import SeededRandomness
+from tests.running_standalone import standalone
+
+pytestmark = pytest.mark.slow
+
+_NAMESPACE = "public/shop"
+_TOPIC = "public/shop/orders"
+_PATIENCE_S = 60.0
+# A call takes a few milliseconds.
+_LONGEST_S = 0.02
+
+
+def finished(grpc: str, operation: Callable[[Admin], None]) -> None:
+    """It is made again until somebody says that it is done."""
+    deadline = time.monotonic() + _PATIENCE_S
+    with Admin(grpc) as admin:
+        while True:
+            try:
+                return operation(admin)
+            except (exceptions.AlreadyExists, exceptions.NotFound):
+                return None
+            except exceptions.MagnetarException:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_what_kill_9_broke_off_is_finished_by_the_same_call(tmp_path: Path) -> None:
+    """TOP-3, TOP-4."""
+    randomness = SeededRandomness(7)
+    operations: list[Callable[[Admin], None]] = [
+        lambda admin: admin.namespaces.create(_NAMESPACE),
+        lambda admin: admin.topics.create_partitioned(_TOPIC, 2),
+        lambda admin: admin.subscriptions.create(_TOPIC, "s", MessageId.earliest),
+        lambda admin: admin.topics.update_partitioned(_TOPIC, 4),
+        lambda admin: admin.namespaces.delete(_NAMESPACE, force=True),
+    ]
+    with standalone(tmp_path / "data") as server:
+        for number, operation in enumerate(operations):
+            with Admin(server.grpc, 2) as admin:
+                killer = threading.Timer(randomness.random() * _LONGEST_S, server.kill)
+                killer.start()
+                with contextlib.suppress(exceptions.MagnetarException):
+                    operation(admin)
+                killer.join()
+            server.start()
+            finished(server.grpc, operation)
+            with Admin(server.grpc) as admin:
+                if number == 3:
+                    partitions = [f"persistent://{_TOPIC}-partition-{index}" for index in range(4)]
+                    assert admin.topics.list(_NAMESPACE) == partitions
+                    assert [admin.subscriptions.list(one) for one in partitions] == [["s"]] * 4
+        with Admin(server.grpc) as admin:
+            assert _NAMESPACE not in admin.namespaces.list("public")
