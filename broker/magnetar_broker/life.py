@@ -18,6 +18,7 @@ from magnetar_broker.options import BrokerOptions
 from magnetar_broker.service.admin_calls import AdminCalls, HealthLook
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
+from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.service.ownership import OwnsEverything
 from magnetar_broker.service.produce_session import ProduceSession
 from magnetar_broker.topic.housekeeping import Housekeeping
@@ -67,6 +68,7 @@ class BrokerLife:
         self._clock = clock
         self._options = options
         self._counters = counters
+        self._outboxes = OutboxBudget(options.max_queued_bytes_of_all_streams)
         # Sessions with clients, oldest first, and what serves each.
         self._sessions: dict[ProduceSession | ConsumeSession, asyncio.Task[Any]] = {}
         self._keeping: list[asyncio.Task[None]] = []
@@ -147,7 +149,14 @@ class BrokerLife:
 
     async def consume(self, peer: Peer, stream: Stream) -> None:
         await self._serve(
-            ConsumeSession(stream, self.topics.find, peer=peer, options=self._options, counters=self._counters)
+            ConsumeSession(
+                stream,
+                self.topics.find,
+                peer=peer,
+                options=self._options,
+                budget=self._outboxes,
+                counters=self._counters,
+            )
         )
 
     async def _serve(self, session: ProduceSession | ConsumeSession) -> None:

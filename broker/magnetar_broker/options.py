@@ -9,7 +9,7 @@ from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
-from magnetar_broker.service.consume_session import ConsumeOptions
+from magnetar_broker.service.consume_options import ConsumeOptions
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar._consume_link import Gathered
 from magnetar._message import Delivered, Era
 from magnetar._problems import from_problem
 from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
@@ -31,8 +32,6 @@ __all__ = ["Eras", "PendingAcks", "Receipt"]
 # What one message acknowledges at most: of either kind, and of the sets' bytes.
 _MAX_RANGES: Final = 2_000
 _MAX_SET_BYTES: Final = 262_144
-# A broker bounds a request's parts, too: none counts as less than this.
-_PART_BYTES: Final = 64
 # The place behind all messages of a batch.
 _WHOLE: Final = 2**31
 
@@ -191,8 +190,8 @@ class PendingAcks:
             receipt.expect()
             self._group(era).receipts.append(receipt)
 
-    def take(self, consumer_id: int, eras: Eras, max_bytes: int) -> list[Acknowledge]:
-        """What is to be sent now, up to about so many bytes. What is over is dropped on the way."""
+    def take(self, consumer_id: int, eras: Eras, gathered: Gathered) -> list[Acknowledge]:
+        """What is to be sent now, while there is room. What is over is dropped on the way."""
         groups, self._groups = self._groups, {}
         for key, group in groups.items():
             pieces = list(self._pieces(group))
@@ -203,14 +202,14 @@ class PendingAcks:
                 _settle(group.receipts, None)
             self._outbox.extend((key, piece, group.receipts) for piece in pieces)
         taken: list[Acknowledge] = []
-        while self._outbox and max_bytes > 0:
+        while self._outbox and not gathered.full:
             key, piece, receipts = self._outbox.popleft()
             epoch = eras.epoch_of(*key)
             if epoch is None:
                 _settle(receipts, _stale())
             else:
                 taken.append(self._send(key, piece, receipts, consumer_id, epoch))
-                max_bytes -= max(piece.ByteSize(), _PART_BYTES * (len(piece.entries) + len(piece.messages)))
+                gathered.count(1 + len(piece.entries) + len(piece.messages), piece.ByteSize())
         return taken
 
     def _send(

@@ -33,13 +33,16 @@ class Asks:
         answer.add_done_callback(lambda _: self._waiting.pop(request_id, None))
         return answer
 
-    def say(self, request: ConsumeRequest) -> None:
+    def say(self, request: ConsumeRequest) -> int:
+        """Puts them in, and returns how many there were."""
+        count = len(self._to_say)
         for ask in self._to_say:
             if isinstance(ask, Seek):
                 request.seek.append(ask)
             else:
                 request.unsubscribe.append(ask)
         self._to_say = []
+        return count
 
     def done(self, answer: Done) -> None:
         failed = answer.HasField("problem")

@@ -25,19 +25,39 @@ from magnetar_wire.errors import MalformedFrame
 from magnetar_wire.frame import decode_frame
 from magnetar_wire.transport import Stream
 
-__all__ = ["MAX_REQUEST_BYTES", "ConsumeChannel", "ConsumeLink"]
+__all__ = ["ConsumeChannel", "ConsumeLink", "Gathered"]
 
-# As much is gathered in one message, and what the last consumer adds.
-MAX_REQUEST_BYTES: Final = 1_048_576
-# A broker bounds a request's parts: so many consumers are opened in one.
-_MAX_OPENED: Final = 1_000
+# What one message has at most, about. A broker takes 20,000 parts: what is opened, closed and asked, ranges and batches
+# and what they are in; and 9 MiB.
+_MAX_PARTS: Final = 15_000
+_MAX_BYTES: Final = 1_048_576
+
+
+class Gathered:
+    """The next message, and how much room it has left."""
+
+    __slots__ = ("bytes_left", "parts_left", "request")
+
+    def __init__(self, parts: int = _MAX_PARTS, size_bytes: int = _MAX_BYTES) -> None:
+        self.request = ConsumeRequest()
+        self.parts_left = parts
+        self.bytes_left = size_bytes
+
+    @property
+    def full(self) -> bool:
+        return self.parts_left <= 0 or self.bytes_left <= 0
+
+    def count(self, parts: int, size_bytes: int) -> None:
+        """So much was put in."""
+        self.parts_left -= parts
+        self.bytes_left -= size_bytes
 
 
 class ConsumeChannel(Channel, Protocol):
     """One consumer's end."""
 
-    def fill(self, request: ConsumeRequest) -> bool:
-        """Puts in what is to be sent, up to about MAX_REQUEST_BYTES; False where there is more."""
+    def fill(self, gathered: Gathered) -> bool:
+        """Puts in what is to be sent, while there is room; False where there is more."""
 
     def opened(self, answer: ConsumerOpened) -> None: ...
 
@@ -82,15 +102,17 @@ class ConsumeLink(Link[ConsumeChannel]):
     def gather(self) -> bytes | None:
         if not (self._ready or self._given_up):
             return None
-        request = ConsumeRequest(close=[CloseConsumer(consumer_id=given_up) for given_up in self._given_up])
-        self._given_up = []
+        gathered = Gathered()
+        closing, self._given_up = self._given_up[:_MAX_PARTS], self._given_up[_MAX_PARTS:]
+        gathered.request.close.extend(CloseConsumer(consumer_id=given_up) for given_up in closing)
+        gathered.count(len(closing), 0)
         for consumer_id in list(self._ready):
-            del self._ready[consumer_id]
-            if not self.channels[consumer_id].fill(request):
-                self._ready[consumer_id] = None  # behind all others
-            if request.ByteSize() >= MAX_REQUEST_BYTES or len(request.open) >= _MAX_OPENED:
+            if gathered.full:
                 break
-        return request.SerializeToString() or None
+            del self._ready[consumer_id]
+            if not self.channels[consumer_id].fill(gathered):
+                self._ready[consumer_id] = None  # behind all others
+        return gathered.request.SerializeToString() or None
 
     def dispatch(self, message: bytes) -> None:
         answer = ConsumeAnswer.FromString(message)

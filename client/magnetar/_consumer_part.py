@@ -27,7 +27,7 @@ from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
 from magnetar._asks import Asks
 from magnetar._connections import Connections
-from magnetar._consume_link import ConsumeLink
+from magnetar._consume_link import ConsumeLink, Gathered
 from magnetar._consumer_options import ConsumerOptions, open_request
 from magnetar._enums import ConsumerType
 from magnetar._message import Era
@@ -51,7 +51,6 @@ from magnetar.exceptions import (
     TopicNotFound,
 )
 from magnetar_protos.broker_pb2 import (
-    ConsumeRequest,
     ConsumerOpened,
     Delivery,
     Done,
@@ -70,8 +69,6 @@ log = logging.getLogger("magnetar")
 
 # An opening that was over sooner is no reason to try again without a pause.
 _SETTLED_S: Final = 1.0
-# Messages that are made at a time: few enough for Python's collector not to be called for them (it is after 700).
-_SEGMENT: Final = 256
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
 _GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound, Timeout)
 
@@ -115,7 +112,7 @@ class ConsumerPart:
         # Where the next opening begins that makes the subscription.
         self._start = start
         self.where = Whereabouts(self.topic, connections, queue, self.source)
-        self._arrivals = Arrivals(self.topic, self.permits, self.acks, durable=durable)
+        self._arrivals = Arrivals(self.topic, self.permits, self.acks, self.source, durable=durable)
         self._arrivals.first_wanted = first_wanted(start)
         # Where a seek that is not answered leads to.
         self._sought: StartAt | None = None
@@ -185,6 +182,7 @@ class ConsumerPart:
         """Ends the opening at once. What the broker was told of it, it is told is over."""
         link, self._link = self._link, None
         self.connected = False
+        self._arrivals.clear()
         if link is not None:
             link.give_up(self._consumer_id)
 
@@ -220,6 +218,7 @@ class ConsumerPart:
         resumed = self.where.drop_queue(self._start)
         if not self._durable:
             self._start, self._arrivals.first_wanted = resumed, first_wanted(resumed)
+        self._arrivals.clear()
         self.permits.began_anew()
         self.acks.disconnected()
         self._owner.starts_anew(self)
@@ -261,8 +260,8 @@ class ConsumerPart:
         if self._link is not None:
             self._link.ready(self._consumer_id)
 
-    def fill(self, request: ConsumeRequest) -> bool:
-        return self._to_say.fill(request, self._consumer_id, self.eras if self.connected else None)
+    def fill(self, gathered: Gathered) -> bool:
+        return self._to_say.fill(gathered, self._consumer_id, self.eras if self.connected else None)
 
     def acknowledge(self) -> None:
         """What is gathered leaves now, or with the next connection."""
@@ -282,10 +281,12 @@ class ConsumerPart:
         if self._shared:  # no epoch begins: what is here and comes again is dropped here
             if to_say.redeliver is None:
                 self._queue.clear(self.source)
+                self._arrivals.clear()
                 self.permits.handed_out(self.permits.held)
             else:
+                self._arrivals.drop(to_say.redeliver)
                 self.permits.handed_out(self._queue.drop(self.source, to_say.redeliver))
-            self.flow()
+            self._let_in()
         self._speak()
 
     async def seek(self, to: StartAt) -> None:
@@ -326,14 +327,12 @@ class ConsumerPart:
                 await within(self._connections, self._closing, "the broker has not closed it")
             except Timeout as error:
                 log.info("the consumer of %s is given up: %s", self.topic, error)
-            finally:
-                self._give_up()
         self._give_up()
         self._queue.clear(self.source)
         self.acks.fail(AlreadyClosed(f"the consumer of {self.topic} is closed"))
 
     def end(self, error: MagnetarException) -> None:
-        """At once; nothing is waited for."""
+        """At once."""
         self.closed = True
         if self.reopening is not None:
             self.reopening.cancel()
@@ -347,6 +346,7 @@ class ConsumerPart:
         if not self.connected:
             return
         self._queue.clear(self.source)
+        self._arrivals.clear()
         self.eras.began(epoch.epoch, epoch.acknowledged_from, epoch.moves)
         self.where.began(epoch)
         if self._sought is not None:
@@ -364,10 +364,8 @@ class ConsumerPart:
         if not self.connected or delivery.epoch != self.era.epoch:
             return
         self._backoff.reset()
-        self._queue.add(self.source, self._arrivals.take(self.era, delivery, entries))
-        if self.acks:
-            self._owner.acknowledge_soon()
-        self.flow()
+        self._arrivals.take(self.era, delivery, entries)
+        self._let_in()
         if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._owner.hungry()
 
@@ -375,18 +373,20 @@ class ConsumerPart:
         if not self.acks.done(answer):
             self._asks.done(answer)
 
-    # Permits.
-
     def _handed_out(self) -> None:
         if owed := self._queue.fetch_owed(self.source):
             self.permits.handed_out(owed)
             self._owner.handed_out(self)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        self._arrivals.let_in(self._queue)
+        if self.acks:
+            self._owner.acknowledge_soon()
         self.flow()
 
     def flow(self, *, eager: bool = False) -> None:
         """Grants what there is to grant. `eager`: somebody waits for more than there is."""
-        self.source.report_at = max(1, self.permits.window // 2)
-        self.source.segment = min(self.source.report_at, _SEGMENT)
         if eager:
             self.permits.handed_out(self._queue.fetch_owed(self.source))
         if not self.connected:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.batch import decode_messages
-from magnetar_wire.entry import decode_entry
+from magnetar_wire.entry import Entry
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.messages import Messages
 
-__all__ = ["Delivered", "Era", "Message", "Origin", "decode_delivered"]
+__all__ = ["Delivered", "Era", "Message", "Origin", "batch_size_of", "decode_delivered", "uncompressed_bytes"]
 
 
 class Origin(Protocol):
@@ -123,20 +123,20 @@ def batch_size_of(metadata: MessageMetadata) -> int:
     return max(metadata.num_messages_in_batch, 1)
 
 
-def decode_delivered(era: Era, ledger_id: int, entry_id: int, redelivery_count: int, stored: bytes) -> Delivered:
-    """The entry, decoded. One that is not for applications has nothing to hand out. Raises WireError."""
-    entry = decode_entry(stored)
-    metadata = entry.metadata
-    if entry.is_marker:
-        columns = Messages([])
-    else:
-        columns = decode_messages(entry)
-    size = metadata.uncompressed_size or len(entry.payload)
-    delivered = Delivered(era, ledger_id, entry_id, redelivery_count, metadata, entry.broker, columns, size)
+def decode_delivered(era: Era, ledger_id: int, entry_id: int, redelivery_count: int, entry: Entry) -> Delivered:
+    """Its messages, decoded. One that is not for applications has nothing to hand out. Raises WireError."""
+    columns = Messages([]) if entry.is_marker else decode_messages(entry)
+    size = uncompressed_bytes(entry)
+    delivered = Delivered(era, ledger_id, entry_id, redelivery_count, entry.metadata, entry.broker, columns, size)
     removed = columns.compacted_out
     if removed is not None:
         delivered.todo = [at for at in delivered.todo if not removed[at]]
     return delivered
+
+
+def uncompressed_bytes(entry: Entry) -> int:
+    """As it says itself; decoding holds it to that."""
+    return max(entry.metadata.uncompressed_size, len(entry.payload))
 
 
 class Message:

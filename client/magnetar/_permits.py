@@ -25,11 +25,11 @@ _WEIGHT: Final = 0.2
 
 
 class Permits:
-    __slots__ = ("_average_bytes", "_largest", "_max_bytes", "held", "outstanding", "queue_size")
+    __slots__ = ("_average_bytes", "_largest", "held", "max_bytes", "outstanding", "queue_size")
 
     def __init__(self, queue_size: int, max_bytes: int) -> None:
         self.queue_size = queue_size
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._average_bytes: float | None = None
         # Of one entry.
         self._largest = 0
@@ -40,12 +40,12 @@ class Permits:
     def window(self) -> int:
         if self._average_bytes is None:
             return min(self.queue_size, _FIRST)
-        return min(self.queue_size, max(1, int(self._max_bytes / self._average_bytes)))
+        return min(self.queue_size, max(1, int(self.max_bytes / self._average_bytes)))
 
     def share(self, queue_size: int, max_bytes: int) -> None:
         """Others read beside this one, and share the bounds."""
         self.queue_size = queue_size
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
 
     def began_anew(self) -> None:
         """An epoch began: nothing is granted in it, and what was held is dropped."""

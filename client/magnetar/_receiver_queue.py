@@ -30,11 +30,13 @@ __all__ = ["ReceiverQueue", "Source"]
 class Source:
     """One topic's, or partition's, entries. All but `report` belongs to the queue's lock."""
 
-    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment")
+    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment", "size_bytes")
 
     def __init__(self, report: Callable[[], object]) -> None:
         # Each has something left to be handed out.
         self.entries: deque[Delivered] = deque()
+        # What they take.
+        self.size_bytes = 0
         self.owed = 0
         self.report_at = 1
         # Called, not fetched yet.
@@ -84,6 +86,7 @@ class ReceiverQueue:
             for one in entries:
                 count += len(one.todo)
                 self._bytes += one.size_bytes
+                source.size_bytes += one.size_bytes
             self._messages += count
             if self.waiting:
                 self.wake(count)
@@ -97,7 +100,7 @@ class ReceiverQueue:
         first: Message | None = None
         if source.entries:
             first = Message(source.entries[0], source.entries[0].todo[0])
-            self._forget(source.entries)
+            self._forget(source, source.entries)
             source.entries.clear()
             self._ring.remove(source)
         if self._current is source:
@@ -120,7 +123,7 @@ class ReceiverQueue:
             if len(kept) < len(source.entries):
                 gone = [one for one in source.entries if (one.ledger_id, one.entry_id) in places]
                 dropped += sum(len(one.todo) for one in gone)
-                self._forget(gone)
+                self._forget(source, gone)
                 source.entries = kept
                 if not kept:
                     self._ring.remove(source)
@@ -141,10 +144,11 @@ class ReceiverQueue:
         self._uncounted = max(self._uncounted - dropped, 0)
         return dropped
 
-    def _forget(self, entries: deque[Delivered] | list[Delivered]) -> None:
+    def _forget(self, source: Source, entries: deque[Delivered] | list[Delivered]) -> None:
         for one in entries:
             self._messages -= len(one.todo)
             self._bytes -= one.size_bytes
+            source.size_bytes -= one.size_bytes
 
     def fetch_owed(self, source: Source) -> int:
         """What was handed out since the last time."""
@@ -285,6 +289,7 @@ class ReceiverQueue:
             if len(todo) <= count:
                 entries.popleft()
                 self._bytes -= delivered.size_bytes
+                source.size_bytes -= delivered.size_bytes
             else:
                 delivered.todo = todo[count:]
                 todo = todo[:count]

@@ -6,13 +6,18 @@ So where not all acknowledgements find room, what stands behind them waits for t
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar._acks import Eras, PendingAcks
 from magnetar._asks import Asks
-from magnetar._consume_link import MAX_REQUEST_BYTES
+from magnetar._consume_link import Gathered
 from magnetar._places import ranges_of
-from magnetar_protos.broker_pb2 import CloseConsumer, ConsumeRequest, Flow, OpenConsumer, Redeliver
+from magnetar_protos.broker_pb2 import CloseConsumer, Flow, OpenConsumer, Redeliver
 
 __all__ = ["ToSay"]
+
+# What a part of a request takes, about.
+_SMALL_BYTES: Final = 24
 
 
 class ToSay:
@@ -30,26 +35,41 @@ class ToSay:
         self.redeliver = {}
         self.granted = 0
 
-    def fill(self, request: ConsumeRequest, consumer_id: int, eras: Eras | None) -> bool:
+    def fill(self, gathered: Gathered, consumer_id: int, eras: Eras | None) -> bool:
         """Puts it in; False where it did not find room for all. No eras: it is not opened yet."""
+        request = gathered.request
         if self.opening is not None:
             request.open.append(self.opening)
+            gathered.count(1, self.opening.ByteSize())
             self.opening = None
         if eras is None:
             return True
-        room = MAX_REQUEST_BYTES - request.ByteSize()
-        request.acknowledge.extend(self._acks.take(consumer_id, eras, room))
+        request.acknowledge.extend(self._acks.take(consumer_id, eras, gathered))
         if self._acks:
             return False
-        if self.redeliver is None or self.redeliver:
-            ranges = ranges_of(self.redeliver or ())
-            request.redeliver.append(Redeliver(consumer_id=consumer_id, epoch=eras.epoch, entries=ranges))
-            self.redeliver = {}
-        self._asks.say(request)
+        if not self._fill_redeliver(gathered, consumer_id, eras):
+            return False
+        gathered.count(self._asks.say(request), 0)
         if self.granted:
             request.flow.append(Flow(consumer_id=consumer_id, epoch=eras.epoch, permits=self.granted))
+            gathered.count(1, _SMALL_BYTES)
             self.granted = 0
         if self.close:
             self.close = False
             request.close.append(CloseConsumer(consumer_id=consumer_id))
+            gathered.count(1, _SMALL_BYTES)
         return True
+
+    def _fill_redeliver(self, gathered: Gathered, consumer_id: int, eras: Eras) -> bool:
+        if self.redeliver is not None and not self.redeliver:
+            return True
+        if gathered.full:
+            return False
+        places = sorted(self.redeliver or ())
+        # At most so many ranges, whichever places they are of.
+        now, rest = places[: gathered.parts_left], places[gathered.parts_left :]
+        ranges = ranges_of(now)
+        gathered.request.redeliver.append(Redeliver(consumer_id=consumer_id, epoch=eras.epoch, entries=ranges))
+        gathered.count(1 + len(ranges), _SMALL_BYTES * len(ranges))
+        self.redeliver = dict.fromkeys(rest)
+        return not rest

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar._acks import Eras, PendingAcks, Receipt
+from magnetar._consume_link import Gathered
 from magnetar._message import Delivered, Era, Message
 from magnetar._nacks import Nacks
 from magnetar._receiver_queue import ReceiverQueue, Source
@@ -96,12 +97,12 @@ def test_what_is_acknowledged_is_told_and_nothing_else(steps: list[tuple[str, in
                 acks.disconnected()
                 eras.opened(eras.epoch + 10, 0)
             else:
-                taken = acks.take(5, eras, 10**6)
+                taken = acks.take(5, eras, Gathered())
                 assert all(one.consumer_id == 5 for one in taken)
                 sent += taken
                 assert told(sent) == model
                 assert not acks
-        sent += acks.take(5, eras, 10**6)
+        sent += acks.take(5, eras, Gathered())
         assert told(sent) == model
 
     asyncio.run(go())
@@ -151,7 +152,7 @@ def test_what_is_over_is_never_told_and_receipts_say_so(steps: list[str]) -> Non
                 era = Era(None, eras.opening, eras.epoch)
                 over[era] = False
             elif step == "take":
-                for told_of in acks.take(1, eras, 10**6):
+                for told_of in acks.take(1, eras, Gathered()):
                     [range_] = told_of.entries if len(told_of.entries) == 1 else [None]
                     places = (
                         range(range_.first_entry_id, range_.last_entry_id + 1)

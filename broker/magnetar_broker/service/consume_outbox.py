@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
+from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.topic.consumer import DeliveryRun
 from magnetar_protos.broker_pb2 import (
     ActiveChanged,
@@ -48,8 +49,12 @@ class DeliveryChannel(Protocol):
 
 
 class ConsumeOutbox:
-    def __init__(self, max_queued_bytes: int, counters: BrokerCounters | None = None) -> None:
+    def __init__(
+        self, max_queued_bytes: int, budget: OutboxBudget | None = None, counters: BrokerCounters | None = None
+    ) -> None:
         self._max_queued_bytes = max_queued_bytes
+        # Until the stream has ended.
+        self._budget = budget
         self._counters = counters
         # Runs to deliver, and how many entries of the first one have left.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
@@ -66,7 +71,20 @@ class ConsumeOutbox:
 
     @property
     def room_bytes(self) -> int:
-        return self._max_queued_bytes - self._queued_bytes
+        if self._budget is None:
+            return self._max_queued_bytes - self._queued_bytes
+        return self._budget.room_bytes(self._max_queued_bytes, self._queued_bytes)
+
+    def _queue(self, size_bytes: int) -> None:
+        self._queued_bytes += size_bytes
+        if self._budget is not None:
+            self._budget.queued_bytes += size_bytes
+
+    def close(self) -> None:
+        """Nothing leaves any more."""
+        self._queue(-self._queued_bytes)
+        self._budget = None
+        self._runs.clear()
 
     @property
     def waiting_answers(self) -> int:
@@ -74,11 +92,11 @@ class ConsumeOutbox:
 
     def reserve(self, size_bytes: int) -> None:
         """For what is being read; below 0: it has been."""
-        self._queued_bytes += size_bytes
+        self._queue(size_bytes)
 
     def deliver(self, channel: DeliveryChannel, run: DeliveryRun) -> None:
         self._runs.append((channel, run))
-        self._queued_bytes += run.bytes
+        self._queue(run.bytes)
 
     def tell_before(self, told: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         self._before.append(told)
@@ -130,13 +148,13 @@ class ConsumeOutbox:
                         joins = (channel.consumer_id, entry.position.next, run.epoch, run.redelivery_count)
                     channel.next_number += 1
                     self._left += 1
-                    self._queued_bytes -= len(entry.stored)
+                    self._queue(-len(entry.stored))
                     run.bytes -= len(entry.stored)
                     messages += entry.messages
                     entries += 1
                     size += len(entry.stored)
                 bits += len(run.acknowledged)
-            self._queued_bytes -= run.bytes
+            self._queue(-run.bytes)
             self._runs.popleft()
             self._left = 0
         self._count(messages, entries, size)

@@ -19,12 +19,13 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
-from pydantic import Field
 
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.service.consume_channel import ConsumeChannel
+from magnetar_broker.service.consume_options import ConsumeOptions
 from magnetar_broker.service.consume_outbox import ConsumeOutbox
+from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -39,26 +40,13 @@ from magnetar_protos.broker_pb2 import (
     Seek,
     Unsubscribe,
 )
-from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName
-from magnetar_wire.limits import FRAME_FILL_BYTES
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Peer, Refusal, Stream, TransportError
 
-__all__ = ["ConsumeOptions", "ConsumeSession", "FindTopic", "ServedTopic"]
+__all__ = ["ConsumeSession", "FindTopic", "ServedTopic"]
 
 _log = logging.getLogger(__name__)
-
-
-class ConsumeOptions(Configuration):
-    # Of one client.
-    max_consumers_per_stream: int = Field(default=10_000, gt=0)
-    # Entries that wait for one stream: some frames, so that the next is ready when one has left.
-    max_queued_bytes_per_stream: int = Field(default=4 * FRAME_FILL_BYTES, gt=0)
-    # Of one message: all ranges, batches and other parts together.
-    max_parts_per_consume_request: int = Field(default=20_000, gt=0)
-    # Receipts, and what else is not answered: above that the stream is not read on.
-    max_waiting_answers_per_stream: int = Field(default=20_000, gt=0)
 
 
 class ServedTopic(Protocol):
@@ -86,13 +74,14 @@ class ConsumeSession:
         *,
         peer: Peer = _UNKNOWN,
         options: ConsumeOptions = _DEFAULT,
+        budget: OutboxBudget | None = None,
         counters: BrokerCounters | None = None,
     ) -> None:
         self._stream = stream
         self._find_topic = find_topic
         self._options = options
         self.address = peer.address
-        self.outbox = ConsumeOutbox(options.max_queued_bytes_per_stream, counters)
+        self.outbox = ConsumeOutbox(options.max_queued_bytes_per_stream, budget, counters)
         # Those that are opening or open.
         self._channels: dict[int, ConsumeChannel] = {}
         # Those whose consumers found no room, in that order.
@@ -133,6 +122,7 @@ class ConsumeSession:
             for task in (sender, receiver):
                 if not task.cancelled():
                     task.exception()  # the stream broke, which one of them has told
+            self.outbox.close()
 
     def end(self) -> None:
         """Takes nothing more; `serve` returns when all is told."""

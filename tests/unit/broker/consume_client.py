@@ -10,7 +10,9 @@ from typing import Any
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.consume_session import ConsumeOptions, ConsumeSession
+from magnetar_broker.service.consume_options import ConsumeOptions
+from magnetar_broker.service.consume_session import ConsumeSession
+from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -50,6 +52,8 @@ class ConsumeServer:
         self.topics: dict[str, Subscriptions] = {}
         self.options = options or ConsumeOptions()
         self.counters = BrokerCounters()
+        self.budget = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
+        self.sessions: list[ConsumeSession] = []
         self.transport = InProcessTransport()
         # How many streams.
         self.serving = 0
@@ -70,7 +74,11 @@ class ConsumeServer:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         self.serving += 1
         try:
-            await ConsumeSession(stream, self.find, peer=peer, options=self.options, counters=self.counters).serve()
+            session = ConsumeSession(
+                stream, self.find, peer=peer, options=self.options, budget=self.budget, counters=self.counters
+            )
+            self.sessions.append(session)
+            await session.serve()
         finally:
             self.serving -= 1
 

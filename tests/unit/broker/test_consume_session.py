@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.service.consume_session import ConsumeOptions
+from magnetar_broker.service.consume_options import ConsumeOptions
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
@@ -186,6 +186,37 @@ async def _slow(scene: Scene, server: ConsumeServer, client: ConsumeClient) -> N
 def test_a_slow_stream_holds_up_nobody_else_and_little_waits_for_it() -> None:
     # An in-process stream takes 16 messages ahead.
     _run(_slow, ConsumeOptions(max_queued_bytes_per_stream=100_000))
+
+
+async def _many_slow(scene: Scene, server: ConsumeServer, client: ConsumeClient) -> None:
+    size = 50_000
+    slow = [(await server.client()).start() for _ in range(8)]
+    for number, one in enumerate(slow):
+        await one.open(1, f"slow {number}", permits=100_000)
+        one.reads.clear()
+        await one.flow(1, 1)  # what it waits for to come is the last that it takes
+    await client.open(1, "fast", permits=100_000)
+    entries, most = [], 0
+    for number in range(300):
+        entries.append(scene.log.add(payload=bytes(size)))
+        most = max(most, server.budget.queued_bytes)
+        if number % 10 == 0:
+            await asyncio.sleep(0)
+    await eventually(lambda: client.positions(1) == entries)
+    # What all may have, and what each may always have and an entry beyond; and not what each might have alone.
+    assert max(most, server.budget.queued_bytes) <= 1_000_000 + 9 * (262_144 + size)
+    assert sum(session.outbox.room_bytes for session in server.sessions) < 9 * 262_144
+    for one in slow[:4]:
+        one.reads.set()
+        await eventually(lambda one=one: one.positions(1) == entries)  # type: ignore[misc]
+    for one in slow:
+        await one.stop()
+    await eventually(lambda: server.serving == 1)
+    await eventually(lambda: server.budget.queued_bytes == 0)
+
+
+def test_many_slow_streams_together_are_bounded_too() -> None:
+    _run(_many_slow, ConsumeOptions(max_queued_bytes_of_all_streams=1_000_000))
 
 
 async def _hostile(scene: Scene, server: ConsumeServer, client: ConsumeClient) -> None:

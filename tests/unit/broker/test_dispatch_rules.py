@@ -102,6 +102,17 @@ def test_a_stream_without_room_stands_out_of_line_until_it_has_some() -> None:
     assert rule.redelivery_entries == 1
 
 
+def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    for level in range(100):
+        consumer = _consumer("a", level)
+        rule.join(consumer, Position(1, -1))
+        rule.grant(consumer, consumer.epoch, 1)
+        assert list(rule._lines) == [level]
+        rule.leave(consumer, Position(1, -1))
+    assert not rule._lines
+
+
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     """ACK-3"""
     rule = RoundRobin(DispatchLimits(), Position(1, -1))
@@ -134,6 +145,15 @@ def test_past_deliveries_count_by_how_far_each_delivery_got() -> None:
         past.delivered_up_to(Position(1, end))
     assert len(past._ends) <= 256
     assert past.count(Position(1, 10)) == 1980
+
+
+def test_ranges_cost_nothing_of_what_stands_outside_of_them() -> None:
+    numbers = EntryNumbers()
+    numbers.increment(7, range(50_000))
+    for _ in range(200_000):  # a look at all of them for each would take many minutes
+        assert numbers.take_range(7, 60_000, 2**62) == []
+        assert numbers.take_range(7, 1, 0) == []
+    assert numbers.total == 50_000
 
 
 def test_ranges_of_any_size_cost_what_is_there() -> None:
