@@ -21,10 +21,11 @@ from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
+from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, read_cursor_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.durable_cursor import CursorHome, DurableCursor
+from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -283,11 +284,11 @@ class CursorTable:
             self._lost = error
         for cursor in self._cursors.values():
             cursor.end(error)
-        self._tasks.cancel()
+        self._tasks.cancel(error)
 
     def _check_open(self) -> None:
         if self._lost is not None:
-            raise self._lost
+            raise self._lost.again()
 
 
 async def delete_cursors(

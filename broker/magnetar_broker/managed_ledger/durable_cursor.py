@@ -27,58 +27,26 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, NotEnoughBookies
-from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import AnyCursor
+from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_ledger
-from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
-from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.clock import Timer
 
-__all__ = ["CursorHome", "DurableCursor"]
+__all__ = ["DurableCursor"]
 
 _log = logging.getLogger(__name__)
 # Between two attempts to begin a ledger.
 _PAUSE_S: Final = 0.5
-
-
-class CursorHome:
-    """What all cursors of a topic share."""
-
-    __slots__ = ("client", "clock", "incarnation", "nodes", "options", "striping", "tasks", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        incarnation: str,
-        client: LedgerClient,
-        nodes: CursorNodes,
-        options: CursorOptions,
-        clock: Clock,
-        tasks: OwnedTasks,
-    ) -> None:
-        self.topic = topic
-        self.incarnation = incarnation
-        self.client = client
-        self.nodes = nodes
-        self.options = options
-        self.clock = clock
-        self.tasks = tasks
-        self.striping = Striping(
-            options.managed_ledger_default_ensemble_size,
-            options.managed_ledger_default_write_quorum,
-            options.managed_ledger_default_ack_quorum,
-        )
 
 
 class DurableCursor(AnyCursor):
@@ -140,7 +108,7 @@ class DurableCursor(AnyCursor):
 
     async def saved(self) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.again()
         if not self._dirty:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -152,7 +120,7 @@ class DurableCursor(AnyCursor):
 
     async def move_to(self, position: Position) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.again()
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
         await self.saved()
@@ -379,7 +347,7 @@ class DurableCursor(AnyCursor):
         waiting, self._waiting = self._waiting or [], None
         for _, done in waiting:
             if not done.done():
-                done.set_exception(problem)
+                done.set_exception(problem.again())
                 done.exception()  # seen, should its waiter be gone
 
     # ── its deletion ──

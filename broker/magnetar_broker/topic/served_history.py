@@ -1,8 +1,8 @@
 """Who was served last of a subscription with one active consumer, and how often that became another one.
 
-What a consumer had before another's turn it may not acknowledge any more, and a client that was away meanwhile learns so
-from the number. One of the same name is the same, connected again: nobody else was served. It is kept in memory, also
-while there are no consumers; another broker begins at 0.
+What a consumer had before another's turn it may not acknowledge any more, and a client that was away meanwhile learns
+so from the number. One of the same name is the same, connected again: nobody else was served. It is kept in memory,
+also while there are no consumers; another broker begins at 0.
 """
 
 from __future__ import annotations

@@ -562,6 +562,26 @@ def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
     with_cursors(test)
 
 
+def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> None:
+    async def test(scene: CursorScene) -> None:
+        for turns in range(1, 40, 3):
+            table = await scene.open()
+            cursor = await table.create(f"s{turns}", at(5, -1), {})
+            cursor.acknowledge(entries(5, 3))
+            waiting = [
+                asyncio.create_task(cursor.saved()),
+                asyncio.create_task(table.create(f"n{turns}", at(5, -1), {})),
+                asyncio.create_task(table.delete(f"s{turns}")),
+            ]
+            await scene.turns(turns)
+            unfinished = [task for task in waiting if not task.done()]
+            table.abandon()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(task.exception(), BrokerError) for task in unfinished)
+
+    with_cursors(test)
+
+
 async def _acknowledged(scene: CursorScene, name: str) -> list[int]:
     table: CursorTable = await scene.open()
     cursor = table.get(name)
