@@ -1,24 +1,37 @@
 """One direction of a stream, between whoever puts messages in and whoever takes them out.
 
 A pipe is bounded, in messages and in bytes; the message that passes the bound in bytes is still taken, so that one of
-any size gets through. It ends once, regularly or with an error, and what was put before the end is still got. Whoever
-is cancelled while waiting has put nothing and lost nothing.
+any size gets through. Many pipes may share a further bound (`SharedBytes`): above it each holds one message at a time,
+so that those whose messages are taken go on while others' are not. A pipe ends once, regularly or with an error, and
+what was put before the end is still got. Whoever is cancelled while waiting has put nothing and lost nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Disconnected, TransportError
 
-__all__ = ["Pipe", "PipedStream", "check_size"]
+__all__ = ["Pipe", "PipedStream", "SharedBytes", "check_size"]
+
+
+class SharedBytes:
+    """What many pipes hold together."""
+
+    __slots__ = ("max_bytes", "used_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.used_bytes = 0
 
 
 class Pipe:
-    def __init__(self, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, max_messages: int, max_bytes: int, shared: SharedBytes | None = None) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
+        self._shared = shared or SharedBytes(sys.maxsize)
         self._messages: deque[bytes] = deque()
         # The sum of their sizes.
         self._bytes = 0
@@ -32,7 +45,7 @@ class Pipe:
     async def put(self, message: bytes) -> None:
         if self._putting is not None:
             raise RuntimeError("a stream has one sender at a time: the order of two would be chance")
-        while (len(self._messages) >= self._max_messages or self._bytes >= self._max_bytes) and not self._ended:
+        while self._full and not self._ended:
             self._putting = asyncio.get_running_loop().create_future()
             try:
                 await self._putting
@@ -41,8 +54,26 @@ class Pipe:
         if self._ended:
             raise self._error or Disconnected("the stream has ended")
         self._messages.append(message)
-        self._bytes += len(message)
+        self._count(len(message))
         _wake(self._getting)
+
+    @property
+    def _full(self) -> bool:
+        shared = self._shared
+        return (
+            len(self._messages) >= self._max_messages
+            or self._bytes >= self._max_bytes
+            or (shared.used_bytes >= shared.max_bytes and bool(self._messages))
+        )
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._shared.used_bytes += size
+
+    def drop(self) -> None:
+        """What is in it will not be got any more."""
+        self._messages.clear()
+        self._count(-self._bytes)
 
     async def emptied(self) -> None:
         """Returns when all that was put has been got, or the pipe has ended."""
@@ -64,7 +95,7 @@ class Pipe:
                 self._getting = None
         if self._messages:
             message = self._messages.popleft()
-            self._bytes -= len(message)
+            self._count(-len(message))
             _wake(self._putting)
             return message
         if self._error is not None:

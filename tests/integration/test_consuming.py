@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import multiprocessing
 import threading
+import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,8 @@ import pytest
 import magnetar
 from magnetar import ConsumerType, InitialPosition, Message, MessageId
 from magnetar.admin import Admin
-from magnetar.exceptions import ConsumerBusy
-from tests.running import run
+from magnetar.exceptions import AlreadyClosed, ConsumerBusy
+from tests.running import GENEROUS_S, run
 from tests.running_standalone import standalone
 
 pytestmark = pytest.mark.slow
@@ -126,3 +130,57 @@ def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
                 assert got == [b"%d" % number for number in range(300)]
 
     run(go(), 110)
+
+
+def _child(client: magnetar.Client, consumer: magnetar.Consumer, message: Message, answers: Connection) -> None:
+    try:
+        for refused in (consumer.receive, consumer.batch_receive, lambda: consumer.acknowledge(message)):
+            with pytest.raises(AlreadyClosed, match="before the process forked"):
+                refused()
+        consumer.close()
+        reader = client.create_reader("t", MessageId.earliest)
+        assert reader.read_next(LONG_MS).data() == b"0"
+        client.close()
+        answers.send("fine")
+    except BaseException as error:
+        answers.send(repr(error))
+        raise
+
+
+def test_a_consumer_goes_on_in_the_parent_of_a_fork_and_is_closed_in_the_child(tmp_path: Path) -> None:
+    """CHK-60: also while other threads receive, which hold locks that nobody gives back in the child."""
+    context = multiprocessing.get_context("fork")
+    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+        producer = client.create_producer("t")
+        consumer = client.subscribe("t", "s", **EARLIEST)
+        producer.send(b"0")
+        first = consumer.receive(LONG_MS)
+        got: set[bytes] = set()
+
+        def receive() -> None:
+            with contextlib.suppress(AlreadyClosed):
+                while True:
+                    got.add(consumer.receive().data())
+
+        threads = [threading.Thread(target=receive, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for turn in range(3):
+            for number in range(200):
+                producer.send_async(b"%d" % (1 + turn * 200 + number), None)
+            answers, their_end = context.Pipe(duplex=False)
+            process = context.Process(target=_child, args=(client, consumer, first, their_end))
+            process.start()
+            their_end.close()
+            assert answers.poll(GENEROUS_S), "the child hangs"
+            assert answers.recv() == "fine"
+            process.join(GENEROUS_S)
+        producer.flush()
+        deadline = time.monotonic() + GENEROUS_S
+        while len(got) < 600:
+            assert time.monotonic() < deadline, f"only {len(got)} were received"
+            time.sleep(0.01)
+        consumer.acknowledge(first, receipt=True)
+        consumer.close()
+        for thread in threads:
+            thread.join(GENEROUS_S)

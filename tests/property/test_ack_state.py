@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import apply_record, encode_changes, encode_snapshot
 from magnetar_broker.core.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.errors import BrokerError
 from tests.unit.broker.plain_log import PlainLog
 
 _MOST = 2**63 - 1
@@ -32,6 +34,9 @@ class Model:
     def done(self, place: Position) -> None:
         self.entries.add(place)
         self.messages.pop(place, None)
+
+    def contradicts(self, place: Position, size: int) -> bool:
+        return size > 0 and place in self.messages and self.messages[place][1] != size
 
     def some(self, place: Position, bits: int, size: int) -> bool:
         if place in self.entries:
@@ -125,7 +130,7 @@ def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(s
     log = PlainLog((3, 4))
     model = Model(log)
     state = AckState(log, log.before_first, durable=True)
-    records: list[bytes] = encode_snapshot(state)
+    records = list(encode_snapshot(state))
     for step in steps:
         match step:
             case "range", ledger_id, first, last:
@@ -133,10 +138,18 @@ def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(s
                 model.acknowledge(ledger_id, first, last)
             case "some", ledger_id, entry_id, bits, size:
                 place = Position(ledger_id, entry_id)
+                if model.contradicts(place, size):
+                    with pytest.raises(BrokerError):
+                        state.acknowledge((), [(place, bits, size)])
+                    continue
                 done = state.acknowledge((), [(place, bits, size)])
                 there = place in log.positions()
                 assert (place in done) == model.some(place, bits, size) or not there
             case "up to", ledger_id, entry_id, bits, size:
+                if size and ledger_id in log.ledgers and model.contradicts(Position(ledger_id, entry_id), size):
+                    with pytest.raises(BrokerError):
+                        state.acknowledge_up_to(Position(ledger_id, entry_id), bits, size)
+                    continue
                 state.acknowledge_up_to(Position(ledger_id, entry_id), bits, size)
                 model.up_to(Position(ledger_id, entry_id), bits, size)
             case "move", ledger_id, entry_id:
@@ -157,7 +170,7 @@ def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(s
                 records += encode_changes(state, state.take_unsaved())
             case ("snapshot",):
                 state.take_unsaved()
-                records = encode_snapshot(state)
+                records = list(encode_snapshot(state))
             case ("open",):
                 records += encode_changes(state, state.take_unsaved())
                 state = _restored(log, records)

@@ -59,7 +59,7 @@ def test_it_is_as_the_model_says(steps: list[tuple[str, int, int]]) -> None:
         elif name == "receipt":
             first_number, count = numbers
             received = list(in_flight.received(first_number, count))
-            numbered = {serial: number for serial, number in model.line}
+            numbered = dict(model.line)
             assert [batch.serial for _, batch in received] == model.decide(*range(first_number, first_number + count))
             assert all(numbered[batch.serial] == first_number + offset for offset, batch in received)
         elif name == "huge receipt":

@@ -64,9 +64,7 @@ class Cluster:
         """Closes below whatever the last fragment began with."""
         first = self.metadata.last_fragment.first_entry_id
         kept = tuple(one for one in self.metadata.fragments if one.first_entry_id < first)
-        self.metadata = replace(
-            self.metadata, state=LedgerState.CLOSED, last_entry_id=first - 1, fragments=kept
-        )
+        self.metadata = replace(self.metadata, state=LedgerState.CLOSED, last_entry_id=first - 1, fragments=kept)
 
     def perform(self, step: FillSlot) -> bool:
         """Whether the slot could be filled, from what is alive."""
@@ -91,9 +89,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     write = draw(st.integers(1, size))
     striping = Striping(size, write, draw(st.integers(1, write)))
     firsts = sorted({0, *draw(st.lists(st.integers(1, 12), max_size=2))})
-    fragments = tuple(
-        Fragment(first, tuple(draw(st.permutations(BOOKIES))[:size])) for first in firsts
-    )
+    fragments = tuple(Fragment(first, tuple(draw(st.permutations(BOOKIES))[:size])) for first in firsts)
     state = draw(st.sampled_from([LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED]))
     last = firsts[-1] + draw(st.integers(0, 6)) if state is LedgerState.CLOSED else -1
     metadata = LedgerMetadata(state, striping, b"key", fragments, last_entry_id=last)
@@ -144,9 +140,7 @@ def test_what_grows_is_never_touched(cluster: Cluster) -> None:
         assert all(step.last_entry_id < growing.first_entry_id for step in plan.steps)
         if plan.recover:
             waited = [one for one in growing.bookies if one in cluster.overdue]
-            spare = [
-                one for one in cluster.view.writable if one not in growing.bookies and one not in cluster.lost
-            ]
+            spare = [one for one in cluster.view.writable if one not in growing.bookies and one not in cluster.lost]
             assert waited
             assert spare or any(one not in cluster.view.cookies for one in waited)
 
@@ -161,9 +155,7 @@ def test_no_fragment_names_a_bookie_twice(cluster: Cluster) -> None:
             if step.first_entry_id == first:
                 named[step.slot] = step.target
         assert len(set(named)) == len(named)
-        assert all(
-            step.target in cluster.view.writable for step in plan.steps if step.replaces
-        )
+        assert all(step.target in cluster.view.writable for step in plan.steps if step.replaces)
 
 
 @given(st.data())

@@ -10,22 +10,30 @@ L2:2 at once; where none of L2 is, it stays at the end of L1.
 
 Numbers come from the network and may be anything: of what is acknowledged only that counts which the log has, so that
 no number takes more memory than the log has entries, and nothing is ever said of an entry that comes later. Positions
-in ledgers that are not on the log's list are passed over, never taken for another ledger's.
+in ledgers that are not on the log's list are passed over, never taken for another ledger's. How many messages a batch
+has is believed as it was said first. So what all those bits may take has a bound of its own, and who is above it is
+told.
 
 `unsaved` notes what has to be written down, for cursors that are durable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar_broker.core.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["AckState", "LogPlaces", "Unsaved"]
+__all__ = ["MAX_BATCH_BYTES", "AckState", "LogPlaces", "Unsaved"]
+
+# What a cursor holds of batches that are acknowledged in part. Two hundred thousand of a thousand messages each have
+# less than half of it.
+MAX_BATCH_BYTES: Final = 67_108_864
 
 
 class LogPlaces(Protocol):
@@ -58,7 +66,17 @@ class Unsaved:
 
 
 class AckState:
-    __slots__ = ("_acknowledged", "_batches", "_entries", "_log", "changes", "mark_delete", "moves", "unsaved")
+    __slots__ = (
+        "_acknowledged",
+        "_batch_bytes",
+        "_batches",
+        "_entries",
+        "_log",
+        "changes",
+        "mark_delete",
+        "moves",
+        "unsaved",
+    )
 
     def __init__(self, log: LogPlaces, mark_delete: Position, *, durable: bool = False) -> None:
         self._log = log
@@ -66,6 +84,8 @@ class AckState:
         self._entries: dict[int, EntrySet] = {}
         # By ledger and entry: which messages, and how many there are.
         self._batches: dict[int, dict[int, tuple[int, int]]] = {}
+        # Of all that are in `_batches`: the bytes of the bits that they have.
+        self._batch_bytes = 0
         # How many are in `_entries`.
         self._acknowledged = 0
         # Grows with each change.
@@ -125,24 +145,56 @@ class AckState:
     # ── what changes it ──
 
     def acknowledge(
-        self, entries: Iterable[tuple[int, int, int]], messages: Iterable[tuple[Position, int, int]] = ()
+        self, entries: Iterable[tuple[int, int, int]], messages: Sequence[tuple[Position, int, int]] = ()
     ) -> list[Position]:
+        """Raises `BrokerError`, and then nothing of it counts."""
+        if messages:
+            self._check_messages(messages)
         for ledger_id, first, last in entries:
             self._acknowledge_range(ledger_id, first, last)
-        done = []
-        for position, bits, size in messages:
-            if self.acknowledged(position) or self._acknowledge_some(position, bits, size):
-                done.append(position)
-        self._advance()
-        return done
+        return self._acknowledge_messages(messages)
 
     def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
+        """Raises `BrokerError`, and then nothing of it counts."""
         end = self._end(position.ledger_id)
         if end is None:
             return
+        some = [(position, messages, batch_size)] if batch_size else []
+        self._check_messages(some)
         ledger_id, entry_id = position.ledger_id, max(-1, min(position.entry_id, end))
         self._set_mark(Position(ledger_id, max(-1, entry_id - 1) if batch_size else entry_id))
-        self.acknowledge((), [(position, messages, batch_size)] if batch_size else ())
+        self._acknowledge_messages(some)
+
+    def _check_messages(self, messages: Sequence[tuple[Position, int, int]]) -> None:
+        sizes: dict[Position, int] = {}
+        more = 0
+        for position, _, size in messages:
+            if not 0 < size <= MAX_BATCH_MESSAGES:
+                continue
+            known = sizes.get(position, 0) or self._messages(position)[1]
+            if not known:
+                more += size // 8
+            elif known != size and not self.acknowledged(position):
+                raise BrokerError(
+                    ErrorCode.INVALID_ARGUMENT,
+                    f"entry {position} was said to be a batch of {known} messages before, and now it is one of {size}",
+                )
+            sizes[position] = size
+        if self._batch_bytes + more > MAX_BATCH_BYTES:
+            raise BrokerError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"what is acknowledged of batches in part takes {self._batch_bytes} bytes, and may take "
+                f"{MAX_BATCH_BYTES}: acknowledge the rest of some of them first",
+            )
+
+    def _acknowledge_messages(self, messages: Iterable[tuple[Position, int, int]]) -> list[Position]:
+        done = [
+            position
+            for position, bits, size in messages
+            if self.acknowledged(position) or self._acknowledge_some(position, bits, size)
+        ]
+        self._advance()
+        return done
 
     def move_to(self, position: Position) -> None:
         """Everything up to it is acknowledged, and nothing behind it."""
@@ -202,11 +254,12 @@ class AckState:
         """All of it was restored. Now the log is asked what there still is, and each entry is in one place at most."""
         batches = list(self.batches())
         self._batches.clear()
+        self._batch_bytes = 0
         self._acknowledged = sum(entries.count for entries in self._entries.values())
         mark_delete = self._within_the_log(self.mark_delete)
         self.mark_delete = EARLIEST
         self._set_mark(mark_delete)
-        self.acknowledge((), batches)
+        self._acknowledge_messages(batches)
         if self.unsaved is not None:
             self.unsaved = Unsaved()
         self.changes = 0
@@ -261,14 +314,13 @@ class AckState:
         if not 0 < size <= MAX_BATCH_MESSAGES or end is None or not 0 <= position.entry_id <= end:
             return False
         known, known_size = self._messages(position)
-        if known_size not in (0, size):
-            return False  # one of the two is invented
         whole = (1 << size) - 1
         now = known | bits & whole
         if now == whole:
             self._acknowledge_range(position.ledger_id, position.entry_id, position.entry_id)
             return True
         if now != known:
+            self._batch_bytes += 0 if known_size else size // 8
             self._batches.setdefault(position.ledger_id, {})[position.entry_id] = now, size
             self.changes += 1
             if self.unsaved is not None:
@@ -283,7 +335,8 @@ class AckState:
         if last - first >= len(of_ledger):
             gone = [entry_id for entry_id in of_ledger if first <= entry_id <= last]
         for entry_id in gone:
-            of_ledger.pop(entry_id, None)
+            _, size = of_ledger.pop(entry_id, (0, 0))
+            self._batch_bytes -= size // 8
         if not of_ledger:
             del self._batches[ledger_id]
 
@@ -301,7 +354,7 @@ class AckState:
         for held in [held for held in self._entries if held < ledger_id]:
             self._acknowledged -= self._entries.pop(held).count
         for held in [held for held in self._batches if held < ledger_id]:
-            del self._batches[held]
+            self._batch_bytes -= sum(size // 8 for _, size in self._batches.pop(held).values())
         entries = self._entries.get(ledger_id)
         if entries is not None:
             self._acknowledged -= entries.remove_up_to(entry_id)
@@ -334,4 +387,4 @@ class AckState:
     def _clear(self) -> None:
         self._entries.clear()
         self._batches.clear()
-        self._acknowledged = 0
+        self._acknowledged = self._batch_bytes = 0

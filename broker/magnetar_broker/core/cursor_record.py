@@ -33,13 +33,13 @@ class BadCursorRecord(Exception):
     """Bytes in a cursor's ledger that are no record."""
 
 
-def encode_snapshot(state: AckState) -> list[bytes]:
-    """All that there is to know, in pieces."""
-    return _pieces(state, True, state.entries(), state.batches())
+def encode_snapshot(state: AckState) -> Iterator[bytes]:
+    """All that there is to know now, in pieces, each of which is made when it is asked for."""
+    return _pieces(state, True, _chunks_of(state.entries()), list(state.batches()))
 
 
-def encode_changes(state: AckState, unsaved: Unsaved) -> list[bytes]:
-    """What changed, in pieces. It is encoded before anything else does."""
+def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
+    """What changed, as it is now, in pieces."""
     mark = state.mark_delete
     for ledger_id in list(unsaved.entries):
         if ledger_id < mark.ledger_id:
@@ -47,42 +47,53 @@ def encode_changes(state: AckState, unsaved: Unsaved) -> list[bytes]:
     if mark.ledger_id in unsaved.entries:
         unsaved.entries[mark.ledger_id].remove_up_to(mark.entry_id)
     batches = [(position, *state.batch(position)) for position in unsaved.batches]
-    return _pieces(state, unsaved.reset, unsaved.entries, (batch for batch in batches if batch[2]))
+    return _pieces(state, unsaved.reset, _chunks_of(unsaved.entries), [batch for batch in batches if batch[2]])
+
+
+def _chunks_of(entries: dict[int, EntrySet]) -> list[tuple[int, int, int]]:
+    """Ledger, number and bits."""
+    return [(ledger_id, *chunk) for ledger_id in sorted(entries) for chunk in entries[ledger_id].chunks()]
 
 
 def _pieces(
-    state: AckState, reset: bool, entries: dict[int, EntrySet], batches: Iterable[tuple[Position, int, int]]
-) -> list[bytes]:
+    state: AckState, reset: bool, chunks: list[tuple[int, int, int]], batches: list[tuple[Position, int, int]]
+) -> Iterator[bytes]:
     place = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
-    pieces = []
-    record, size = CursorRecord(reset=reset, mark_delete=place, moves=state.moves), 0
-    told: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(entries), _messages(batches))
+    return _encode(CursorRecord(mark_delete=place, moves=state.moves), reset, chunks, batches)
+
+
+def _encode(
+    head: CursorRecord, reset: bool, chunks: list[tuple[int, int, int]], batches: list[tuple[Position, int, int]]
+) -> Iterator[bytes]:
+    record, size = CursorRecord(), 0
+    record.CopyFrom(head)
+    record.reset = reset
+    told: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(chunks), _messages(batches))
     for one in told:
         if size > PIECE_BYTES - len(one.bits):
-            pieces.append(record.SerializeToString())
-            record, size = CursorRecord(mark_delete=place, moves=state.moves), 0
+            yield record.SerializeToString()
+            record, size = CursorRecord(), 0
+            record.CopyFrom(head)
         if isinstance(one, AcknowledgedEntries):
             record.entries.append(one)
             size += _FRAME_BYTES + len(one.bits) + _RUN_BYTES * len(one.runs)
         else:
             record.messages.append(one)
             size += _FRAME_BYTES + len(one.bits)
-    pieces.append(record.SerializeToString())
-    return pieces
+    yield record.SerializeToString()
 
 
-def _entries(entries: dict[int, EntrySet]) -> Iterator[AcknowledgedEntries]:
-    for ledger_id in sorted(entries):
-        for number, chunk in entries[ledger_id].chunks():
-            skipped = (chunk & -chunk).bit_length() - 1
-            bits = chunk >> skipped
-            told = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * CHUNK_ENTRIES + skipped)
-            changes = bits ^ (bits >> 1)  # one for the last of each run
-            if changes.bit_count() * _RUN_BYTES < bits.bit_length() // 8:
-                told.runs.extend(_runs(changes))
-            else:
-                told.bits = _to_bytes(bits)
-            yield told
+def _entries(chunks: list[tuple[int, int, int]]) -> Iterator[AcknowledgedEntries]:
+    for ledger_id, number, chunk in chunks:
+        skipped = (chunk & -chunk).bit_length() - 1
+        bits = chunk >> skipped
+        told = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * CHUNK_ENTRIES + skipped)
+        changes = bits ^ (bits >> 1)  # one for the last of each run
+        if changes.bit_count() * _RUN_BYTES < bits.bit_length() // 8:
+            told.runs.extend(_runs(changes))
+        else:
+            told.bits = _to_bytes(bits)
+        yield told
 
 
 def _runs(changes: int) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.position import Position
@@ -44,7 +44,7 @@ class AnyCursor:
     def open_entries(self) -> int:
         return self._state.open_entries()
 
-    def acknowledge(self, entries: Iterable[EntriesOf], messages: Iterable[MessagesOf] = ()) -> list[Position]:
+    def acknowledge(self, entries: Iterable[EntriesOf], messages: Sequence[MessagesOf] = ()) -> list[Position]:
         before = self._state.changes
         done = self._state.acknowledge(entries, messages)
         if self._state.changes != before:

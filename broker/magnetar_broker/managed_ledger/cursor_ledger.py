@@ -7,7 +7,7 @@ with a whole one. How a record looks is core/cursor_record.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import aclosing
 
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -40,7 +40,7 @@ class CursorLedger:
 
     @classmethod
     async def begin(
-        cls, client: LedgerClient, striping: Striping, purpose: str, snapshot: Sequence[bytes]
+        cls, client: LedgerClient, striping: Striping, purpose: str, snapshot: Iterable[bytes]
     ) -> CursorLedger:
         """Returns when the snapshot is durable. Raises what `LedgerClient.create` does, and `AddFailed`."""
         ledger = cls(*await client.create(striping, purpose))
@@ -52,7 +52,7 @@ class CursorLedger:
         ledger._snapshot_bytes = ledger.bytes
         return ledger
 
-    async def add(self, records: Sequence[bytes]) -> None:
+    async def add(self, records: Iterable[bytes]) -> None:
         """Returns when they are durable. Raises `AddFailed`."""
         for record in records:
             await self.writer.add(record)

@@ -21,10 +21,11 @@ from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
+from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, read_cursor_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.durable_cursor import CursorHome, DurableCursor
+from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -39,6 +40,8 @@ __all__ = ["CursorTable", "delete_cursors"]
 _log = logging.getLogger(__name__)
 MAX_NAME_BYTES: Final = 255
 MAX_PROPERTIES_BYTES: Final = 65_536
+# Where a cursor's count of its moves begins: below that, so that there is room for more in what clients are told.
+_MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
 
@@ -58,13 +61,25 @@ class CursorLog(LogPlaces, Protocol):
 
 
 class CursorTable:
-    __slots__ = ("_cursors", "_deleting", "_home", "_log", "_lost", "_making", "_tasks", "_transient", "on_lost")
+    __slots__ = (
+        "_cursors",
+        "_deleting",
+        "_home",
+        "_log",
+        "_lost",
+        "_making",
+        "_randomness",
+        "_tasks",
+        "_transient",
+        "on_lost",
+    )
 
     def __init__(
         self, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
     ) -> None:
         self.on_lost: Callable[[TopicGivenUp], object] = lambda _: None
         self._log = log
+        self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
         nodes = CursorNodes(log.name, client, clock, randomness)
         self._home = CursorHome(str(log.name), log.incarnation, client, nodes, options, clock, self._tasks)
@@ -168,6 +183,8 @@ class CursorTable:
         # It is held against trimming from now on, at a place that there is now.
         state = AckState(self._log, mark_delete, durable=True)
         state.settle()
+        # Another number than a cursor of the same name had that was deleted: clients tell the two apart by it.
+        state.moves = self._randomness.below(_MOST_MOVES)
         self._making[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
 
@@ -175,12 +192,14 @@ class CursorTable:
         try:
             left = self._deleting.get(name)
             if left is not None:
-                await self._delete(left)
+                await left.delete()
+                self._deleting.pop(name, None)
             mark_delete = state.mark_delete
             node = CursorNode(
                 incarnation=self._home.incarnation,
                 mark_delete=CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id),
                 properties=properties,
+                moves=state.moves,
             )
             known = KnownNode()
             await self._home.nodes.write(name, known, node)
@@ -203,23 +222,28 @@ class CursorTable:
         return cursor
 
     async def delete(self, name: str) -> None:
-        """Raises `BrokerError`; then it may be called again."""
+        """Raises `BrokerError`; then it is there as before."""
         self._check_open()
-        cursor = self._cursors.get(name) or self._deleting.get(name)
+        cursor = self._cursors.get(name)
         if cursor is None:
             raise BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._home.topic} has no subscription {name!r}")
         await self._tasks.shielded(self._delete(cursor))
 
     async def _delete(self, cursor: DurableCursor) -> None:
-        self._deleting[cursor.name] = cursor
+        """It is deleted when its node says so. What is left of it goes now, or with the next chance."""
         try:
             await cursor.mark_deleted()
             self._cursors.pop(cursor.name, None)
+            self._deleting[cursor.name] = cursor
             await cursor.delete()
+            self._deleting.pop(cursor.name, None)
         except TopicGivenUp as error:
             self._lose(error)
             raise
-        del self._deleting[cursor.name]
+        except BrokerError as error:
+            if cursor.name not in self._deleting:
+                raise
+            _log.warning("%s is not all gone yet: %s", cursor, error)
 
     # ── its end ──
 
@@ -260,11 +284,11 @@ class CursorTable:
             self._lost = error
         for cursor in self._cursors.values():
             cursor.end(error)
-        self._tasks.cancel()
+        self._tasks.cancel(error)
 
     def _check_open(self) -> None:
         if self._lost is not None:
-            raise self._lost
+            raise self._lost.again()
 
 
 async def delete_cursors(

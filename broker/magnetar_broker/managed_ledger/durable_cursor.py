@@ -24,60 +24,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import AddFailed, ClientClosed, IntentSwept, LedgerError, NotEnoughBookies
-from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import AnyCursor
+from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_ledger
-from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
-from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.clock import Timer
 
-__all__ = ["CursorHome", "DurableCursor"]
+__all__ = ["DurableCursor"]
 
 _log = logging.getLogger(__name__)
 # Between two attempts to begin a ledger.
 _PAUSE_S: Final = 0.5
-
-
-class CursorHome:
-    """What all cursors of a topic share."""
-
-    __slots__ = ("client", "clock", "incarnation", "nodes", "options", "striping", "tasks", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        incarnation: str,
-        client: LedgerClient,
-        nodes: CursorNodes,
-        options: CursorOptions,
-        clock: Clock,
-        tasks: OwnedTasks,
-    ) -> None:
-        self.topic = topic
-        self.incarnation = incarnation
-        self.client = client
-        self.nodes = nodes
-        self.options = options
-        self.clock = clock
-        self.tasks = tasks
-        self.striping = Striping(
-            options.managed_ledger_default_ensemble_size,
-            options.managed_ledger_default_write_quorum,
-            options.managed_ledger_default_ack_quorum,
-        )
 
 
 class DurableCursor(AnyCursor):
@@ -87,11 +56,13 @@ class DurableCursor(AnyCursor):
         "_idle_since",
         "_known",
         "_ledger",
+        "_paused",
         "_problem",
         "_saved_changes",
         "_saved_mark_delete",
         "_saver",
         "_timer",
+        "_turns",
         "_waiting",
     )
 
@@ -116,8 +87,11 @@ class DurableCursor(AnyCursor):
         # `AckState.changes` when it was looked at last, and since when they are the same.
         self._idle_changes = -1
         self._idle_since = 0.0
-        # Why nothing is saved any more.
+        # Why nothing is saved any more; and whether nothing is for now, since it is to be deleted.
         self._problem: BrokerError | None = None
+        self._paused = False
+        # Whoever writes the node.
+        self._turns: asyncio.Lock | None = None
 
     @property
     def saved_mark_delete(self) -> Position:
@@ -128,13 +102,13 @@ class DurableCursor(AnyCursor):
         return self._state.changes > self._saved_changes
 
     def _changed(self) -> None:
-        if self._saver is None and self._timer is None and self._problem is None:
+        if self._saver is None and self._timer is None and self._problem is None and not self._paused:
             delay_s = 1 / self._home.options.managed_ledger_default_mark_delete_rate_limit
             self._timer = self._home.clock.call_later(delay_s, self._save)
 
     async def saved(self) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.again()
         if not self._dirty:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -146,7 +120,7 @@ class DurableCursor(AnyCursor):
 
     async def move_to(self, position: Position) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.again()
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
         await self.saved()
@@ -159,19 +133,27 @@ class DurableCursor(AnyCursor):
             return
         if not self._known.ledger_id or now - self._idle_since < idle_s or state.has_holes or self._dirty:
             return
-        if self._saver is None and self._problem is None:
+        if self._saver is None and self._problem is None and not self._paused:
             self._saver = self._home.tasks.spawn(self._rest())
 
     async def _rest(self) -> None:
         """What is acknowledged meanwhile is saved when this is done."""
         try:
-            await self._leave_place()
+            if not (self._state.has_holes or self._dirty):  # it may be idle no more by now
+                await self._leave_place()
         except TopicGivenUp:
             raise
         except BrokerError as error:
             _log.info("%s keeps its ledger for now: %s", self, error)
+        except asyncio.CancelledError:
+            self._drop_ledger()
+            raise
         finally:
             self._saver = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """With what has come meanwhile."""
         if self._waiting:
             self._save()
         elif self._dirty:
@@ -179,7 +161,7 @@ class DurableCursor(AnyCursor):
 
     def _save(self) -> None:
         self._cancel_timer()
-        if self._saver is None and self._problem is None:
+        if self._saver is None and self._problem is None and not self._paused:
             self._saver = self._home.tasks.spawn(self._save_all())
 
     def _cancel_timer(self) -> None:
@@ -202,6 +184,9 @@ class DurableCursor(AnyCursor):
                     await self._add_changes(ledger)
                 if not self._waiting:
                     break
+        except asyncio.CancelledError:
+            self._drop_ledger()  # whatever of it is under way: the next one begins with all that is known
+            raise
         finally:
             self._saver = None
         if self._dirty:
@@ -214,8 +199,7 @@ class DurableCursor(AnyCursor):
             await ledger.add(encode_changes(state, state.take_unsaved()))
         except AddFailed as error:
             _log.warning("%s goes on in another ledger: %s", self, error)
-            ledger.writer.abandon()
-            self._ledger = None
+            self._drop_ledger()
             return
         self._now_saved(changes, mark_delete)
 
@@ -227,9 +211,8 @@ class DurableCursor(AnyCursor):
             state.take_unsaved()
             try:
                 ledger = await CursorLedger.begin(home.client, home.striping, str(self), encode_snapshot(state))
-                node = self._node(mark_delete, ledger.made.ledger_id)
                 try:
-                    await home.nodes.write(self.name, self._known, node, ledger.made)
+                    await self._write_node(self._pointing_at(ledger.made.ledger_id, mark_delete), ledger.made)
                 except BaseException:
                     ledger.writer.abandon()
                     raise
@@ -245,8 +228,7 @@ class DurableCursor(AnyCursor):
             except (LedgerError, SessionLost) as error:
                 raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
         self.waiting_for = ""
-        if self._ledger is not None:
-            self._ledger.writer.abandon()
+        self._drop_ledger()
         self._ledger = ledger
         self._now_saved(changes, mark_delete)
 
@@ -257,24 +239,50 @@ class DurableCursor(AnyCursor):
             raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
         await self._home.clock.sleep(_PAUSE_S)
 
-    def _node(self, mark_delete: Position, ledger_id: int) -> CursorNode:
-        node = self._known.node
-        if node.ledger_id:
-            node.deleting.append(node.ledger_id)
-        node.ledger_id = ledger_id
-        node.moves = self._state.moves
-        node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
-        return node
+    def _drop_ledger(self) -> None:
+        """It is written no more. What it holds is read all the same, as long as the node points at it."""
+        if self._ledger is not None:
+            self._ledger.writer.abandon()
+            self._ledger = None
+
+    def _pointing_at(self, ledger_id: int, mark_delete: Position) -> Callable[[CursorNode], object]:
+        moves = self._state.moves
+
+        def point(node: CursorNode) -> None:
+            if node.ledger_id:
+                node.deleting.append(node.ledger_id)
+            node.ledger_id = ledger_id
+            node.moves = moves
+            node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
+
+        return point
+
+    async def _write_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None = None) -> None:
+        """One change after the other, and each to its end: a caller that is cancelled leaves it known what is there."""
+        await self._home.tasks.shielded(self._change_node(change, made))
+
+    async def _change_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None) -> None:
+        if self._turns is None:
+            self._turns = asyncio.Lock()
+        async with self._turns:
+            node = self._known.node
+            change(node)
+            await self._home.nodes.write(self.name, self._known, node, made)
 
     async def _forget_ledgers(self) -> None:
         """Deletes those that were this cursor's. What can't be done now is done when the next one has joined them."""
-        node = self._known.node
+        deleting = list(self._known.node.deleting)
+
+        def strike_off(node: CursorNode) -> None:
+            left = [ledger_id for ledger_id in node.deleting if ledger_id not in deleting]
+            del node.deleting[:]
+            node.deleting.extend(left)
+
         try:
-            for ledger_id in node.deleting:
+            for ledger_id in deleting:
                 await delete_ledger(self._home.client, ledger_id)
-            if node.deleting:
-                del node.deleting[:]
-                await self._home.nodes.write(self.name, self._known, node)
+            if deleting:
+                await self._write_node(strike_off)
         except TopicGivenUp:
             raise
         except BrokerError as error:
@@ -314,27 +322,18 @@ class DurableCursor(AnyCursor):
         self.end(TopicGivenUp(f"{self} was closed"))
 
     async def _leave_place(self) -> None:
-        """The node says all that there is to know, and no ledger is left."""
+        """The node says all that there is to know, and no ledger is left. Not while there are holes."""
         state = self._state
+        assert not state.has_holes, "a place does not tell of holes"
         changes, mark_delete = state.changes, state.mark_delete
-        state.take_unsaved()  # the next ledger begins with a snapshot
-        await self._home.nodes.write(self.name, self._known, self._node(mark_delete, 0))
-        if self._ledger is not None:
-            self._ledger.writer.abandon()
-            self._ledger = None
+        await self._write_node(self._pointing_at(0, mark_delete))
+        self._drop_ledger()
         self._now_saved(changes, mark_delete)
         await self._forget_ledgers()
 
     async def _wait_for_saver(self) -> None:
         assert self._saver is not None
         await asyncio.wait([self._saver])
-
-    async def stop(self, problem: BrokerError) -> None:
-        """Nothing is saved any more; returns when nothing is on its way."""
-        saver = self._saver
-        self.end(problem)
-        if saver is not None:
-            await asyncio.gather(saver, return_exceptions=True)
 
     def end(self, problem: BrokerError) -> None:
         """Nothing is saved any more, and all who wait are told why. The first reason stays."""
@@ -344,24 +343,40 @@ class DurableCursor(AnyCursor):
         self._cancel_timer()
         if self._saver is not None:
             self._saver.cancel()
-        if self._ledger is not None:
-            self._ledger.writer.abandon()
-            self._ledger = None
+        self._drop_ledger()
         waiting, self._waiting = self._waiting or [], None
         for _, done in waiting:
             if not done.done():
-                done.set_exception(problem)
+                done.set_exception(problem.again())
                 done.exception()  # seen, should its waiter be gone
 
     # ── its deletion ──
 
     async def mark_deleted(self) -> None:
-        """From now on nobody will open it any more. It may be called again."""
-        await self.stop(BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self} was deleted"))
-        node = self._known.node
-        if self._known.payload is not None and not node.deleted:
-            node.deleted = True
-            await self._home.nodes.write(self.name, self._known, node)
+        """From now on nobody will open it any more. It may be called again.
+
+        Raises `BrokerError`: then it goes on as before.
+        """
+        if self._known.payload is not None and not self._known.node.deleted:
+            await self._pause()
+            try:
+                await self._write_node(_mark_deleted)
+            except TopicGivenUp:
+                raise
+            except BrokerError:
+                self._paused = False
+                self._go_on()
+                raise
+        self.end(BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self} was deleted"))
+
+    async def _pause(self) -> None:
+        """Nothing is saved, and who asks for it waits."""
+        self._paused = True
+        self._cancel_timer()
+        if self._saver is not None:
+            self._saver.cancel()
+            await asyncio.wait([self._saver])
+            self._saver = None  # it may not have begun
 
     async def delete(self) -> None:
         """Its ledgers, and then its node; after `mark_deleted`. It may be called again."""
@@ -374,3 +389,7 @@ class DurableCursor(AnyCursor):
 
     def __str__(self) -> str:
         return f"cursor {self.name!r} of {self._home.topic}"
+
+
+def _mark_deleted(node: CursorNode) -> None:
+    node.deleted = True

@@ -107,7 +107,7 @@ class Cursor(Protocol):
 
     @property
     def moves(self) -> int:
-        """How often `move_to` has moved it, as durable as that."""
+        """One more with each `move_to`, as durable as that. A cursor that is made begins with a number of its own."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -125,11 +125,18 @@ class Cursor(Protocol):
     def first_open_after(self, position: Position) -> Position:
         """The first place behind it that is not acknowledged. It may be one that has no entry (any more, or yet)."""
 
-    def acknowledge(self, entries: Iterable[EntriesOf], messages: Iterable[MessagesOf] = ()) -> list[Position]:
-        """Returns the batches among `messages` that are done by now, whole. What the log has not is passed over."""
+    def acknowledge(self, entries: Iterable[EntriesOf], messages: Sequence[MessagesOf] = ()) -> list[Position]:
+        """Returns the batches among `messages` that are done by now, whole. What the log has not is passed over.
+
+        Raises `BrokerError`, and then nothing of it counts: a batch's size is not what it was said to be before, or
+        the bits of batches take more than they may.
+        """
 
     def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
-        """Everything up to the entry; or, with `messages`, up to that entry and those messages in it."""
+        """Everything up to the entry; or, with `messages`, up to that entry and those messages in it.
+
+        Raises what `acknowledge` raises.
+        """
 
     def open_entries(self) -> int:
         """How many entries of the log are not acknowledged."""

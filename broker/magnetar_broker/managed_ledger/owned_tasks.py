@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from magnetar_broker.errors import BrokerError
+
 __all__ = ["OwnedTasks"]
 
 T = TypeVar("T")
@@ -14,10 +16,12 @@ T = TypeVar("T")
 class OwnedTasks:
     """Takes next to no memory while there are none."""
 
-    __slots__ = ("_failed", "_tasks")
+    __slots__ = ("_failed", "_reason", "_tasks")
 
     def __init__(self, failed: Callable[[BaseException], object]) -> None:
         self._failed = failed
+        # Why all was cancelled.
+        self._reason: BrokerError | None = None
         # Oldest first.
         self._tasks: dict[asyncio.Task[Any], None] | None = None
 
@@ -26,8 +30,13 @@ class OwnedTasks:
         return self._start(work, self._ended)
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does it even if the caller is cancelled. What it raises is the caller's."""
-        return await asyncio.shield(self._start(work, self._let_go))
+        """Does it even if the caller is cancelled. What it raises is the caller's; and if it was cancelled, why."""
+        task = self._start(work, self._let_go)
+        await asyncio.wait([task])
+        if task.cancelled():
+            assert self._reason is not None, "nobody else cancels it"
+            raise self._reason.again()
+        return task.result()
 
     def _start(self, work: Coroutine[Any, Any, T], ended: Callable[[asyncio.Task[T]], object]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -49,6 +58,7 @@ class OwnedTasks:
             self._tasks = None
         return None if task.cancelled() else task.exception()
 
-    def cancel(self) -> None:
+    def cancel(self, reason: BrokerError) -> None:
+        self._reason = reason
         for task in list(self._tasks or ()):
             task.cancel()

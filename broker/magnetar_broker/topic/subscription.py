@@ -28,6 +28,7 @@ from magnetar_broker.topic.acknowledgements import acknowledge, check_ranges, re
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.delivery_runs import delivery_runs
 from magnetar_broker.topic.dispatch_pump import DispatchPump
+from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
@@ -60,14 +61,13 @@ class Subscription:
         "_partition",
         "_pump",
         "_released",
-        "_served",
         "_tasks",
         "_unsubscribe",
         "counters",
         "cursor",
         "deleting",
+        "history",
         "receipts",
-        "take_overs",
         "type",
         "waiting",
     )
@@ -103,9 +103,7 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
-        # Of one that is not Shared: the name of the consumer that was served last, and how often that was another one.
-        self._served = ""
-        self.take_overs = 0
+        self.history = ServedHistory()
         self.receipts = AckReceipts(cursor, tasks, self.release)
         self.counters = DeliveryCounters()
 
@@ -219,27 +217,15 @@ class Subscription:
         self.run()
 
     def _note_who_is_served(self) -> None:
-        """One of the same name is the same, connected again: nobody else was served meanwhile."""
         assert self._pump is not None
-        if self.type == _SHARED:
-            return
-        for consumer in self._consumers.values():
-            if self._pump.dispatch.is_active(consumer.state) and consumer.name != self._served:
-                self.take_overs += 1 if self._served else 0
-                self._served = consumer.name
-
-    @property
-    def history(self) -> tuple[str, int]:
-        """Who was served last, and how often that changed: `remember` has it go on."""
-        return self._served, self.take_overs
-
-    def remember(self, served: str, take_overs: int) -> None:
-        self._served, self.take_overs = served, take_overs
+        for consumer in self._consumers.values() if self.type != _SHARED else ():
+            if self._pump.dispatch.is_active(consumer.state):
+                self.history.served(consumer.name)
 
     @property
     def moves(self) -> int:
         """Changes when what was delivered may not be acknowledged any more: it was moved, or changed hands."""
-        return (self.cursor.moves << 32) + self.take_overs
+        return (self.cursor.moves << 32) + self.history.take_overs
 
     def release(self) -> None:
         if self.idle:

@@ -21,6 +21,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
+from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import find_start
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
@@ -75,7 +76,7 @@ class Subscriptions:
         # Those with consumers, or to which something is being done; by name, and whether they are durable.
         self._loaded: dict[tuple[str, bool], Subscription] = {}
         # Of durable ones that are not loaded: who was served last, and how often that had changed.
-        self._histories: dict[str, tuple[str, int]] = {}
+        self._histories: dict[str, ServedHistory] = {}
         # Names of durable ones that are being made or deleted.
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._tasks = TasksInOrder()
@@ -193,7 +194,7 @@ class Subscriptions:
             self._delete_unsubscribed,
         )
         if cursor.durable and (history := self._histories.get(cursor.name)) is not None:
-            subscription.remember(*history)
+            subscription.history = history
         self._loaded[cursor.name, cursor.durable] = subscription
         return subscription
 
@@ -201,7 +202,7 @@ class Subscriptions:
         key = subscription.name, subscription.durable
         if self._loaded.get(key) is subscription:
             del self._loaded[key]
-            if subscription.durable and not subscription.deleting and subscription.history != ("", 0):
+            if subscription.durable and not subscription.deleting and subscription.history:
                 self._histories[subscription.name] = subscription.history
 
     # By name, as the admin does it. All are for durable subscriptions, and raise `BrokerError`.

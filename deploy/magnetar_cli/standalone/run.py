@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import sys
 from typing import Final
 
@@ -32,11 +33,13 @@ _log = logging.getLogger(__name__)
 # Closing HTTP, broker, bookie (leaving, ending) and two stores, and a margin.
 _STEPS: Final = 6
 _MARGIN_S: Final = 5.0
+_FILES: Final = 65_536
 
 
 def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_json: bool) -> ExitStatus:
     """Runs it until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
+    _allow_many_files()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     return loop.run_until_complete(_run(settings, signals, as_json))
@@ -88,6 +91,14 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
         return ExitStatus.ENDED
     finally:
         told.cancel()
+
+
+def _allow_many_files() -> None:
+    """A connection is a file, and shells allow a thousand by default; what the system allows at most is enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _tell_ready(standalone: Standalone, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """All that can be set about a standalone: its own settings, and the options of all that runs in it.
 
 Where two parts have an option of the same name it is one setting, with one default: a test keeps that. What differs
-here is the striping, as there is one bookie, and how many streams there may be, as it serves clients.
+here is the striping: there is one bookie.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.rocksdb import RocksOptions
+from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.options import BrokerOptions
-from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
 
@@ -28,7 +28,7 @@ class StandaloneSettings(
     RocksOptions,
     LedgerClientOptions,
     AutoRecoveryOptions,
-    GrpcOptions,
+    BrokerGrpcOptions,
     HttpOptions,
     LogOptions,
 ):
@@ -44,8 +44,6 @@ class StandaloneSettings(
     advertised_address: str = ""
     # How long ending in peace waits for each of its parts.
     close_timeout_s: float = Field(default=10.0, gt=0)
-    # A client has two of them, and each may take 1.25 MiB.
-    grpc_max_long_streams: int = Field(default=1_024, gt=0)
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)

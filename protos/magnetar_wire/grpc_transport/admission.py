@@ -10,7 +10,8 @@ every call:
   the service has taken it, with a longer grace: the service may be waiting for its disk.
 - calls that are being **answered**: so many bytes in all; one that would go above is refused.
 
-What a stream holds beside that is bounded per stream (`served_stream.py`), and how many streams there are.
+What a stream holds beside that is bounded per stream (`served_stream.py`), and over all of them; and so is how many
+streams there are, in all and of one connection (`listener.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.wire import joined
+from magnetar_wire.pipe import SharedBytes
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["Admission", "Place"]
@@ -43,6 +45,8 @@ class Admission:
         self._places: dict[Place, None] = {}
         # Who waits for a place, the longest first.
         self._waiting: deque[asyncio.Future[None]] = deque()
+        # What waits in streams, for the service or for the client.
+        self.held_by_streams = SharedBytes(options.grpc_max_stream_bytes)
         # The calls that are being answered.
         self._pending_bytes = 0
 

@@ -71,7 +71,9 @@ class _Handler:
         self._admission = Admission(options)
         # What is being served, oldest first.
         self._serving: dict[asyncio.Task[object], None] = {}
+        # How many streams there are, in all and by connection.
         self._streams = 0
+        self._streams_of: dict[str, int] = {}
         self.closing = False
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
@@ -127,9 +129,23 @@ class _Handler:
             self._admission.answered(request)
 
     async def _stream(self, method: str, context: Context, ending: Ending) -> None:
-        if self._streams >= self._options.grpc_max_long_streams:
+        connection, options = context.peer(), self._options
+        of_connection = self._streams_of.get(connection, 0)
+        if self._streams >= options.grpc_max_long_streams:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{self._streams} streams are being served")
+        if of_connection >= options.grpc_max_long_streams_per_connection:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, f"{of_connection} streams of this connection are being served")
         self._streams += 1
+        self._streams_of[connection] = of_connection + 1
+        try:
+            await self._serve_stream(method, context, ending)
+        finally:
+            self._streams -= 1
+            self._streams_of[connection] -= 1
+            if not self._streams_of[connection]:
+                del self._streams_of[connection]
+
+    async def _serve_stream(self, method: str, context: Context, ending: Ending) -> None:
         stream = ServedStream(context, self._admission, self._options, on_cancel=ending.broken_off)
         try:
             await self._service.stream(_peer(context), method, stream)
@@ -141,7 +157,6 @@ class _Handler:
             raise
         finally:
             await stream.close()
-            self._streams -= 1
 
 
 def _peer(context: Context) -> Peer:

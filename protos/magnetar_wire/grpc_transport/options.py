@@ -37,8 +37,11 @@ class GrpcOptions(Configuration):
     grpc_max_receiving: int = Field(default=32, gt=0)
     grpc_receiving_grace_ms: int = Field(default=2_000, ge=0)
     grpc_taking_grace_ms: int = Field(default=30_000, ge=0)
-    # Streams from one server's clients at a time. Each may have 1.25 MiB in memory besides what is being received.
+    # Streams from one server's clients at a time, and from one connection. Each may have 1.25 MiB in memory besides
+    # what is being received; where all have more than the third, each has one message at a time each way.
     grpc_max_long_streams: int = Field(default=256, gt=0)
+    grpc_max_long_streams_per_connection: int = Field(default=256, gt=0)
+    grpc_max_stream_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     # The requests that wait for their answers, in all: further ones are refused.
     grpc_max_pending_bytes: int = Field(default=256 * 1024 * 1024, ge=MAX_TRANSPORT_BYTES)
     # What headers and trailers may take.

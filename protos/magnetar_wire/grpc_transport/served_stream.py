@@ -4,8 +4,8 @@ As at the client's, tasks of the stream's own read and write, with pipes to the 
 does: gRPC's library gives the call's memory back then, whoever still uses it.
 
 What one stream holds of what its client sent is two pieces that are on their way, one that was read, and what waits
-for the service, which is a piece and one message of less. A larger message takes a place of the server's
-(`admission.py`) until the service has it; meanwhile nothing more is read.
+for the service, which is a piece and one message of less; one message, while all streams hold too much. A larger one
+takes a place of the server's (`admission.py`) until the service has it; meanwhile nothing more is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class ServedStream(PipedStream):
     ) -> None:
         buffer_bytes = options.grpc_stream_buffer_bytes
         super().__init__(
-            Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, buffer_bytes)), Pipe(MAX_WAITING_MESSAGES, buffer_bytes)
+            Pipe(MAX_WAITING_MESSAGES, min(PIECE_BYTES, buffer_bytes), admission.held_by_streams),
+            Pipe(MAX_WAITING_MESSAGES, buffer_bytes, admission.held_by_streams),
         )
         self._context = context
         self._admission = admission
@@ -61,6 +62,8 @@ class ServedStream(PipedStream):
         for task in (self._reading, self._writing):
             task.cancel()
         await asyncio.wait([self._reading, self._writing])
+        self._incoming.drop()
+        self._outgoing.drop()
         # A cancelled task knows its frames, and they this: what they hold is not to wait for the garbage collector.
         del self._reading, self._writing
 

@@ -33,12 +33,13 @@ class CursorScene:
         self.options = OPTIONS
         self._openings = 0
 
-    async def client(self) -> LedgerClient:
+    async def client(self, session_timeout_s: float = 10.0) -> LedgerClient:
         """Another process'."""
         cluster = self.cluster
         # With a seed of its own: tokens tell the processes' changes of a node apart.
         chance = SeededRandomness(f"client {len(cluster.clients)}")
-        client = LedgerClient(cluster.server.connect(), cluster.transport, cluster.clock, chance, cluster.options)
+        store = cluster.server.connect(session_timeout_s)
+        client = LedgerClient(store, cluster.transport, cluster.clock, chance, cluster.options)
         cluster.clients.append(client)
         await client.start()
         return client

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.ack_state import AckState
+from magnetar_broker.core.ack_state import MAX_BATCH_BYTES, AckState
 from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record, encode_changes, encode_snapshot
 from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from tests.unit.broker.cursor_scene import at, entries
@@ -54,10 +56,42 @@ def test_what_is_done_whole_is_known_in_one_place_only() -> None:
 def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
     state = _state((3, 10))
     state.acknowledge((), [(at(3, 4), 0b0001, 4)])
-    assert state.acknowledge((), [(at(3, 4), 0b1, 1), (at(3, 4), 0b11111, 5)]) == []
-    assert state.batch(at(3, 4)) == (1, 4)
+    for refused in (
+        [(at(3, 4), 0b1, 1)],
+        [(at(3, 7), 1, 3), (at(3, 4), 0b11111, 5)],
+        [(at(3, 8), 1, 3), (at(3, 8), 1, 2)],
+    ):
+        with pytest.raises(BrokerError) as error:
+            state.acknowledge([(3, 9, 9)], refused)
+        assert error.value.code == ErrorCode.INVALID_ARGUMENT
+    with pytest.raises(BrokerError):
+        state.acknowledge_up_to(at(3, 4), 1, 5)
+    # And nothing of what was refused counts.
+    assert state.mark_delete == at(3, -1)
+    assert list(state.batches()) == [(at(3, 4), 1, 4)]
+    assert not state.acknowledged(at(3, 9))
     assert state.acknowledge((), [(at(3, 5), 1, MAX_BATCH_MESSAGES + 1), (at(3, 5), 1, 0), (at(3, 5), 1, -1)]) == []
     assert state.batch(at(3, 5)) == (0, 0)
+
+
+def test_what_is_held_of_batches_has_a_bound_and_who_is_above_it_is_told() -> None:
+    """ACK-1: pushed back, not forgotten; and what was done makes room."""
+    state = _state((3, 2000))
+    whole = (1 << MAX_BATCH_MESSAGES) - 1
+    taken = 0
+    with pytest.raises(BrokerError) as error:
+        while True:
+            state.acknowledge((), [(at(3, taken), 1 << (MAX_BATCH_MESSAGES - 1), MAX_BATCH_MESSAGES)])
+            taken += 1
+    assert error.value.code == ErrorCode.TOO_MANY_REQUESTS
+    assert taken == MAX_BATCH_BYTES // (MAX_BATCH_MESSAGES // 8)
+    assert len(list(state.batches())) == taken
+    state.acknowledge((), [(at(3, 5), whole, MAX_BATCH_MESSAGES)])
+    state.acknowledge((), [(at(3, taken), 1, MAX_BATCH_MESSAGES)])
+    with pytest.raises(BrokerError):
+        state.acknowledge((), [(at(3, 5 + taken), 1, MAX_BATCH_MESSAGES)])
+    state.acknowledge_up_to(at(3, 20))
+    state.acknowledge((), [(at(3, 5 + taken), 1, MAX_BATCH_MESSAGES)])
 
 
 def test_up_to_the_middle_of_a_batch() -> None:
@@ -95,7 +129,7 @@ def test_much_is_written_in_pieces_that_a_bookie_takes() -> None:
     size = MAX_BATCH_MESSAGES
     for number in range(15):
         state.acknowledge((), [(at(3, number), (1 << size) - 2, size)])
-    pieces = encode_snapshot(state)
+    pieces = list(encode_snapshot(state))
     assert len(pieces) == 2
     assert max(map(len, pieces)) <= 1_048_576
     again = _state((3, 200))

@@ -200,6 +200,7 @@ def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
         used, _, unsaved, holes = [await table.create(name, at(5, -1), {}) for name in names]
         used.acknowledge_up_to(at(5, 10))
         await used.saved()
+        moves = used.moves
         await used.move_to(at(5, 3))
         unsaved.acknowledge([(5, 0, 7)])
         holes.acknowledge([(5, 3, 7)], [(at(5, 20), 1, 2)])
@@ -210,7 +211,8 @@ def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
         table = await scene.open()
         found = [table.get(name) for name in names]
         assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
-        assert [one and one.moves for one in found] == [1, 0, 0, 0]
+        assert found[0] is not None
+        assert found[0].moves == moves + 1
         assert [one and one.acknowledged_messages(at(5, 20)) for one in found] == [0, 0, 0, 1]
         assert [one and one.open_entries() for one in found] == [96, 100, 92, 95]
 
@@ -260,6 +262,54 @@ def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() 
     with_cursors(test)
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
+def test_what_is_acknowledged_while_a_cursor_goes_to_rest_is_not_lost(turns: int) -> None:
+    """ACK-1: a place does not tell of holes, and a receipt does not come from it."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 0))
+        await cursor.saved()
+        table.tick(0.0)
+        table.tick(400.0)
+        await scene.turns(turns)
+        cursor.acknowledge(entries(5, 3, 4), [(at(5, 8), 1, 2)])
+        await cursor.saved()
+        await scene.turns()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert [one for one in range(9) if again.acknowledged(at(5, one))] == [0, 3, 4]
+        assert again.acknowledged_messages(at(5, 8)) == 1
+
+    with_cursors(test)
+
+
+def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> None:
+    """ACK-1: the ledger that it has goes on, or another begins with all that is known."""
+
+    async def test(scene: CursorScene) -> None:
+        client = await scene.client(session_timeout_s=1000.0)
+        table = await scene.open(client)
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 0))
+        await cursor.saved()
+        table.tick(0.0)
+        scene.cluster.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
+        table.tick(400.0)
+        await scene.turns()
+        cursor.acknowledge(entries(5, 3))
+        receipt = asyncio.create_task(cursor.saved())
+        await scene.clock.sleep(40.0)
+        scene.cluster.server.resume(client.ledgers.store)  # type: ignore[arg-type]
+        cursor.acknowledge(entries(5, 5))
+        await receipt
+        await cursor.saved()
+        assert await _acknowledged(scene, "s") == [0, 3, 5]
+
+    with_cursors(test)
+
+
 def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
     """SUB-9: back over what was acknowledged, which is to come again."""
 
@@ -269,6 +319,7 @@ def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_f
         cursor.acknowledge([(5, 0, 49), (5, 60, 69)], [(at(5, 80), 1, 3)])
         await cursor.saved()
         assert table.slowest_saved() == at(5, 49)
+        moves = cursor.moves
         moving = asyncio.create_task(cursor.move_to(at(5, 19)))
         await asyncio.sleep(0)
         assert table.slowest_saved() == at(5, 19)
@@ -289,7 +340,7 @@ def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_f
         assert table.slowest_saved() == at(5, 19)
         again = (await scene.open()).get("s")
         assert again is not None
-        assert again.moves == 2
+        assert again.moves == moves + 2
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
         assert not again.acknowledged_messages(at(5, 80))
 
@@ -334,7 +385,10 @@ def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
         assert refused.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
         with pytest.raises(BrokerError):
             await cursor.move_to(at(5, 1))
+        scene.clock.advance(0.01)
         again = await table.create("s", at(5, 50), {})
+        # So that nobody takes what was delivered by the one for the other's.
+        assert again.moves != cursor.moves
         assert not again.acknowledged(at(5, 60))
         assert again.mark_delete == at(5, 50)
 
@@ -354,12 +408,45 @@ def test_a_deletion_that_was_cut_off_is_finished_by_who_opens_the_cursors_next()
         while not (node := await scene.node("s")) or not node.deleted:
             await asyncio.sleep(0)
         scene.cluster.server.expire(client.ledgers.store)  # type: ignore[arg-type]
-        with pytest.raises(BrokerError):
-            await deleting
+        await asyncio.gather(deleting, return_exceptions=True)
+        assert await scene.node("s") is not None
         table = await scene.open()
         assert not table.durable()
         assert await scene.node("s") is None
         assert not await scene.ledgers()
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_cursor_that_could_not_be_deleted_goes_on_as_before(busy: bool) -> None:
+    """ACK-1: what it had, what is acknowledged meanwhile, and who waits for a receipt of that."""
+
+    async def test(scene: CursorScene) -> None:
+        client = await scene.client(session_timeout_s=1000.0)
+        table = await scene.open(client)
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge(entries(5, 4))
+        await cursor.saved()
+        if busy:
+            for bookie in scene.cluster.bookies.values():
+                bookie.hanging = {"add"}
+        cursor.acknowledge(entries(5, 6))
+        waiting = asyncio.create_task(cursor.saved())
+        await scene.turns(5)
+        scene.cluster.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
+        with pytest.raises(BrokerError) as refused:
+            await table.delete("s")
+        assert refused.value.code == ErrorCode.METADATA_ERROR
+        assert table.get("s") is cursor
+        assert table.slowest_saved() == at(5, -1)
+        scene.cluster.server.resume(client.ledgers.store)  # type: ignore[arg-type]
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = set()
+        cursor.acknowledge(entries(5, 8))
+        await waiting
+        await cursor.saved()
+        assert await _acknowledged(scene, "s") == [4, 6, 8]
 
     with_cursors(test)
 
@@ -471,6 +558,26 @@ def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
                 await asyncio.sleep(0)
         await scene.turns()
         assert not await scene.ledgers()
+
+    with_cursors(test)
+
+
+def test_who_waits_when_the_topic_is_given_up_is_told_so_and_not_cancelled() -> None:
+    async def test(scene: CursorScene) -> None:
+        for turns in range(1, 40, 3):
+            table = await scene.open()
+            cursor = await table.create(f"s{turns}", at(5, -1), {})
+            cursor.acknowledge(entries(5, 3))
+            waiting = [
+                asyncio.create_task(cursor.saved()),
+                asyncio.create_task(table.create(f"n{turns}", at(5, -1), {})),
+                asyncio.create_task(table.delete(f"s{turns}")),
+            ]
+            await scene.turns(turns)
+            unfinished = [task for task in waiting if not task.done()]
+            table.abandon()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(task.exception(), BrokerError) for task in unfinished)
 
     with_cursors(test)
 

@@ -102,6 +102,17 @@ def test_a_stream_without_room_stands_out_of_line_until_it_has_some() -> None:
     assert rule.redelivery_entries == 1
 
 
+def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    for level in range(100):
+        consumer = _consumer("a", level)
+        rule.join(consumer, Position(1, -1))
+        rule.grant(consumer, consumer.epoch, 1)
+        assert list(rule._lines) == [level]
+        rule.leave(consumer, Position(1, -1))
+    assert not rule._lines
+
+
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     """ACK-3"""
     rule = RoundRobin(DispatchLimits(), Position(1, -1))

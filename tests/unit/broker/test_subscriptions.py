@@ -831,6 +831,24 @@ def test_entries_that_come_while_it_reads_are_delivered() -> None:
     asyncio.run(_no_wake_up_is_lost())
 
 
+async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    await scene.subscribe("broken")
+    _, gets = await scene.subscribe("other")
+
+    def fails(position: Position) -> bool:
+        raise RuntimeError("a mistake")
+
+    scene.cursors.cursors["broken"].acknowledged = fails  # type: ignore[method-assign]
+    entries = scene.add(2)
+    assert gets.positions == entries
+    assert "subscription broken could not go on" in caplog.text
+
+
+def test_a_subscription_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(_one_that_fails(caplog))
+
+
 async def _slow_stream() -> None:
     scene = Scene()
     slow, gets_slow = await scene.subscribe(kind=SHARED)

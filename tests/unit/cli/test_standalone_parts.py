@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from magnetar_bookie.server.options import BookieOptions
+from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.options import BrokerOptions
 from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 
 # There is one bookie; and it serves clients, of which there are more than brokers.
+_CLIENTS = BrokerGrpcOptions.__annotations__
 _STRIPING = {f"managed_ledger_default_{what}" for what in ("ensemble_size", "write_quorum", "ack_quorum")}
-_OTHERWISE = {*_STRIPING, "grpc_max_long_streams"}
+_OTHERWISE = {*_STRIPING, *_CLIENTS}
 
 
 def parts(kind: type[Configuration]) -> list[type[Configuration]]:
@@ -31,6 +33,7 @@ def test_an_option_that_several_parts_have_has_one_default() -> None:
             if name not in _OTHERWISE:
                 assert settings[name].default == field.default, name
     assert {settings[name].default for name in _STRIPING} == {1}
+    assert all(settings[name].default == BrokerGrpcOptions.model_fields[name].default for name in _CLIENTS)
     assert issubclass(StandaloneSettings, BrokerOptions)
     assert issubclass(StandaloneSettings, BookieOptions)
 

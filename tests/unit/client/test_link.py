@@ -10,7 +10,15 @@ import pytest
 from magnetar._connections import Connections
 from magnetar._produce_link import ProduceLink
 from magnetar.exceptions import AlreadyClosed, ConnectError, ProducerBusy
-from magnetar_protos.broker_pb2 import EntryRefused, ErrorCode, OpenProducer, Problem, ProducerOpened, Receipt
+from magnetar_protos.broker_pb2 import (
+    EntryRefused,
+    ErrorCode,
+    OpenProducer,
+    Problem,
+    ProduceRequest,
+    ProducerOpened,
+    Receipt,
+)
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import encode_batch
 from magnetar_wire.clock import SystemClock
@@ -212,3 +220,30 @@ def test_a_passing_trouble_is_asked_about_again() -> None:
         await made.close()
 
     run(go())
+
+
+def test_many_producers_are_opened_and_closed_in_several_messages_and_none_closed_before() -> None:
+    """Brokers bound what one message has of them (`max_parts_per_produce_request`)."""
+
+    async def body() -> None:
+        transport = InProcessTransport()
+        listener = await transport.listen(ADDRESS, FakeBroker())
+        made = connections(transport, ADDRESS)
+        link = link_of(made)
+        channels = [Recorder(link, "t") for _ in range(5000)]
+        for channel in channels[::2]:
+            link.close(channel.id)
+        opened: dict[int, None] = {}
+        closed: dict[int, None] = {}
+        while (message := link.gather()) is not None:
+            request = ProduceRequest.FromString(message)
+            assert len(request.open) + len(request.close) <= 4000
+            opened |= dict.fromkeys(one.producer_id for one in request.open)
+            closed |= dict.fromkeys(one.producer_id for one in request.close)
+            assert all(one in opened for one in closed)
+        assert list(opened) == [channel.id for channel in channels]
+        assert list(closed) == [channel.id for channel in channels[::2]]
+        await made.close()
+        await listener.close()
+
+    run(body())

@@ -98,8 +98,8 @@ def test_many_threads_receive_each_message_once() -> None:
                     messages = consumer.batch_receive() if batches else [consumer.receive()]
                 except AlreadyClosed:
                     return
-                mine += [message.data() for message in messages]
                 consumer.acknowledge(messages)
+                mine += [message.data() for message in messages]
 
         threads = [threading.Thread(target=receive, args=(mine, at > 3)) for at, mine in enumerate(got)]
         for thread in threads:

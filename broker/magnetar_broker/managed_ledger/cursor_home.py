@@ -1,0 +1,39 @@
+"""What all cursors of a topic share: where they are kept, and who does it."""
+
+from __future__ import annotations
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_wire.clock import Clock
+
+__all__ = ["CursorHome"]
+
+
+class CursorHome:
+    __slots__ = ("client", "clock", "incarnation", "nodes", "options", "striping", "tasks", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        incarnation: str,
+        client: LedgerClient,
+        nodes: CursorNodes,
+        options: CursorOptions,
+        clock: Clock,
+        tasks: OwnedTasks,
+    ) -> None:
+        self.topic = topic
+        self.incarnation = incarnation
+        self.client = client
+        self.nodes = nodes
+        self.options = options
+        self.clock = clock
+        self.tasks = tasks
+        self.striping = Striping(
+            options.managed_ledger_default_ensemble_size,
+            options.managed_ledger_default_write_quorum,
+            options.managed_ledger_default_ack_quorum,
+        )
