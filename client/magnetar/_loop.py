@@ -23,11 +23,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import gc
+import glob
 import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -42,6 +45,10 @@ T = TypeVar("T")
 _LONGEST_WAIT_S: Final = 5.0
 # What gRPC's asyncio part calls the thread that waits for its core.
 _POLLER: Final = "_poll_wrapper"
+# What its core calls its own, which end by themselves, a moment after that one. A fork in between would leave the child
+# with a lock that one of them held.
+_CORE_THREADS: Final = ("grpc_", "event_engine", "lifeguard")
+_CORE_ENDS_S: Final = 0.5
 _COLLECTIONS: Final = 3
 _TURNS: Final = 20
 _SETTLING_S: Final = 1.0
@@ -177,6 +184,7 @@ class BackgroundLoop:
                 self.run(_turns(), _LONGEST_WAIT_S)
             gc.collect()
             if not any(_POLLER in thread.name for thread in threading.enumerate()):
+                _wait_for_core()
                 return
         log.warning("the process forks while others use gRPC, a client of magnetar.aio say: children should be spawned")
 
@@ -203,6 +211,21 @@ class BackgroundLoop:
                 client.close_at_exit(_LONGEST_WAIT_S)
             except Exception as error:  # noqa: BLE001 (the process ends, and the others are to be closed, too)
                 log.debug("a client could not be closed at exit: %r", error)
+
+
+def _wait_for_core() -> None:
+    """Returns when gRPC's core has ended, or another user of it in this process keeps it."""
+    deadline = time.monotonic() + _CORE_ENDS_S
+    while _core_runs() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _core_runs() -> bool:
+    names = []
+    for task in glob.glob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError), open(task, encoding="utf-8", errors="replace") as comm:  # it may have ended
+            names.append(comm.read())
+    return any(name.startswith(_CORE_THREADS) for name in names)
 
 
 async def _turns() -> None:

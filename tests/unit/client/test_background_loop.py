@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
+from pathlib import Path
+
+import pytest
 
 from magnetar._loop import BackgroundLoop
 from tests.running import GENEROUS_S
@@ -35,3 +40,26 @@ def test_the_loop_outlives_its_clients() -> None:
     assert background._loop is loop
     assert done.wait(GENEROUS_S)
     background.leave(second)
+
+
+def test_a_fork_waits_for_grpc_s_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-60: its core ends a moment after its last object, and a child would have a lock that nobody releases."""
+    monkeypatch.setitem(sys.modules, "grpc", sys)  # it is there; what of it does not matter
+    named, ended = threading.Event(), threading.Event()
+
+    def core() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("event_engine")
+        named.set()
+        time.sleep(0.1)
+        ended.set()
+
+    thread = threading.Thread(target=core)
+    thread.start()
+    assert named.wait(GENEROUS_S)
+    background = BackgroundLoop()
+    background.before_fork()
+    try:
+        assert ended.is_set()
+    finally:
+        background.after_fork_in_parent()
+        thread.join()
