@@ -133,6 +133,11 @@ class PendingAcks:
     def __bool__(self) -> bool:
         return bool(self._groups or self._outbox)
 
+    @property
+    def pending(self) -> bool:
+        """Something has not left yet, or somebody waits for its receipt."""
+        return bool(self) or bool(self._sent)
+
     def _group(self, era: Era) -> _Group:
         key = (era.opening, era.epoch)
         group = self._groups.get(key)

@@ -5,6 +5,7 @@ A thousand messages are a handful of lists here. What hardly any message has is 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -131,7 +132,7 @@ class Batch:
     def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes:
         """The entry. `shared` is the producer's, and is changed.
 
-        Ids that follow one another are not repeated in every message: the first and the last say it all.
+        Each message of a batch has its sequence id, so that others need not know how ours follow one another.
         """
         if self.entry is None:
             shared.publish_time = publish_time_ms
@@ -144,6 +145,8 @@ class Batch:
                 messages.properties = columns.properties
                 messages.event_times = columns.event_times
                 messages.sequence_ids = columns.sequence_ids
+            if messages.sequence_ids is None and self.count > 1:
+                messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
             encode = encode_message if self.count == 1 else encode_batch
             self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
             self.payloads, self.columns = [], None

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -39,7 +40,7 @@ from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar._retry import Backoff
 from magnetar._to_say import ToSay
 from magnetar._whereabouts import Whereabouts
-from magnetar._within import within
+from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
@@ -67,8 +68,6 @@ __all__ = ["ConsumerPart"]
 
 log = logging.getLogger("magnetar")
 
-# An opening that was over sooner is no reason to try again without a pause.
-_SETTLED_S: Final = 1.0
 # What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
 _GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound, Timeout)
 
@@ -224,10 +223,8 @@ class ConsumerPart:
         self._owner.starts_anew(self)
 
     async def _reopen(self) -> None:
-        if self._clock.monotonic() - self._opened_at < _SETTLED_S:
-            await self._clock.sleep(self._backoff.next())
-        else:
-            self._backoff.reset()
+        if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
+            await self._clock.sleep(pause_s)
         while True:
             try:
                 await self._attempt()
@@ -314,7 +311,8 @@ class ConsumerPart:
         await within(self._connections, answer, f"the broker has not {what} of {self.topic}")
 
     async def close(self) -> None:
-        """Closes it behind all that was acknowledged. Never raises for what the broker does."""
+        """Closes it behind all that was acknowledged. Never raises for what the broker does: one that does not answer
+        is given up after an operation's time, and soon where no acknowledgement waits to leave, or for its receipt."""
         self.closed = True
         if self.reopening is not None:
             self.reopening.cancel()
@@ -322,9 +320,10 @@ class ConsumerPart:
         if self.connected and self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._to_say.close = True
+            most_s = math.inf if self.acks.pending else LEAVING_S
             self._speak()
             try:
-                await within(self._connections, self._closing, "the broker has not closed it")
+                await within(self._connections, self._closing, "the broker has not closed it", most_s)
             except Timeout as error:
                 log.info("the consumer of %s is given up: %s", self.topic, error)
         self._give_up()

@@ -4,6 +4,10 @@ the process forks.
 The thread runs while there is a client. What the application calls goes to it as a coroutine (`run`) or as a plain call
 (`call_soon`); the application's own functions never run on it.
 
+**The loop outlives its clients**, and goes on in a new thread when the next one comes. gRPC has one queue of events for
+all loops of a process, and whichever of them wakes hands each event to its own loop: one for a loop that was closed
+meanwhile raises, and takes the events behind it along, a new client's, which would wait for ever.
+
 **Fork.** gRPC's channels don't survive it: one that was used before is fatal in the child. So before a fork every
 client closes its channels, which is to its producers and consumers like any broken connection, and the thread is
 stopped and joined. In the parent the same loop goes on in a new thread, with all that waited on it: channels are opened
@@ -90,6 +94,7 @@ class BackgroundLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = _Loop()
+            if self._thread is None:
                 self._start(self._loop)
             self._clients[client] = None
 
@@ -97,24 +102,22 @@ class BackgroundLoop:
         """The client is closed. With the last one the thread ends."""
         with self._lock:
             self._clients.pop(client, None)
-            if self._clients or self._loop is None:
+            if self._clients or self._loop is None or self._thread is None:
                 return
-            loop = self._loop
             if not self.inside:
                 self.run(_settled(), _LONGEST_WAIT_S)
-            self._loop = None
-            self._stop(loop)
-            loop.close()
+            self._stop(self._loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """What the coroutine returns or raises. Breaking the wait off, with Ctrl-C say, cancels it."""
-        loop = self._loop
-        if loop is None or self.inside:
+        if self.inside:
             work.close()
-            if loop is None:
-                raise AlreadyClosed("the client is closed")
             raise RuntimeError("a blocking call on the client's own loop would wait for itself: use magnetar.aio there")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        with self._lock:  # the thread does not end between the look and the call, and a fork is waited for
+            if self._loop is None or self._thread is None:
+                work.close()
+                raise AlreadyClosed("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
@@ -124,13 +127,10 @@ class BackgroundLoop:
             raise
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Has it called on the loop. Nothing happens where there is no loop any more."""
+        """Has it called on the loop: where that stands still, for a fork or since nobody uses it, when it goes on."""
         loop = self._loop
         if loop is not None:
-            try:
-                loop.call_soon_threadsafe(callback)
-            except RuntimeError:
-                log.debug("a call came when the loop was closed")
+            loop.call_soon_threadsafe(callback)
 
     @property
     def inside(self) -> bool:
@@ -158,6 +158,8 @@ class BackgroundLoop:
                 await client.suspend()
 
         if loop is not None:
+            if self._thread is None:  # what is left of clients that are closed may need some turns to end
+                self._start(loop)
             try:
                 self.run(suspend(), _LONGEST_WAIT_S)
             except Exception:
@@ -181,7 +183,8 @@ class BackgroundLoop:
     def after_fork_in_parent(self) -> None:
         if self._suspended and self._loop is not None:
             self._suspended = False
-            self._start(self._loop)
+            if self._clients:
+                self._start(self._loop)
             for client in list(self._clients):
                 self.call_soon(client.resume)
         self._lock.release()

@@ -2,7 +2,7 @@
 
     look up the owner ──► its link ──► OpenProducer ──opened──► send, receive receipts
          ▲                                 │                            │
-         └───────── after a pause ─────────┴─── disconnected, or ended ─┘
+         └───────── after a pause ─────────┴─── disconnected, or ended ─┘   (at once, if it was open for a while)
 
 Messages come through its `SendQueue` and are held by its `InFlight` until they are answered. While there is no opening
 they wait; with each opening all of them are sent again, in order, under a connection epoch above all before, and an
@@ -36,6 +36,7 @@ from magnetar._produce_link import ProduceLink
 from magnetar._receipts import Flush, Place, call_back, tell_waiters
 from magnetar._retry import Backoff
 from magnetar._send_queue import Bounds, SendQueue
+from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -85,6 +86,10 @@ class PartitionProducer:
         self._link: ProduceLink | None = None
         self._id = 0
         self._open = False
+        self._opened_at = 0.0
+        # Receipts have come since.
+        self._got_on = False
+        self._backoff = Backoff(self._connections.randomness)
         # What whoever opens, or closes, waits for.
         self._answer: asyncio.Future[None] | None = None
         self._reconnecting: asyncio.Task[None] | None = None
@@ -144,6 +149,7 @@ class PartitionProducer:
             self._begin(answer)
         self._incarnation = answer.incarnation
         self._open = True
+        self._opened_at, self._got_on = self._clock.monotonic(), False
         self._answer.set_result(None)
         self._ready()
 
@@ -222,6 +228,7 @@ class PartitionProducer:
         return True
 
     def received(self, receipt: Receipt) -> None:
+        self._got_on = True
         known = receipt.ledger_id >= 0
         for offset, batch in self._in_flight.received(receipt.first, receipt.count):
             entry_id = receipt.first_entry_id + offset if known else -1
@@ -251,6 +258,8 @@ class PartitionProducer:
             self._opening_failed(error)
             return
         self._react(error)
+        if self._got_on and not isinstance(error, exceptions.TooManyLookupRequestException):
+            self._backoff.reset()  # it pauses, and for longer only where nothing, or too much, gets through
         if not self._over:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
@@ -265,7 +274,8 @@ class PartitionProducer:
             self.end(error)
 
     async def _reconnect(self) -> None:
-        backoff = Backoff(self._connections.randomness)
+        if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
+            await self._clock.sleep(pause_s)
         while not self._over:
             try:
                 await self._open_once()
@@ -274,7 +284,7 @@ class PartitionProducer:
                 log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
                 self._react(error)
             if not self._over:
-                await self._clock.sleep(backoff.next())
+                await self._clock.sleep(self._backoff.next())
 
     def _finish(self, batch: Batch, outcome: Place | MagnetarException) -> None:
         """It is decided: tells everybody, and makes room."""
@@ -329,7 +339,9 @@ class PartitionProducer:
             await flush.done
 
     async def close(self) -> None:
-        """Sends what is pending, waits for its receipts, and leaves. Pending sends fail if that takes too long."""
+        """Sends what is pending, waits for its receipts, and leaves. Pending sends fail after the send time-out (after
+        the operation's time, if there is none); that they are all decided is told a broker that answers, and not waited
+        for with one that does not."""
         self._add(self.queue.end(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed")))
         try:
             async with asyncio.timeout(
@@ -347,9 +359,8 @@ class PartitionProducer:
             if self._open and self._link is not None:
                 self._answer = asyncio.get_running_loop().create_future()
                 self._link.close(self._id)
-                async with asyncio.timeout(self._connections.operation_timeout_s):
-                    await self._answer
-        except (MagnetarException, TimeoutError) as error:  # it is gone, or will be with its connection
+                await within(self._connections, self._answer, "the broker has not closed it", LEAVING_S)
+        except MagnetarException as error:  # it is gone, or will be with its connection
             log.debug("producer %s on %s is closed: %s", self.producer_name, self.topic, error)
         finally:
             self.end(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed"))

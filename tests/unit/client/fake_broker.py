@@ -87,6 +87,11 @@ class FakeBroker:
         # Cleared: entries are stored, and not receipted.
         self.receipting = asyncio.Event()
         self.receipting.set()
+        # Cleared: nothing is answered on streams.
+        self.answering = asyncio.Event()
+        self.answering.set()
+        # Producers of this topic are ended, with this, as soon as they have sent something.
+        self.ends: tuple[Topic, ErrorCode] | None = None
         self._ledgers = 0
         self._names = 0
         self._listener: object = None
@@ -193,6 +198,7 @@ class ProduceSession:
     async def _send(self) -> None:
         while True:
             answer = await self._answers.get()
+            await self._broker.answering.wait()
             if answer.receipts or answer.refused:
                 await self._broker.receipting.wait()
             await self.stream.send(answer.SerializeToString())
@@ -203,6 +209,9 @@ class ProduceSession:
         runs = decode_frame(request.frame)
         self.frames.append(sum(len(run.entries) for run in runs))
         answer = ProduceAnswer()
+        if runs and self._broker.ends is not None:
+            self._broker.end_producers(*self._broker.ends)
+            return
         for run in runs:
             if run.channel in self._producers:
                 self._store(self._producers[run.channel], run, answer)

@@ -22,6 +22,7 @@ from magnetar.exceptions import (
 )
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import ManualClock
 from magnetar_wire.message_id import MessageId
 from tests.running import run, until
 from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive
@@ -36,6 +37,31 @@ def more_streams(broker: MemoryBroker, before: int) -> bool:
 
 def has_consumers(subscriptions: Subscriptions, count: int) -> bool:
     return subscriptions.consumers == count
+
+
+def test_a_broker_that_stands_still_is_left_in_a_few_seconds_and_not_before_what_is_acknowledged_has_left() -> None:
+    async def go(*, pending: bool) -> float:
+        clock = ManualClock()
+        async with client_of(_clock=clock) as (broker, client):
+            topic = broker.topic("t")
+            topic.publish(b"1")
+            consumer = await client.subscribe("t", "s", **EARLIEST, ack_grouping_time_ms=1e9)
+            (message,) = await receive(consumer, 1)
+            stands_still = topic.cursors.cursors["s"].gate = asyncio.Event()
+            if pending:
+                await consumer.acknowledge(message)
+            began = clock.monotonic()
+            closing = asyncio.get_running_loop().create_task(client.close())
+            while not closing.done():
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                clock.advance(0.5)
+            await closing
+            stands_still.set()
+            return clock.monotonic() - began
+
+    assert run(go(pending=False)) < 5
+    assert 5 < run(go(pending=True)) < 35
 
 
 def test_after_a_break_what_is_unacknowledged_comes_again_and_what_is_in_hand_can_be_acknowledged() -> None:

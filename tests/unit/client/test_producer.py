@@ -149,6 +149,8 @@ def test_all_that_a_message_may_have_is_stored() -> None:
         producer.flush()
         metadata = decode_entry(made.on_loop(lambda broker: broker.topic("t").entries[-1])).metadata
         assert (metadata.sequence_id, metadata.highest_sequence_id) == (23, 24)
+        ids = made.on_loop(lambda broker: broker.topic("t").messages()[-1].sequence_ids)
+        assert list(ids or ()) == [23, 24], "each message's own, for whoever reads them one by one"
 
 
 def test_a_producer_goes_on_behind_what_is_stored_of_its_name() -> None:

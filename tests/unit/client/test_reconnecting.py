@@ -128,6 +128,51 @@ def test_a_broker_that_is_gone_for_a_while() -> None:
     run(go())
 
 
+@pytest.mark.parametrize("code", [ErrorCode.TOO_MANY_REQUESTS, ErrorCode.SERVICE_NOT_READY])
+def test_a_broker_that_ends_producers_again_and_again_is_not_hammered(code: ErrorCode) -> None:
+    """PRD-9: openings that are over at once are made again with growing pauses; one that lasted, without a pause."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            producer = await client.create_producer("t", send_timeout_millis=0)
+            clock.advance(5)
+            broker.ends = broker.topic("t"), code
+            (task,) = sending(producer, b"1")
+            await until(lambda: len(broker.opened) == 2, "what had lasted for 5 s is made again without a pause")
+            began = clock.monotonic()
+            while clock.monotonic() - began < 20:
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                clock.advance(0.05)
+            assert 10 <= len(broker.opened) <= 30
+            assert not task.done()
+            broker.ends = None
+            await _pass_time(clock, task)
+            await task
+            assert broker.topic("t").payloads() == [b"1"]
+
+    run(go())
+
+
+def test_a_broker_that_stands_still_is_left_in_a_few_seconds() -> None:
+    """Closing waits for receipts as long as sends may take, and not half a minute for a good-bye."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with scene(clock) as (broker, client):
+            producer = await client.create_producer("t")
+            await producer.send(b"1")
+            broker.answering.clear()
+            began = clock.monotonic()
+            closing = asyncio.get_running_loop().create_task(client.close())
+            await _pass_time(clock, closing)
+            await closing
+            assert clock.monotonic() - began < 5
+
+    run(go())
+
+
 async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
     for _ in range(5_000):
         if until_done.done():
