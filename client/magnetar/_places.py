@@ -22,6 +22,7 @@ __all__ = [
     "ranges_of",
     "read_up_to",
     "resumed",
+    "right_before",
     "start_at",
 ]
 
@@ -37,6 +38,11 @@ def place_of(message: Message) -> Place:
     one = message._delivered
     index = one.batch_index(message._at)
     return one.ledger_id, one.entry_id, WHOLE_ENTRY if index < 0 or index == one.batch_size - 1 else index
+
+
+def right_before(message: Message) -> Place:
+    one = message._delivered
+    return one.ledger_id, one.entry_id, one.batch_index(message._at) - 1
 
 
 def last_place(last: LastMessage) -> Place:

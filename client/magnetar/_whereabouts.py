@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from magnetar._connections import Connections
 from magnetar._message import Message
-from magnetar._places import Place, last_place, place_of, read_up_to, resumed
+from magnetar._places import Place, last_place, place_of, read_up_to, resumed, right_before
 from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, StartAt
 from magnetar_wire.message_id import MessageId
@@ -38,6 +38,8 @@ class Whereabouts:
         """Drops what is not handed out, and says where to go on for having it all."""
         last = self._last_read
         unread: Message | None = self._queue.clear(self._source)
+        # Until the next epoch says it better: whoever asks meanwhile must not take what was read for more to read.
+        self._behind = last if unread is None else right_before(unread)
         return resumed(start, last, unread)
 
     async def find_behind(self, start: StartAt) -> None:

@@ -115,6 +115,8 @@ def test_an_asyncio_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     async def go() -> None:
         with standalone(tmp_path / "data") as server:
             async with magnetar.aio.Client(server.grpc) as client:
+                # Without a subscription a topic keeps only its open ledger, and each start closes one.
+                await client.subscribe("t", "keeps it")
                 producer = await client.create_producer("t")
                 reader = await client.create_reader("t", MessageId.latest)
                 got: list[bytes] = []

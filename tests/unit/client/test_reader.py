@@ -135,6 +135,28 @@ def test_a_reader_that_has_read_nothing_misses_nothing_while_its_broker_is_away(
     run(go())
 
 
+def test_nothing_is_available_that_was_read_while_the_broker_was_asked() -> None:
+    """CON-11: a connection that is lost while the broker answers makes nothing of what was read available again."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            for count in (1, 3):
+                broker.topic("t").publish(*[b"x"] * count)
+                for steps in range(30):
+                    reader = await client.create_reader("t", MessageId.earliest)
+                    while await reader.has_message_available():
+                        await reader.read_next()
+                    asking = asyncio.create_task(reader.has_message_available())
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    broker.break_streams()
+                    assert not await asking
+                    assert not await reader.has_message_available()
+                    await reader.close()
+
+    run(go())
+
+
 def test_a_reader_of_partitions_reads_all_and_does_not_start_at_one_id() -> None:
     async def go() -> None:
         async with client_of() as (broker, client):
