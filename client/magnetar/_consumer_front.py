@@ -50,9 +50,10 @@ class ConsumerFront:
         self._core.refusing.put(self._core.targets.of(message))
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Everything that is not acknowledged is to come again, now. Returns at once."""
+        """Everything that is not acknowledged is to come again, now. Returns at once, and nothing that was on its way
+        before is received any more."""
         self._core.check_open()
-        self._core.post(self._core.redeliver_all)
+        self._core.ask_for_all()
 
     def _targets(self, what: Acknowledgeable) -> list[Target]:
         self._core.check_open()

@@ -85,6 +85,20 @@ def test_receive_acknowledge_seek_and_close() -> None:
             consumer.acknowledge(again)
 
 
+def test_what_is_asked_for_again_comes_before_all_that_was_prefetched() -> None:
+    """CON-5: at once, and however often; a cumulative acknowledgement then loses nothing."""
+    with scene() as on:
+        on.publish_each(500)
+        consumer = on.client.subscribe("t", "s", **EARLIEST)
+        for number in range(20):
+            for _ in range(5 + number * 10):
+                consumer.receive(LONG_MS)
+            consumer.redeliver_unacknowledged_messages()
+            again = consumer.receive(LONG_MS)
+            assert again.data() == b"%d" % number
+            consumer.acknowledge_cumulative(again, receipt=True)
+
+
 def test_many_threads_receive_each_message_once() -> None:
     """CON-2"""
     with scene() as on:
