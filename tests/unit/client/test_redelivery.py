@@ -11,6 +11,7 @@ import pytest
 
 from magnetar import ConsumerType, InitialPosition, MessageId, MultiplierRedeliveryBackoff, aio
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, StaleEpoch
+from magnetar_protos.broker_pb2 import Delivery
 from tests.running import run, until
 from tests.unit.client.consume_scene import client_of, payloads, receive
 
@@ -34,7 +35,7 @@ def test_exclusive_everything_unacknowledged_comes_again_in_order() -> None:
             messages = await receive(consumer, 6)
             await consumer.acknowledge(messages[0])
             await consumer.acknowledge(messages[3])
-            consumer.negative_acknowledge(messages[1])
+            await consumer.negative_acknowledge(messages[1])
             await until(lambda: consumer._core.parts[0].era.epoch != messages[0]._delivered.era.epoch, "it begins anew")
             again = await receive(consumer, 8)
             assert payloads(again) == [b"1", b"2", b"4", b"5", b"6", b"7", b"8", b"9"]
@@ -58,8 +59,8 @@ def test_shared_that_entry_comes_again_without_what_is_acknowledged() -> None:
             consumer = await client.subscribe("t", "s", ConsumerType.Shared, **SOON)
             messages = await receive(consumer, 3)
             await consumer.acknowledge(messages[1])
-            consumer.negative_acknowledge(messages[0])
-            consumer.negative_acknowledge(messages[2])  # the same entry: once
+            await consumer.negative_acknowledge(messages[0])
+            await consumer.negative_acknowledge(messages[2])  # the same entry: once
             await until(lambda: any(one.redeliver for one in broker.requests), "it is asked for")
             rest = await receive(consumer, 5)
             assert sorted(payloads(rest)) == [b"a", b"c", b"d", b"x", b"y"], "d, which waited here, comes once"
@@ -91,7 +92,7 @@ def test_a_backoff_grows_with_each_delivery() -> None:
             for _ in range(4):
                 [message] = await receive(consumer, 1)
                 counts.append(message.redelivery_count())
-                consumer.negative_acknowledge(message)
+                await consumer.negative_acknowledge(message)
             assert counts == [0, 1, 2, 3]
 
     run(go())
@@ -210,6 +211,27 @@ def test_what_was_on_its_way_before_a_seek_is_dropped() -> None:
     run(go())
 
 
+def test_what_is_delivered_of_an_epoch_that_is_over_is_dropped() -> None:
+    """CHK-52: it is overtaken by nothing, but a broker may send it all the same; it takes no permits either."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            position = broker.topic("t").publish(b"a")
+            consumer = await client.subscribe("t", "s", **EARLIEST)
+            part = consumer._core.parts[0]
+            before = part.era.epoch
+            await consumer.seek(MessageId.latest)
+            stored = [broker.topic("t").log.entries[position].stored]
+            outstanding = part.permits.outstanding
+            part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=before), stored)
+            assert len(consumer._core.queue) == 0
+            assert part.permits.outstanding == outstanding
+            part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=part.era.epoch), stored)
+            assert payloads(await receive(consumer, 1)) == [b"a"]
+
+    run(go())
+
+
 def test_what_no_consumer_can_have_received_is_refused() -> None:
     async def go() -> None:
         async with client_of() as (broker, client):
@@ -228,7 +250,7 @@ def test_what_no_consumer_can_have_received_is_refused() -> None:
                 with pytest.raises(InvalidMessage):
                     await other.acknowledge(wrong)
                 with pytest.raises(InvalidMessage):
-                    other.negative_acknowledge(wrong)
+                    await other.negative_acknowledge(wrong)
             with pytest.raises(TypeError):
                 await one.acknowledge([b"a"])  # type: ignore[list-item]
 

@@ -64,6 +64,8 @@ def test_receive_acknowledge_seek_and_close() -> None:
         with on.client.subscribe("t", "s", **EARLIEST) as consumer:
             with pytest.raises(Timeout):
                 consumer.receive(1)
+            with pytest.raises(TypeError, match="timeout_millis is a number of ms"):
+                consumer.receive("x")  # type: ignore[arg-type]
             on.publish(b"a")
             on.publish(b"b", b"c")
             messages = [consumer.receive(LONG_MS) for _ in range(3)]
