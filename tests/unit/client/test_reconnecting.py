@@ -302,6 +302,27 @@ def test_creating_ends_when_the_operation_s_time_is_over() -> None:
     run(go())
 
 
+def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
+    """As with Pulsar's client: what is called and not awaited has ended everything."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            broker.receipting.clear()
+            (task,) = sending(producer, b"1")
+            await until(lambda: len(broker.topic("t").entries) == 1, "it is on its way")
+            client.shutdown()
+            with pytest.raises(exceptions.AlreadyClosed):
+                await task
+            with pytest.raises(exceptions.AlreadyClosed):
+                await client.create_producer("u")
+            broker.receipting.set()
+            await client.close()
+            await until(lambda: not broker.produce_sessions, "the connection is closed")
+
+    run(go())
+
+
 def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
     async def go() -> None:
         for turns in range(40):
