@@ -8,8 +8,9 @@ with what is not acknowledged; one that is not durable is gone with its opening,
 message that was not handed out.
 
 **Epochs.** A seek, a redelivery of everything or a take-over begins an epoch. What was delivered before is dropped,
-here and on its way, and permits are granted anew. What is acknowledged and not sent yet leaves before anything has
-messages delivered again, in the same message: it would come again otherwise.
+here and on its way, and permits are granted anew. Who asks for everything again has it dropped at once, in his own
+thread (_receiver_queue.py: `shut`). What is acknowledged and not sent yet leaves before anything has messages delivered
+again, in the same message: it would come again otherwise.
 
 **A topic that was deleted** (INCARNATION_CHANGED, TOPIC_NOT_FOUND): what is known of it is dropped, the queue and
 acknowledgements; whoever waits for a receipt meets IncarnationChanged. The consumer goes on with the topic that is
@@ -172,6 +173,7 @@ class ConsumerPart:
 
     def _epoch_begins(self) -> None:
         self.era = Era(self, self.eras.opening, self.eras.epoch)
+        self._queue.reopen(self.source)
         self.permits.began_anew()
         self._to_say.begin_anew()
         self.flow()
@@ -278,6 +280,7 @@ class ConsumerPart:
         if self._shared:  # no epoch begins: what is here and comes again is dropped here
             if to_say.redeliver is None:
                 self._queue.clear(self.source)
+                self._queue.reopen(self.source)
                 self._arrivals.clear()
                 self.permits.handed_out(self.permits.held)
             else:

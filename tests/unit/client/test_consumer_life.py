@@ -424,7 +424,7 @@ def test_closing_ends_whoever_waits() -> None:
                 with pytest.raises(AlreadyClosed):
                     await refused
             with pytest.raises(AlreadyClosed):
-                consumer.negative_acknowledge(message)
+                await consumer.negative_acknowledge(message)
 
     run(go())
 
