@@ -129,8 +129,6 @@ class ConsumerPart:
         self._closing: asyncio.Future[None] | None = None
         self.closed = False
 
-    # Opening.
-
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
         await self._connections.retried(self._attempt)
