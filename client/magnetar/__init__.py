@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from magnetar import aio, exceptions
+    from magnetar import aio, asyncio, exceptions
     from magnetar._client import Client
     from magnetar._consumer import Consumer
     from magnetar._consumer_options import ConsumerBatchReceivePolicy
@@ -58,6 +58,7 @@ __all__ = [
     "RegexSubscriptionMode",
     "Result",
     "aio",
+    "asyncio",
     "exceptions",
 ]
 
@@ -83,11 +84,8 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "asyncio":  # as Pulsar's client calls it
-        value: Any = importlib.import_module("magnetar.aio")
-        sys.modules[f"{__name__}.asyncio"] = value
-    elif name in ("aio", "exceptions"):
-        value = importlib.import_module(f"{__name__}.{name}")
+    if name in ("aio", "asyncio", "exceptions"):
+        value: Any = importlib.import_module(f"{__name__}.{name}")
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
     elif name in importlib.import_module("magnetar.exceptions").__all__:

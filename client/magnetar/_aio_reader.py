@@ -45,7 +45,7 @@ class Reader:
         try:
             return self._next()
         except IndexError:
-            return await self._waiting.receive(None if timeout_millis is None else timeout_millis / 1000)
+            return await self._waiting.receive(timeout_millis)
 
     async def has_message_available(self) -> bool:
         """Whether `read_next` will return a message that is there already."""

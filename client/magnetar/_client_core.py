@@ -63,6 +63,8 @@ class ClientCore:
         self._call_soon = call_soon
         # In the order in which they were made.
         self._members: dict[Member, None] = {}
+        # Those whose tasks may not have ended yet when the client is closed.
+        self._ended: list[Member] = []
         self.closed = False
 
     def call_soon(self, callback: Callable[[], object]) -> None:
@@ -113,14 +115,19 @@ class ClientCore:
                 task.cancel()
             await self.shutdown()
 
-    async def shutdown(self) -> None:
-        """At once: whatever is pending fails."""
+    def end_members(self) -> None:
+        """At once: whatever is pending fails. `shutdown` does the rest."""
         self.closed = True
         members, self._members = list(self._members), {}
         for member in members:
             member.end(AlreadyClosed("the client is closed"))
+        self._ended += members
+
+    async def shutdown(self) -> None:
+        """At once: whatever is pending fails."""
+        self.end_members()
         await self.connections.close()
-        for member in members:
+        for member in self._ended:
             await member.wait_ended()
 
 

@@ -50,7 +50,7 @@ class Consumer(ConsumerFront):
         try:
             return self._next()
         except IndexError:
-            return self._waiting.receive(None if timeout_millis is None else timeout_millis / 1000)
+            return self._waiting.receive(timeout_millis)
 
     def batch_receive(self) -> list[Message]:
         """Messages, as many as the consumer's `batch_receive_policy` says. None, if its time has passed without any."""
@@ -80,6 +80,15 @@ class Consumer(ConsumerFront):
             self._run(self._core.acknowledge(targets))
         else:
             self._put(targets)
+
+    def negative_acknowledge(self, message: Message | MessageId) -> None:
+        """The message was not processed, and is to come again after `negative_ack_redelivery_delay_ms`, or as the
+        back-off says. Returns at once.
+
+        Exclusive and Failover: with it comes again, in order, everything from the first message that is not
+        acknowledged. Shared: that message, and those of its batch that are not acknowledged.
+        """
+        self._refuse(message)
 
     def seek(self, messageid: MessageId | int) -> None:
         """Moves the subscription behind a message (to it, with `start_message_id_inclusive`), to `MessageId.earliest`

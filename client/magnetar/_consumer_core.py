@@ -325,8 +325,14 @@ class ConsumerCore:
         self._acknowledge_now()
         await within(self._client.connections, receipt.future, "the broker has not answered an acknowledgement")
 
-    def redeliver_all(self) -> None:
-        """On the loop: all that is not acknowledged comes again."""
+    def ask_for_all(self) -> None:
+        """All that is not acknowledged comes again. From any thread, which is handed out nothing else before: to
+        acknowledge that, up to and with it, would acknowledge what comes again."""
+        for part in self.parts[:]:
+            self.queue.shut(part.source)
+        self.post(self._redeliver_all)
+
+    def _redeliver_all(self) -> None:
         if self.over is None:
             self.give_acknowledged()
             for part in self.parts:

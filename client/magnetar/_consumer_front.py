@@ -39,20 +39,15 @@ class ConsumerFront:
         """Whether all topics or partitions are, at the moment."""
         return self._core.connected
 
-    def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """The message was not processed, and is to come again after `negative_ack_redelivery_delay_ms`, or as the
-        back-off says. Returns at once.
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Everything that is not acknowledged is to come again, now. Returns at once, and nothing that was on its way
+        before is received any more."""
+        self._core.check_open()
+        self._core.ask_for_all()
 
-        Exclusive and Failover: with it comes again, in order, everything from the first message that is not
-        acknowledged. Shared: that message, and those of its batch that are not acknowledged.
-        """
+    def _refuse(self, message: Message | MessageId) -> None:
         self._core.check_open()
         self._core.refusing.put(self._core.targets.of(message))
-
-    def redeliver_unacknowledged_messages(self) -> None:
-        """Everything that is not acknowledged is to come again, now. Returns at once."""
-        self._core.check_open()
-        self._core.post(self._core.redeliver_all)
 
     def _targets(self, what: Acknowledgeable) -> list[Target]:
         self._core.check_open()

@@ -46,7 +46,7 @@ class Reader:
         try:
             return self._next()
         except IndexError:
-            return self._waiting.receive(None if timeout_millis is None else timeout_millis / 1000)
+            return self._waiting.receive(timeout_millis)
 
     def has_message_available(self) -> bool:
         """Whether `read_next` will return a message that is there already."""

@@ -11,7 +11,8 @@ source owes half a window, its `report` is called, once until the loop has come 
 
 **Taking back.** When deliveries are void, `clear` drops all that a source has here. It takes messages out of `ready`
 from the far end while others may take them from the near one: each is either handed out or dropped, and the last that
-was dropped is the first that was not handed out.
+was dropped is the first that was not handed out. `shut` does that for whoever asked for everything again, in his own
+thread: nothing of the source is handed out from then on, until the loop calls `reopen`, since it comes again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["ReceiverQueue", "Source"]
 class Source:
     """One topic's, or partition's, entries. All but `report` belongs to the queue's lock."""
 
-    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment", "size_bytes")
+    __slots__ = ("entries", "last", "owed", "read", "report", "report_at", "reported", "segment", "shut", "size_bytes")
 
     def __init__(self, report: Callable[[], object]) -> None:
         # Each has something left to be handed out.
@@ -44,6 +45,8 @@ class Source:
         self.report = report
         # At most so many messages are made at a time.
         self.segment = 1
+        # What comes now is dropped: it comes again.
+        self.shut = False
         # The last of those that were made. All before it are handed out, or in `ready`.
         self.last: Message | None = None
         # The last of those that are known to be handed out, with all before it.
@@ -77,7 +80,7 @@ class ReceiverQueue:
     def add(self, source: Source, entries: Sequence[Delivered]) -> None:
         """Puts in entries, each of which has something to hand out."""
         with self.lock:
-            if self.error is not None or not entries:
+            if self.error is not None or source.shut or not entries:
                 return
             if not source.entries:
                 self._ring.append(source)
@@ -95,6 +98,11 @@ class ReceiverQueue:
         """Drops what the source has here, and what it owes. Returns the first message that was not handed out."""
         with self.lock:
             return self._clear(source)
+
+    def reopen(self, source: Source) -> None:
+        """What comes from now on is handed out."""
+        with self.lock:
+            source.shut = False
 
     def _clear(self, source: Source) -> Message | None:
         first: Message | None = None
@@ -186,7 +194,13 @@ class ReceiverQueue:
                 self._clear(self._current)
             self.wake(self.waiting)
 
-    # By whoever receives.
+    # By whoever receives, or refuses what there is.
+
+    def shut(self, source: Source) -> None:
+        """Drops what the source has here, and what still comes of it, until it is reopened. From any thread."""
+        with self.lock:
+            source.shut = True
+            self._clear(source)
 
     def __len__(self) -> int:
         return self._messages + len(self.ready)

@@ -34,6 +34,14 @@ class _Bounds:
         self.timeout_s = policy.timeout_ms / 1000 if policy.timeout_ms > 0 else None
 
 
+def _seconds(timeout_millis: float | None) -> float | None:
+    if timeout_millis is None:
+        return None
+    if not isinstance(timeout_millis, (int, float)) or isinstance(timeout_millis, bool):
+        raise TypeError(f"timeout_millis is a number of ms, or None for no end, not {timeout_millis!r}")
+    return timeout_millis / 1000
+
+
 class _Waiting:
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
@@ -72,7 +80,8 @@ class ThreadWaiting(_Waiting):
         else:
             self._condition.notify(count)
 
-    def receive(self, timeout_s: float | None) -> Message:
+    def receive(self, timeout_millis: float | None) -> Message:
+        timeout_s = _seconds(timeout_millis)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._queue.lock:
             while True:
@@ -131,7 +140,8 @@ class TaskWaiting(_Waiting):
                 waiter.set_result(None)
                 count -= 1
 
-    async def receive(self, timeout_s: float | None) -> Message:
+    async def receive(self, timeout_millis: float | None) -> Message:
+        timeout_s = _seconds(timeout_millis)
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while True:
             with self._queue.lock:

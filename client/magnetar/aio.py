@@ -19,14 +19,44 @@ from magnetar._aio_producer import Producer
 from magnetar._aio_reader import Reader
 from magnetar._client import client_options, producer_options
 from magnetar._client_core import ClientCore, Member
+from magnetar._enums import (
+    BatchingType,
+    CompressionType,
+    ConsumerType,
+    HashingScheme,
+    InitialPosition,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+    RegexSubscriptionMode,
+)
+from magnetar._message import Message
 from magnetar._service_url import parse_service_url
 from magnetar._subscribe import AioSubscribing
-from magnetar.exceptions import AlreadyClosed
+from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
 from magnetar_wire.clock import Clock
+from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
 
-__all__ = ["Client", "Consumer", "Producer", "Reader"]
+__all__ = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "Consumer",
+    "ConsumerType",
+    "HashingScheme",
+    "InitialPosition",
+    "MagnetarException",
+    "Message",
+    "MessageId",
+    "PartitionsRoutingMode",
+    "Producer",
+    "ProducerAccessMode",
+    "PulsarException",
+    "Reader",
+    "RegexSubscriptionMode",
+    "Result",
+]
 
 
 class Client(AioSubscribing):
@@ -50,6 +80,8 @@ class Client(AioSubscribing):
         self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}
         self._closed = False
         self._core: ClientCore | None = None
+        # What a shutdown leaves behind ends in it.
+        self._ending: asyncio.Task[None] | None = None
 
     async def create_producer(self, topic: str, **options: Any) -> Producer:
         """A producer on the topic. Options are those of `magnetar.Client.create_producer`."""
@@ -61,16 +93,21 @@ class Client(AioSubscribing):
         return await (await self._begun()).get_topic_partitions(topic)
 
     async def close(self) -> None:
-        """Closes everything that the client made: what is pending is sent, and acknowledgements, too."""
+        """Closes everything that the client made: what is pending is sent, and acknowledgements, too. After `shutdown`
+        it returns when the connections are closed."""
         core, self._core, self._closed = self._core, None, True
         if core is not None:
             await core.close()
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
 
-    async def shutdown(self) -> None:
-        """Ends everything at once: what is pending fails."""
+    def shutdown(self) -> None:
+        """Ends everything at once: what is pending fails. The connections close while the loop goes on; `close` waits
+        for that."""
         core, self._core, self._closed = self._core, None, True
         if core is not None:
-            await core.shutdown()
+            core.end_members()
+            self._ending = asyncio.get_running_loop().create_task(core.shutdown())
 
     async def __aenter__(self) -> Self:
         return self

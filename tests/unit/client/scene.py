@@ -29,7 +29,8 @@ async def scene(
     try:
         yield broker, client
     finally:
-        await client.shutdown()
+        client.shutdown()
+        await client.close()
         await broker.stop()
 
 

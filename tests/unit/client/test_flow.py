@@ -126,7 +126,7 @@ def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> None:
                     await consumer.acknowledge(message, receipt=what < 0.05)
                     acknowledged.add(message.data())
                 elif what < 0.9:
-                    consumer.negative_acknowledge(message)
+                    await consumer.negative_acknowledge(message)
                 elif what < 0.91:
                     consumer.redeliver_unacknowledged_messages()
                 elif what < 0.913:
@@ -137,7 +137,7 @@ def test_nothing_is_ever_stuck(kind: ConsumerType, queue_size: int) -> None:
                     receiving.cancel()
                     await asyncio.wait([receiving])
                     if not receiving.cancelled():
-                        consumer.negative_acknowledge(receiving.result())
+                        await consumer.negative_acknowledge(receiving.result())
             await consumer.close()
             assert acknowledged == seen == expected
 

@@ -65,8 +65,10 @@ magnetar.Result.Ok, magnetar.CompressionType.LZ4, magnetar.Timeout
 client = magnetar.Client("magnetar://nobody:1")
 assert "grpc" not in sys.modules, "for a client"
 client.close()
-assert magnetar.asyncio is magnetar.aio
-import magnetar.asyncio
+from magnetar.asyncio import Client, ConsumerType, PulsarException, Timeout
+assert magnetar.asyncio.Client is magnetar.aio.Client is Client
+assert magnetar.aio.PulsarException is PulsarException is magnetar.PulsarException
+assert magnetar.asyncio.ConsumerType is magnetar.aio.ConsumerType and magnetar.asyncio.Timeout is magnetar.Timeout
 assert "grpc" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

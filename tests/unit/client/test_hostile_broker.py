@@ -82,7 +82,8 @@ def test_what_says_nothing_of_what_was_sent_changes_nothing(lie: str, caplog: py
             assert (message_id.ledger_id(), message_id.entry_id()) == (9, 5)
             assert producer.producer_name() == "p"
             assert (await within(producer.send(b"y"), "the receipt")).ledger_id() == 9
-            await client.shutdown()
+            client.shutdown()
+            await client.close()
         await listener.close()
 
     run(go())
@@ -98,7 +99,8 @@ def test_a_receipt_is_taken_once_and_the_second_says_nothing() -> None:
             producer = await client.create_producer("t")
             assert (await producer.send(b"x")).ledger_id() == 1
             assert (await producer.send(b"y")).ledger_id() == 9
-            await client.shutdown()
+            client.shutdown()
+            await client.close()
         await listener.close()
 
     run(go())
@@ -115,7 +117,8 @@ def test_a_duplicate_s_receipt_has_no_place() -> None:
             producer = await client.create_producer("t")
             message_id = await producer.send(b"x")
             assert (message_id.ledger_id(), message_id.entry_id()) == (-1, -1)
-            await client.shutdown()
+            client.shutdown()
+            await client.close()
         await listener.close()
 
     run(go())

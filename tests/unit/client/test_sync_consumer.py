@@ -64,6 +64,8 @@ def test_receive_acknowledge_seek_and_close() -> None:
         with on.client.subscribe("t", "s", **EARLIEST) as consumer:
             with pytest.raises(Timeout):
                 consumer.receive(1)
+            with pytest.raises(TypeError, match="timeout_millis is a number of ms"):
+                consumer.receive("x")  # type: ignore[arg-type]
             on.publish(b"a")
             on.publish(b"b", b"c")
             messages = [consumer.receive(LONG_MS) for _ in range(3)]
@@ -83,6 +85,20 @@ def test_receive_acknowledge_seek_and_close() -> None:
             consumer.receive()
         with pytest.raises(AlreadyClosed):
             consumer.acknowledge(again)
+
+
+def test_what_is_asked_for_again_comes_before_all_that_was_prefetched() -> None:
+    """CON-5: at once, and however often; a cumulative acknowledgement then loses nothing."""
+    with scene() as on:
+        on.publish_each(500)
+        consumer = on.client.subscribe("t", "s", **EARLIEST)
+        for number in range(20):
+            for _ in range(5 + number * 10):
+                consumer.receive(LONG_MS)
+            consumer.redeliver_unacknowledged_messages()
+            again = consumer.receive(LONG_MS)
+            assert again.data() == b"%d" % number
+            consumer.acknowledge_cumulative(again, receipt=True)
 
 
 def test_many_threads_receive_each_message_once() -> None:
