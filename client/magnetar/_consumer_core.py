@@ -90,10 +90,15 @@ class ConsumerCore:
                 self._partitions[name] = 0 if name.is_partition else await self._count(name)
             for name in self.names:
                 for part_name in _parts(name, self._partitions[name]):
-                    self._add_part(part_name, self._start)
+                    part = self._add_part(part_name, self._start)
+                    if not self._durable and self.options.start_message_id_inclusive:
+                        part.start_at(await part.where.with_last(self._start))
             self._check_parts()
             await self.parts[0].open()
             await self._open_all(self.parts[1:])
+            if not self._durable:
+                for part in self.parts:
+                    await part.where.find_behind(self._start)
         except BaseException:
             await asyncio.shield(self._close_parts())
             self.end(AlreadyClosed("the consumer could not be opened"))

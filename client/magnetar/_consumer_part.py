@@ -23,7 +23,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
@@ -109,8 +108,7 @@ class ConsumerPart:
         self._start = start
         self._arrivals = Arrivals(self.topic, self.permits, self.acks, self.source, durable=durable)
         self._arrivals.first_wanted = first_wanted(start)
-        ask = partial(self.flow, eager=True)
-        self.where = Whereabouts(self.topic, connections, queue, self.source, self._arrivals, ask)
+        self.where = Whereabouts(self.topic, connections, queue, self.source, self._arrivals, self.flow)
         # Where a seek that is not answered leads to.
         self._sought: StartAt | None = None
         self._incarnation = ""
@@ -128,12 +126,12 @@ class ConsumerPart:
 
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
-        if not self._durable and self._options.start_message_id_inclusive:
-            self._start = await self.where.with_last(self._start)
-            self._arrivals.first_wanted = first_wanted(self._start)
         await self._connections.retried(self._attempt)
-        if not self._durable:
-            await self.where.find_behind(self._start)
+
+    def start_at(self, start: StartAt) -> None:
+        self._start = start
+        if self._arrivals.last is None:  # or something of the entry is here, and stays as it was wanted
+            self._arrivals.first_wanted = first_wanted(start)
 
     async def _attempt(self) -> None:
         address = await self._connections.lookup(self.topic)
@@ -218,9 +216,7 @@ class ConsumerPart:
         if self._durable:
             self._drop()
         else:
-            self._start = self.where.resumed(self._start)
-            if self._arrivals.last is None:
-                self._arrivals.first_wanted = first_wanted(self._start)
+            self.start_at(self.where.resumed(self._start))
         self.acks.disconnected()
         self._owner.starts_anew(self)
 
@@ -250,8 +246,7 @@ class ConsumerPart:
     def _forget_incarnation(self) -> None:
         self._incarnation = ""
         self._drop()
-        self.where.forget()
-        self._start, self._arrivals.first_wanted = StartAt(earliest=True), None
+        self.start_at(StartAt(earliest=True))
         self.eras.all_over()
         self.acks.fail(IncarnationChanged(f"{self.topic} was deleted, and made again: what was read is of the old one"))
 

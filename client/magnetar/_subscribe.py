@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from magnetar import _aio_consumer, _aio_reader
+from magnetar._active_events import check_event_listener, tell_active
 from magnetar._client_core import ClientCore, topic_name
 from magnetar._consumer import Consumer
 from magnetar._consumer_core import ConsumerCore
@@ -82,17 +83,22 @@ class Subscribing:
         initial_position: InitialPosition = InitialPosition.Latest,
         batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
         start_message_id_inclusive: bool = False,
+        consumer_event_listener: Any = None,
         **more: Any,
     ) -> Consumer:
         """A consumer of the topic, or of each in a list of them, in the subscription, which is made if there is none.
 
         `initial_position` says where a new subscription begins. `message_listener` is called with the consumer and each
-        message, on a thread of its own. `more` are options that are less often used: see ConsumerOptions.
+        message, on a thread of its own. `consumer_event_listener` is told, on the thread of callbacks, which partitions of
+        a Failover subscription the consumer is served: see _active_events.py. `more` are options that are less often used: see ConsumerOptions.
         """
         given = _given(locals())
-        core = self._run(_open_consumer(self._begun(), topic, given))
+        check_event_listener(consumer_event_listener)
+        begun = self._begun()
+        core = self._run(_open_consumer(begun, topic, given))
         consumer = Consumer(core, self._run, message_listener)
         self._fronts.add(consumer)
+        tell_active(core, consumer, consumer_event_listener, begun.callbacks.put)
         return consumer
 
     def create_reader(
@@ -142,6 +148,7 @@ class AioSubscribing:
         initial_position: InitialPosition = InitialPosition.Latest,
         batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
         start_message_id_inclusive: bool = False,
+        consumer_event_listener: Any = None,
         **more: Any,
     ) -> _aio_consumer.Consumer:
         """A consumer of the topic, or of each in a list of them, in the subscription, which is made if there is none.
@@ -151,8 +158,11 @@ class AioSubscribing:
         see ConsumerOptions.
         """
         given = _given(locals())
+        check_event_listener(consumer_event_listener)
         core = await _open_consumer(await self._begun(), topic, given)
-        return _aio_consumer.Consumer(core, message_listener)
+        consumer = _aio_consumer.Consumer(core, message_listener)
+        tell_active(core, consumer, consumer_event_listener)
+        return consumer
 
     async def create_reader(
         self,
@@ -175,7 +185,9 @@ class AioSubscribing:
 
 
 # What is no option of the consumer.
-_NOT_OPTIONS = frozenset({"self", "topic", "message_listener", "reader_listener", "start_message_id", "more"})
+_NOT_OPTIONS = frozenset(
+    {"self", "topic", "message_listener", "reader_listener", "consumer_event_listener", "start_message_id", "more"}
+)
 
 
 def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Whereabouts:
         queue: ReceiverQueue,
         source: Source,
         arrivals: Arrivals,
-        ask: Callable[[], object],
+        ask: Callable[..., object],
     ) -> None:
         """`ask` has the broker send what it may."""
         self._topic = topic
@@ -59,9 +59,6 @@ class Whereabouts:
     def resumed(self, start: StartAt) -> StartAt:
         """Where to go on, to have all that was not delivered."""
         return resumed(start, self._delivered_up_to)
-
-    def forget(self) -> None:
-        self._behind = None
 
     async def with_last(self, start: StartAt) -> StartAt:
         """In place of the end of the topic, its last message, if it has one."""
@@ -107,7 +104,7 @@ class Whereabouts:
         with self._queue.lock:  # without a queue a message comes only while somebody waits
             self._queue.waiting += 1
         try:
-            self._ask()
+            self._ask(eager=True)
             await within(self._connections, news, f"the last message of {self._topic} has not come")
         finally:
             with self._queue.lock:
