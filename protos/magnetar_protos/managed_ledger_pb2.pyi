@@ -15,7 +15,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties")
+    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class ManagedLedgerNode(_message.Message):
     TRIMMED_UP_TO_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
     life: bytes
@@ -47,7 +48,8 @@ class ManagedLedgerNode(_message.Message):
     trimmed_up_to: EntryPlace
     next_page: int
     properties: _containers.ScalarMap[str, bytes]
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    floor: int
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ...) -> None: ...
 
 class ListedLedger(_message.Message):
     __slots__ = ("ledger_id", "closed", "entries", "length_bytes", "last_index", "first_time_ms", "last_time_ms", "closed_ms")

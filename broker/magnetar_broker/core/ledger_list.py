@@ -86,6 +86,8 @@ class LedgerList:
     next_page: int = 0
     next_index: int = 0
     last_time_ms: int = 0
+    # All ledgers that were ever in the list have higher ids.
+    floor: int = 0
     trimmed_up_to: Position = EARLIEST
     # The last entry that may be read, or `before_first`.
     last: Position = EARLIEST
@@ -101,6 +103,7 @@ class LedgerList:
             next_page=node.next_page,
             next_index=node.next_index,
             last_time_ms=node.last_time_ms,
+            floor=node.floor,
             trimmed_up_to=Position(place.ledger_id, place.entry_id) if node.HasField("trimmed_up_to") else EARLIEST,
         )
         rank = 0

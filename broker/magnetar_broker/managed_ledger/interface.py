@@ -40,6 +40,10 @@ class Log(Protocol):
         """The topic's; another one under the same name has another."""
 
     @property
+    def floor(self) -> int:
+        """Ledgers of this incarnation have higher ids; those up to here say nothing of it."""
+
+    @property
     def before_first(self) -> Position:
         """Right before the first entry that there still is, or the first that there will be."""
 

@@ -110,6 +110,10 @@ class ManagedLedger:
         return self._node.list.incarnation
 
     @property
+    def floor(self) -> int:
+        return self._node.list.floor
+
+    @property
     def still_ours(self) -> Sequence[Check]:
         """What goes into a transaction that is to be made only if the topic is still this life's."""
         return self._node.still_ours

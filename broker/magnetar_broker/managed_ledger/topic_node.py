@@ -106,11 +106,13 @@ class TopicNode:
     async def _make(self, along: Sequence[Change]) -> None:
         """Unless somebody else does."""
         incarnation = self._randomness.token(_UUID_BYTES).hex()
+        # After a sync, so it is no less than what whoever had the name before has drawn and used.
+        floor = await self._client.ledgers.last_ledger_id()
 
         def made(payload: bytes | None) -> bytes | Instead:
             if payload is not None:
                 return LEAVE
-            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life).SerializeToString()
+            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life, floor=floor).SerializeToString()
 
         try:
             await self._changed_to(made, [*along, Put(paths.incarnation(self.name, incarnation), b"", ABSENT)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
@@ -11,6 +12,7 @@ from magnetar_broker.core.dispatch.dispatch import Dispatch
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
+from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
@@ -23,6 +25,8 @@ _MOST_ID: Final = 2**63 - 1
 class Acknowledged:
     entries: list[EntriesOf] = field(default_factory=list)
     messages: list[MessagesOf] = field(default_factory=list)
+    # Why some of what was named counts for nothing: to be told to who wants a receipt, when the rest counts.
+    problem: BrokerError | None = None
 
 
 def read_acknowledge(request: Acknowledge, log: Log) -> Acknowledged:
@@ -32,12 +36,34 @@ def read_acknowledge(request: Acknowledge, log: Log) -> Acknowledged:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement names one place, and this one {places}"
         )
+    checked = check_ranges(request.entries, log)
+    messages = [_messages(one) for one in request.messages]
+    problem = _foreign(request, log)
+    if problem is not None:
+        messages = [one for one in messages if log.floor < one[0].ledger_id <= log.last.ledger_id]
     if request.cumulative and request.entries:
         [one] = request.entries
-        check_ranges([one], log)
-        entries = [(one.ledger_id, one.first_entry_id, one.last_entry_id)]
-        return Acknowledged(entries)
-    return Acknowledged(check_ranges(request.entries, log), [_messages(one) for one in request.messages])
+        checked = [(one.ledger_id, one.first_entry_id, one.last_entry_id)] if problem is None else []
+    return Acknowledged(checked, messages, problem)
+
+
+def _foreign(request: Acknowledge, log: Log) -> BrokerError | None:
+    """What of it the log can't ever have had. A ledger in between that it has not is taken for one that was trimmed."""
+    floor, last = log.floor, log.last
+    places = chain(
+        ((one.ledger_id, one.last_entry_id) for one in request.entries),
+        ((one.ledger_id, one.entry_id) for one in request.messages),
+    )
+    for ledger_id, entry_id in places:
+        if floor < ledger_id <= last.ledger_id:
+            continue
+        position = Position(ledger_id, entry_id)
+        if is_of_another_incarnation(log, ledger_id):
+            return another_incarnation(log, position)
+        return BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"{position} was to be acknowledged, and the topic's last entry is {last}"
+        )
+    return None
 
 
 def acknowledge(
@@ -50,7 +76,9 @@ def acknowledge(
 ) -> int:
     """About how many entries that finished. Raises `BrokerError`, and then none are."""
     before = cursor.mark_delete
-    if request.cumulative:
+    if not acknowledged.entries and not acknowledged.messages:
+        count = 0
+    elif request.cumulative:
         count = _acknowledge_up_to(acknowledged, log, cursor)
     else:
         count = _acknowledge_each(acknowledged, log, cursor, dispatch, consumer)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log, MessagesOf
+from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 
 __all__ = ["StartPlace", "find_start"]
@@ -37,6 +38,8 @@ async def find_start(log: Log, at: StartAt) -> StartPlace:
 
 async def _at_place(log: Log, place: MessagePlace) -> StartPlace:
     named = Position(place.ledger_id, place.entry_id)
+    if is_of_another_incarnation(log, named.ledger_id):
+        raise another_incarnation(log, named)
     if named < log.before_first.next:
         return StartPlace(log.before_first)
     if named > log.last:

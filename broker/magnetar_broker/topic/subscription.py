@@ -268,7 +268,7 @@ class Subscription:
         if self._pump is None or consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
         if request.epoch < consumer.acknowledged_from or not self._pump.dispatch.is_active(consumer.state):
-            raise BrokerError(
+            raise acknowledged.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
                 f"subscription {self.name} was moved, or went to another consumer, after these messages were "
                 f"delivered: they were of epoch {request.epoch}, and acknowledgements count from epoch "
@@ -284,6 +284,8 @@ class Subscription:
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
         self._pump.run()
+        if acknowledged.problem is not None:
+            raise acknowledged.problem
 
     # What goes out.
 

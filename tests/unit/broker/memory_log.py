@@ -23,6 +23,7 @@ class MemoryLog:
     def __init__(self, per_ledger: int = 10, incarnation: str = "one") -> None:
         self.name = TopicName.parse("topic")
         self.incarnation = incarnation
+        self.floor = 0
         self.per_ledger = per_ledger
         self.entries: dict[Position, LogEntry] = {}
         self.order: list[Position] = []

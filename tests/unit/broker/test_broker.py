@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from magnetar import Message
-from magnetar.exceptions import AlreadyClosed, IncarnationChanged, TopicNotFound
+from magnetar import Message, MessageId
+from magnetar.exceptions import AlreadyClosed, IncarnationChanged, InvalidArgument, StaleEpoch, TopicNotFound
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata.memory import MemoryStore
@@ -239,14 +239,16 @@ def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
 
 
 def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> None:
-    """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied."""
+    """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied, whatever is asked with them."""
 
     async def body(scene: BrokerScene) -> None:
         client, other = scene.client(), scene.client()
         consumer = await client.subscribe("t", "s")
+        stays = await client.subscribe("t", "stays")
         producer = await client.create_producer("t")
         old = await producer.send(b"old")
         assert (await consumer.receive()).data() == b"old"
+        kept = await within(stays.receive(), "the message that is kept")
         await consumer.close()
         await scene.life.topics.delete(NAME, force=True)
         fresh = await other.subscribe("t", "s")
@@ -255,15 +257,61 @@ def test_a_topic_deleted_and_made_again_is_another_one_to_whoever_knew_it() -> N
         assert all(one > old for one in ids)
         with pytest.raises((IncarnationChanged, TopicNotFound, AlreadyClosed)):
             await within(producer.send(b"a ghost"), "the old producer fails")
+        # Without a receipt they are dropped; a receipt comes behind what was said before.
         await fresh.acknowledge(old)
+        await fresh.acknowledge_cumulative(old)
+        refused = [
+            fresh.acknowledge(old, receipt=True),
+            fresh.acknowledge_cumulative(old, receipt=True),
+            fresh.seek(old),
+            other.create_reader("t", old),
+            scene.admin.subscriptions.reset("t", "s", old),
+            scene.admin.subscriptions.create("t", "another", old),
+        ]
+        for asked in refused:
+            with pytest.raises(IncarnationChanged):
+                await within(asked, "it is refused")
+        # One who has come back by himself, with a message of the old one in his hands.
+        assert (await within(stays.receive(), "a message of the new one")).data() == b"new 0"
+        await stays.acknowledge(kept)
+        with pytest.raises((IncarnationChanged, StaleEpoch)):
+            await within(stays.acknowledge(kept, receipt=True), "it is refused")
         got = [await within(fresh.receive(), "a new message") for _ in range(3)]
         assert [message.data() for message in got] == [b"new 0", b"new 1", b"new 2"]
         topic = await scene.life.topics.get(NAME, create=False)
         assert topic.log.next_index == 3
-        (cursor,) = topic.cursors.durable()
-        assert cursor.open_entries() == 3
+        assert [cursor.name for cursor in topic.cursors.durable()] == ["s", "stays"]
+        assert [cursor.open_entries() for cursor in topic.cursors.durable()] == [3, 3]
         await client.close()
         await other.close()
+
+    in_broker(body)
+
+
+def test_a_receipt_is_for_what_the_topic_has_or_had() -> None:
+    """An id of a ledger that it never had is refused; one that was trimmed was acknowledged, or is of no use."""
+
+    async def body(scene: BrokerScene) -> None:
+        client = scene.client()
+        consumer = await client.subscribe("t", "s")
+        producer = await client.create_producer("t")
+        gone = await producer.send(b"old")
+        await scene.admin.topics.truncate("t")
+        there = await producer.send(b"new")
+        await within(consumer.acknowledge(gone, receipt=True), "one that was trimmed")
+        with pytest.raises(InvalidArgument):
+            await within(consumer.acknowledge(MessageId(-1, 99_999, 0, -1), receipt=True), "one that never was")
+        await within(consumer.acknowledge(there, receipt=True), "one that is there")
+        await client.close()
+
+    in_broker(body)
+
+
+def test_deleting_a_topic_that_is_not_there_says_so() -> None:
+    async def body(scene: BrokerScene) -> None:
+        for force in (False, True):
+            with pytest.raises(TopicNotFound):
+                await scene.admin.topics.delete("missing", force=force)
 
     in_broker(body)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.acknowledgements import check_ranges
-from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, StartAt, SubscriptionType
+from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (
     EARLIEST,
@@ -709,16 +710,18 @@ async def _hostile_acks() -> None:
         with pytest.raises(BrokerError) as refusal:
             ack_messages(consumer, entries[0], size, *indexes)
         assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
-    # Of what the log has not, and of far too much: only what there is counts.
-    consumer.acknowledge(
-        Acknowledge(
-            epoch=consumer.epoch,
-            entries=[
-                EntryRange(ledger_id=99, first_entry_id=0, last_entry_id=2**62),
-                EntryRange(ledger_id=7, first_entry_id=1, last_entry_id=2**62),
-            ],
+    # Of what the log has not, and of far too much: only what there is counts, and who wants a receipt is told.
+    with pytest.raises(BrokerError) as refusal:
+        consumer.acknowledge(
+            Acknowledge(
+                epoch=consumer.epoch,
+                entries=[
+                    EntryRange(ledger_id=99, first_entry_id=0, last_entry_id=2**62),
+                    EntryRange(ledger_id=7, first_entry_id=1, last_entry_id=2**62),
+                ],
+            )
         )
-    )
+    assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
     stats = scene.stats()
     assert (stats.backlog_entries, stats.unacked_messages) == (1, 1)
     # However often it is said, it is done once.
@@ -747,8 +750,48 @@ async def _incarnations() -> None:
 
 
 def test_another_incarnation_is_refused() -> None:
-    """SUB-9"""
+    """TOP-7"""
     asyncio.run(_incarnations())
+
+
+async def _old_ids() -> None:
+    scene = Scene()
+    scene.log.floor = 6
+    entries = scene.add(3)
+    consumer, _ = await scene.subscribe(kind=SHARED)
+    single, _ = await scene.subscribe("single")
+    old = Position(6, 2)
+    place = StartAt(place=MessagePlace(ledger_id=6, entry_id=2, batch_index=-1))
+    epochs = consumer.epoch, single.epoch
+
+    def refused(asked: Callable[[], object]) -> None:
+        with pytest.raises(BrokerError) as refusal:
+            asked()
+        assert refusal.value.code == ErrorCode.INCARNATION_CHANGED
+
+    refused(lambda: ack(consumer, old))
+    refused(lambda: ack_messages(consumer, old, 3, 0))
+    refused(lambda: ack(single, old, cumulative=True))
+    refused(lambda: ack(single, old, cumulative=True, epoch=0))
+    for asked in (consumer.seek(place), scene.subscriptions.reset("s", place), scene.subscriptions.create("t", place)):
+        with pytest.raises(BrokerError) as refusal:
+            await asked
+        assert refusal.value.code == ErrorCode.INCARNATION_CHANGED
+    await _refused(ErrorCode.INCARNATION_CHANGED, scene, name="r", durable=False, start=place)
+    assert (consumer.epoch, single.epoch) == epochs
+    assert scene.stats().backlog_entries == scene.stats("single").backlog_entries == 3
+    # What came along with it counts.
+    refused(lambda: ack(consumer, old, entries[1]))
+    assert scene.stats().backlog_entries == 2
+    # Before everything: that is so in any incarnation.
+    await consumer.seek(StartAt(place=MessagePlace(ledger_id=-1, entry_id=-1, batch_index=-1)))
+    await settle()
+    assert scene.stats().backlog_entries == 3
+
+
+def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing() -> None:
+    """TOP-7, CHK-57"""
+    asyncio.run(_old_ids())
 
 
 async def _unsubscribe_and_delete() -> None:
