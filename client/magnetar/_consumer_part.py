@@ -12,9 +12,9 @@ here and on its way, and permits are granted anew. Who asks for everything again
 thread (_receiver_queue.py: `shut`). What is acknowledged and not sent yet leaves before anything has messages delivered
 again, in the same message: it would come again otherwise.
 
-**A topic deleted and made again** is another topic (INCARNATION_CHANGED). What is known of the old one is dropped: the
-queue, what is not handed out yet, and acknowledgements; whoever waits for a receipt meets IncarnationChanged. The
-consumer goes on with the new one from its first message, and says so in the log.
+**A topic that was deleted** (INCARNATION_CHANGED, TOPIC_NOT_FOUND): what is known of it is dropped, the queue and
+acknowledgements; whoever waits for a receipt meets IncarnationChanged. The consumer goes on with the topic that is
+there now, or made on its request, from the first message; where none may be made, it is over (TopicNotFound).
 """
 
 from __future__ import annotations
@@ -129,8 +129,6 @@ class ConsumerPart:
         self._closing: asyncio.Future[None] | None = None
         self.closed = False
 
-    # Opening.
-
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
         await self._connections.retried(self._attempt)
@@ -231,15 +229,15 @@ class ConsumerPart:
             try:
                 await self._attempt()
                 return
-            except (IncarnationChanged, TopicNotFound) as error:
-                if self._incarnation:
-                    log.warning("%s is another topic than before (%s): what there is of it is read", self.topic, error)
-                    self._forget_incarnation()
             except MagnetarException as error:
-                if not _may_pass(error):
+                if self._incarnation and isinstance(error, IncarnationChanged | TopicNotFound):
+                    log.warning("%s was deleted (%s): the next one is asked for, and read whole", self.topic, error)
+                    self._forget_incarnation()
+                elif not _may_pass(error) or isinstance(error, TopicNotFound):
                     self._fail(error)
                     return
-                log.info("%s could not be opened: %s", self.topic, error)
+                else:
+                    log.info("%s could not be opened: %s", self.topic, error)
             await self._clock.sleep(self._backoff.next())
 
     def _forget_incarnation(self) -> None:

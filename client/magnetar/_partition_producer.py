@@ -9,9 +9,9 @@ they wait; with each opening all of them are sent again, in order, under a conne
 `instance` that tells the broker that it is the same producer: the broker drops what an earlier epoch left on its way.
 
 **What ends a producer** after it was opened once: what a broker says will not change by asking again. A topic that was
-deleted and made again does not: what was pending belonged to the old topic and fails with `IncarnationChanged`, and the
-producer goes on with the new one. The name that it was given is its own as long as it lives; should another producer
-have taken it meanwhile, it asks until the name is free.
+deleted does not: what was pending belonged to it and fails with `IncarnationChanged`, and the producer goes on with the
+topic that is there now, or made on its request; where there is none and none may be made, it ends with `TopicNotFound`.
+Its name is its own as long as it lives; should another producer have taken it meanwhile, it asks until that is free.
 
 Whoever waits for a message's receipt is told on the loop; callbacks go to the thread of callbacks.
 """
@@ -265,10 +265,10 @@ class PartitionProducer:
 
     def _react(self, error: MagnetarException) -> None:
         """What the application is told of an opening that ended, or could not be made again."""
-        if isinstance(error, exceptions.IncarnationChanged):
-            log.warning("topic %s was made again: what was pending fails, and the producer goes on", self.topic)
+        if self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
+            log.warning("topic %s was deleted: what was pending fails, and the next one is asked for", self.topic)
             self._incarnation = ""
-            self._fail_all(error)
+            self._fail_all(exceptions.IncarnationChanged(str(error)))
         elif not (is_passing(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
             log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
             self.end(error)

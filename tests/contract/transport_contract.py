@@ -88,9 +88,11 @@ class TransportContract:
             transport, service = self.make(), Echo()
             listener = await transport.listen("127.0.0.1:0", service)
             connection = transport.connect(listener.address)
-            await body(connection, service)
-            await connection.close()
-            await listener.close()
+            try:
+                await body(connection, service)
+            finally:
+                await connection.close()
+                await listener.close()
 
         asyncio.run(whole())
 

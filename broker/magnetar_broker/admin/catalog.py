@@ -18,7 +18,7 @@ from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.namespaces import Namespaces, being_deleted, standing
+from magnetar_broker.admin.namespaces import Namespaces, standing
 from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.partitioned_topics import PartitionedTopics
 from magnetar_broker.admin.tenants import Tenants
@@ -208,7 +208,7 @@ class Catalog:
             )
         node = found.node
         if node.deletion != Deletion.DELETION_NONE:
-            raise being_deleted(f"partitioned topic {name.base}")
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name.base}, which {name} is a part of, is being deleted")
         if name.partition_index >= max(node.partitions, node.growing_to):
             raise BrokerError(
                 ErrorCode.TOPIC_NOT_FOUND, f"{name.base} has {node.partitions:,} partitions, and no {name}"

@@ -169,6 +169,22 @@ def test_a_cursor_moves_on_to_what_there_still_is_once() -> None:
     with_cursors(test)
 
 
+def test_what_is_not_durable_holds_back_no_trimming() -> None:
+    """SUB-7: nothing is kept for a reader, wherever it stands; so what trims asks of durable cursors only."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        reader = table.create_transient("reader", at(5, -1))
+        assert table.slowest_saved() is None
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.acknowledge([(5, 0, 49)])
+        await cursor.saved()
+        assert reader.mark_delete == at(5, -1)
+        assert table.slowest_saved() == at(5, 49)
+
+    with_cursors(test)
+
+
 def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
     """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
 

@@ -83,6 +83,35 @@ def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
     in_scene(test)
 
 
+def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
+    """CHK-59: one roll, and then neither ledgers nor requests, however long nothing happens."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=ManagedLedgerOptions())
+        await scene.append(log, b"alone")
+
+        async def four_hours() -> None:
+            scene.clock.advance(4 * 3600)
+            log.tick(scene.clock.monotonic())
+            await scene.idle()
+
+        await four_hours()
+        await scene.wait(lambda: log.stats().state == "idle")
+        ledgers, node = log.stats().ledgers, await scene.node()
+        asked = [len(bookie.calls) for bookie in scene.bookies.values()]
+        tasks = len(asyncio.all_tasks())
+        for _ in range(3):
+            await four_hours()
+            assert (log.stats().state, log.stats().ledgers) == ("idle", ledgers)
+        assert await scene.node() == node
+        assert [len(bookie.calls) for bookie in scene.bookies.values()] == asked
+        assert len(asyncio.all_tasks()) == tasks
+        await scene.append(log, b"wakes it")
+        assert await scene.payloads(log) == [b"alone", b"wakes it"]
+
+    in_scene(test)
+
+
 def test_a_deleted_topic_leaves_nothing_and_is_another_one_when_made_again() -> None:
     """TOP-7, CHK-58: nothing of it is left, not in the metadata either; the next has another incarnation."""
 
@@ -285,6 +314,35 @@ def test_several_read_at_several_places() -> None:
         assert len(scene.cache.read_ahead) <= 2
         log.abandon()
         assert len(scene.cache.read_ahead) == 0
+
+    in_scene(test)
+
+
+def test_who_reads_on_has_what_follows_fetched_ahead() -> None:
+    """STO-3: the first read asks for what it gives, the second for all that follows, and the others for nothing."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(cache_bytes=0, options=ManagedLedgerOptions())
+        await scene.append(log, *numbered(200))
+
+        def asked() -> int:
+            return sum(len(bookie.reads()) for bookie in scene.bookies.values())
+
+        async def read(first: int) -> None:
+            start = Position(log.last.ledger_id, first)
+            found = await scene.patiently(log.read(start, 10, 100_000))
+            assert [payload(one) for one in found] == numbered(10, first)
+
+        await read(0)
+        alone = asked()
+        await read(10)
+        await scene.idle()
+        assert asked() > alone
+        ahead = asked()
+        for first in range(20, 200, 10):
+            await read(first)
+        assert asked() == ahead
+        log.abandon()
 
     in_scene(test)
 

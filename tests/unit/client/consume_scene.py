@@ -148,6 +148,8 @@ class MemoryBroker:
         problem = self._problem(str(name))
         if problem is not None:
             raise BrokerError(problem.code, problem.text)
+        if incarnation and str(name) not in self.topics:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted")
         return self.topic(str(name))
 
     def _problem(self, topic: str) -> Problem | None:

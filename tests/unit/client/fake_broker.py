@@ -227,6 +227,8 @@ class ProduceSession:
         assert opening.producer_id not in self._ids, "an id is never used twice on one stream"
         self._ids.add(opening.producer_id)
         problem = broker.problem(opening.topic)
+        if problem is None and opening.incarnation and opening.topic not in broker.topics:
+            problem = Problem(code=ErrorCode.TOPIC_NOT_FOUND, text=f"{opening.topic} was deleted")
         topic = broker.topic(opening.topic)
         name = opening.producer_name or broker.make_name()
         if problem is None and opening.incarnation not in ("", topic.incarnation):

@@ -19,6 +19,7 @@ from magnetar.exceptions import (
     StaleEpoch,
     SubscriptionNotFound,
     Timeout,
+    TopicNotFound,
 )
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -181,6 +182,42 @@ def test_a_topic_made_again_is_another_topic() -> None:
             await consumer.acknowledge_cumulative(old[2])
             await consumer.acknowledge(new[3], receipt=True)
             assert topic.cursors.cursors["s"].done == {topic.log.order[3]}
+
+    run(go())
+
+
+def test_a_deleted_topic_is_made_again_by_its_consumer_and_read_whole() -> None:
+    """As by a new consumer; TOP-7 (the client's part)"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            broker.topic("t").publish(b"old")
+            consumer = await client.subscribe("t", "s")
+            await broker.delete("t")
+            await until(lambda: P + "t" in broker.topics, "it is made again")
+            broker.topic("t").publish(b"new")
+            assert payloads(await receive(consumer, 1)) == [b"new"]
+
+    run(go())
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_a_deleted_topic_that_none_may_make_ends_the_consumer(partitions: int) -> None:
+    """Also where it is a partition: no consumer waits for ever for what nobody will send."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            broker.partitioned[P + "t"] = partitions
+            names = [f"t-partition-{index}" for index in range(partitions)] or ["t"]
+            consumer = await client.subscribe("t", "s")
+            waiting = asyncio.create_task(consumer.receive())
+            for name in names:
+                broker.problems[P + name] = ErrorCode.TOPIC_NOT_FOUND
+            await broker.delete(names[-1])
+            with pytest.raises(TopicNotFound):
+                await waiting
+            with pytest.raises(TopicNotFound):
+                await consumer.receive()
 
     run(go())
 
