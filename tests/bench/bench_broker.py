@@ -41,12 +41,13 @@ LARGE: Final = 128 * KIB
 
 
 def benches() -> Iterator[Result]:
-    with tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as name, asyncio.Runner() as loop:
         folder = Path(name)
+        # One loop for all: gRPC's library hands events to closed loops as well, and drops others' with them.
         with bookie_child(folder / "bookie") as bookie, standalone(folder / "standalone") as server:
-            yield from asyncio.run(_beside_a_bookie(folder, bookie, server))
+            yield from loop.run(_beside_a_bookie(folder, bookie, server))
         with standalone(folder / "many") as server:
-            yield _topics(server)
+            yield loop.run(_topics(server))
 
 
 async def _beside_a_bookie(folder: Path, bookie: BookieChild, server: StandaloneProcess) -> list[Result]:
@@ -194,17 +195,17 @@ def _synced(file: int, count: int) -> list[float]:
     return samples
 
 
-def _topics(server: StandaloneProcess) -> Result:
+async def _topics(server: StandaloneProcess) -> Result:
     """What the process has more when so many topics are open, and nobody is connected to them any more.
 
     Each has a durable subscription and has taken a message, so both its log and its cursor are in use. Topics that a
     producer has opened, and no more, are told beside it.
     """
-    asyncio.run(_open_topics(server.grpc, "warm", 200, used=True))
+    await _open_topics(server.grpc, "warm", 200, used=True)
     before = _resident_bytes(server.pid)
-    asyncio.run(_open_topics(server.grpc, "opened", TOPICS, used=False))
+    await _open_topics(server.grpc, "opened", TOPICS, used=False)
     between = _resident_bytes(server.pid)
-    asyncio.run(_open_topics(server.grpc, "used", TOPICS, used=True))
+    await _open_topics(server.grpc, "used", TOPICS, used=True)
     opened_kb, used_kb = (between - before) / TOPICS / 1000, (_resident_bytes(server.pid) - between) / TOPICS / 1000
     tell(
         f"broker.topics_kb: {used_kb:.1f} KB for each of {TOPICS} with a message and a subscription, "

@@ -169,13 +169,15 @@ class ProduceSession:
         self._producers: dict[int, _Producer] = {}
         self._ids: set[int] = set()
         self._answers: asyncio.Queue[ProduceAnswer] = asyncio.Queue()
-        # How many entries each message that came had: what was gathered.
+        # How many entries each message that came had: what was gathered; and how many bytes it had.
         self.frames: list[int] = []
+        self.sizes: list[int] = []
 
     async def serve(self) -> None:
         sender = asyncio.get_running_loop().create_task(self._send())
         try:
             while (message := await self.stream.receive()) is not None:
+                self.sizes.append(len(message))
                 self._take(ProduceRequest.FromString(message))
         finally:
             sender.cancel()

@@ -23,6 +23,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import encode_batch
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.randomness import SeededRandomness
@@ -120,6 +121,24 @@ def test_a_full_frame_leaves_room_for_others_and_keeps_each_ones_order() -> None
         assert broker.topic("much").payloads() == payloads
         frames = broker.produce_sessions[0].frames
         assert max(frames) < 16, "a frame has its bounds"
+        await made.close()
+
+    run(go())
+
+
+def test_batches_of_the_default_size_leave_in_messages_that_are_one_piece_of_the_transport() -> None:
+    async def go() -> None:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        made = connections(transport)
+        one = Recorder(link_of(made), "one")
+        await until(lambda: bool(one.told), "it is open")
+        one.send(
+            *(bytes(size) for size in (131_072, 129_800, 131_072, 60_000, 60_000, 131_072, *[100] * 3000, 131_072))
+        )
+        await until(lambda: sum(broker.produce_sessions[0].frames) == 3007, "all has come")
+        assert max(broker.produce_sessions[0].sizes) < PIECE_BYTES
+        assert len(broker.produce_sessions[0].sizes) < 12, "what there is room for leaves together"
         await made.close()
 
     run(go())
