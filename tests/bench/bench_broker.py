@@ -134,7 +134,8 @@ def _read_backlog(client: magnetar.Client, subscription: str) -> float:
     while got < BACKLOG:
         messages = consumer.batch_receive()
         got += len(messages)
-        consumer.acknowledge_cumulative(messages[-1])
+        if messages:
+            consumer.acknowledge_cumulative(messages[-1])
     seconds = time.perf_counter() - began
     consumer.unsubscribe()
     return seconds
