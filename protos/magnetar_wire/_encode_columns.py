@@ -7,14 +7,18 @@ order of their numbers, as protobuf writes them.
 from __future__ import annotations
 
 import struct
+from array import array
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
+from operator import add
 from types import NoneType
 from typing import Any, Final
 
 from magnetar_wire._batch_limits import check_batch_metadata, check_record_metadata
-from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint
+from magnetar_wire._varints import MAX_INT32, MAX_UINT64, encode_column, has_gaps, uint64_array, varint, varint_bytes
 from magnetar_wire.limits import MAX_RECORD_METADATA_BYTES
 from magnetar_wire.messages import Messages
 
@@ -32,16 +36,18 @@ def encode_columns(messages: Messages) -> bytes:
     if not kinds <= {bytes, bytearray, NoneType}:
         payloads = [payload_bytes(payload) for payload in payloads]
     fields = list(_fields(messages, NoneType in kinds))
-    metadata = list(map(b"".join, zip(*fields, strict=True)))
-    metadata_bytes = list(map(len, metadata))
-    besides = sum(metadata_bytes) + _SIZE.size * len(metadata)
+    # No message's metadata is joined by itself: what is needed of it is its size.
+    metadata_bytes: Sequence[int] = list(map(len, fields[0]))
+    for field in fields[1:]:
+        metadata_bytes = list(map(add, metadata_bytes, map(len, field)))
+    besides = sum(metadata_bytes) + _SIZE.size * len(metadata_bytes)
     check_batch_metadata(besides)
     if besides > MAX_RECORD_METADATA_BYTES:  # else none of them can be
         check_record_metadata(max(metadata_bytes))
     sizes = map(_SIZE.pack, metadata_bytes)
     present: Iterable[bytes]
     present = [payload or b"" for payload in payloads] if NoneType in kinds else payloads
-    return b"".join(chain.from_iterable(zip(sizes, metadata, present, strict=True)))
+    return b"".join(chain.from_iterable(zip(sizes, *fields, present, strict=True)))
 
 
 def payload_bytes(payload: object) -> bytes | bytearray | None:
@@ -163,18 +169,40 @@ def _uint64(value: int) -> int:
     return value
 
 
-def _id_fields(sequence_ids: Sequence[int | None]) -> list[bytes]:
+def _id_fields(sequence_ids: Sequence[int | None]) -> Sequence[bytes]:
     if has_gaps(sequence_ids):
         return [b"" if value is None else _SEQUENCE_ID + varint(_uint64(value)) for value in sequence_ids]
     values = uint64_array(sequence_ids)  # type: ignore[arg-type]  # no None among them
+    whole = _ids_of_one_length(values)
+    if whole is not None:
+        return whole
+    # A producer's ids grow: they are cut where they become longer. Of others, parts may be of several lengths still.
+    fields: list[bytes] = []
+    begin = 0
+    for length in range(1, varint_bytes(MAX_UINT64) + 1):
+        end = bisect_left(values, 1 << 7 * length, begin)
+        if part := values[begin:end]:
+            fields += _ids_of_one_length(part) or [_SEQUENCE_ID + varint(value) for value in part]
+        begin = end
+    return fields
+
+
+def _ids_of_one_length(values: array[int]) -> Sequence[bytes] | None:
+    """None where the varints are of several lengths, or too long for columns."""
     columns = encode_column(values)
     if columns is None:
-        return [_SEQUENCE_ID + varint(value) for value in values]
+        return None
     record = len(columns) + 1
     table = bytearray((_SEQUENCE_ID + bytes(len(columns))) * len(values))
     for place, column in enumerate(columns, 1):
         table[place::record] = column
-    return list(chain.from_iterable(struct.iter_unpack(f"{record}s", table)))
+    return _records(record, len(values)).unpack(table)
+
+
+@lru_cache(maxsize=64)
+def _records(size: int, count: int) -> struct.Struct:
+    """Cuts bytes into `count` records. Kept, since batches are mostly of one size."""
+    return struct.Struct(f"{size}s" * count)
 
 
 def _property_fields(column: Sequence[Mapping[str, str]]) -> Iterator[Sequence[bytes]]:
