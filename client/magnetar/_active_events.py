@@ -1,4 +1,4 @@
-"""Telling an application which partitions of a Failover subscription its consumer is served.
+"""Telling an application of which partitions of a Failover subscription its consumer is served.
 
 The listener has `became_active(consumer, partition)` and `became_inactive(consumer, partition)`; the partition is -1
 where the topic has none. It is told of each partition when the consumer is made, and then of every change, in order.

@@ -10,7 +10,7 @@ stays, and the next begins behind it.
 **Epochs.** A seek, a redelivery of everything or a take-over begins an epoch. What was delivered before is dropped,
 here and on its way, and permits are granted anew. Who asks for everything again has it dropped at once, in his own
 thread (_receiver_queue.py: `shut`). What is acknowledged and not sent yet leaves before anything has messages delivered
-again, in the same message: it would come again otherwise.
+again, in the same message.
 
 **A topic that was deleted** (INCARNATION_CHANGED, TOPIC_NOT_FOUND): what is known of it is dropped, the queue and
 acknowledgements; whoever waits for a receipt meets IncarnationChanged. The consumer goes on with the topic that is

@@ -89,8 +89,9 @@ class Subscribing:
         """A consumer of the topic, or of each in a list of them, in the subscription, which is made if there is none.
 
         `initial_position` says where a new subscription begins. `message_listener` is called with the consumer and each
-        message, on a thread of its own. `consumer_event_listener` is told, on the thread of callbacks, which partitions of
-        a Failover subscription the consumer is served: see _active_events.py. `more` are options that are less often used: see ConsumerOptions.
+        message, on a thread of its own. `consumer_event_listener` is told, on the thread of callbacks, of which
+        partitions of a Failover subscription the consumer is served: see _active_events.py. `more` are options that are
+        less often used: see ConsumerOptions.
         """
         given = _given(locals())
         check_event_listener(consumer_event_listener)
