@@ -148,6 +148,7 @@ def test_without_a_session_everything_is_refused_and_nothing_is_done() -> None:
     in_broker(body)
 
 
+@pytest.mark.slow
 def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_second() -> None:
     """CHK-40, OWN-2: what is open goes on while the store gives no answer, and everything stops before another broker
     can be told that it may begin."""
