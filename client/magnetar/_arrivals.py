@@ -58,6 +58,8 @@ class Arrivals:
         self._source = source
         self._durable = durable
         self._line: deque[_InLine] = deque()
+        # The last that came, since it was cleared: ledger and entry.
+        self.last: tuple[int, int] | None = None
         # What lies before it, in this very entry, was not asked for.
         self.first_wanted: Place | None = None
 
@@ -76,6 +78,8 @@ class Arrivals:
             self._line.append(
                 _InLine(era, delivery.ledger_id, entry_id, delivery.redelivery_count, done, entry, count)
             )
+        last = delivery.ledger_id, delivery.first_entry_id + len(entries) - 1
+        self.last = last if self.last is None else max(self.last, last)
         if self._permits.overdrawn:
             raise MalformedFrame(f"{self._topic} is delivered without permits: {self._permits.outstanding} are left")
 
@@ -105,6 +109,7 @@ class Arrivals:
 
     def clear(self) -> None:
         self._line.clear()
+        self.last = None
 
     def drop(self, places: Container[tuple[int, int]]) -> None:
         """Drops these entries, given by ledger and entry id."""

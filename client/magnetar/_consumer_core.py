@@ -94,9 +94,6 @@ class ConsumerCore:
             self._check_parts()
             await self.parts[0].open()
             await self._open_all(self.parts[1:])
-            if not self._durable:
-                for part in self.parts:
-                    await part.where.find_behind(self._start)
         except BaseException:
             await asyncio.shield(self._close_parts())
             self.end(AlreadyClosed("the consumer could not be opened"))

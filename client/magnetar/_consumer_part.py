@@ -1,11 +1,11 @@
 """A consumer of one topic without partitions, or of one partition: what talks to the broker.
 
 **Openings.** A consumer is opened at whichever broker serves the topic, under an id of the link's. When the link
-breaks, or the broker ends it because the topic has moved, that opening is over: what waits here is dropped, since the
-broker delivers it again, and the consumer is opened anew, at once and then after growing pauses, for as long as it
-takes. What the application has in its hands it may still acknowledge (_acks.py: `Eras`). A durable subscription goes on
-with what is not acknowledged; one that is not durable is gone with its opening, and the next begins with the first
-message that was not handed out.
+breaks, or the broker ends it because the topic has moved, that opening is over, and the consumer is opened anew, at
+once and then after growing pauses, for as long as it takes. What the application has in its hands it may still
+acknowledge (_acks.py: `Eras`). A durable subscription goes on with what is not acknowledged, and what waits here is
+dropped. One that is not durable is gone with its opening, and what it had delivered may be trimmed: so what waits here
+stays, and the next begins behind it.
 
 **Epochs.** A seek, a redelivery of everything or a take-over begins an epoch. What was delivered before is dropped,
 here and on its way, and permits are granted anew. Who asks for everything again has it dropped at once, in his own
@@ -23,7 +23,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final
+from functools import partial
 
 from magnetar._acks import Eras, PendingAcks
 from magnetar._arrivals import Arrivals
@@ -36,7 +36,7 @@ from magnetar._message import Era
 from magnetar._part_owner import PartOwner
 from magnetar._permits import Permits
 from magnetar._places import first_wanted
-from magnetar._problems import from_problem, from_transport, is_passing
+from magnetar._problems import ends_no_consumer, from_problem, from_transport
 from magnetar._receiver_queue import ReceiverQueue, Source
 from magnetar._retry import Backoff
 from magnetar._to_say import ToSay
@@ -45,7 +45,6 @@ from magnetar._within import LEAVING_S, within
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
-    ConsumerBusy,
     IncarnationChanged,
     MagnetarException,
     ServiceUnitNotReady,
@@ -68,9 +67,6 @@ from magnetar_wire.transport import TransportError
 __all__ = ["ConsumerPart"]
 
 log = logging.getLogger("magnetar")
-
-# What ends an opening, and may go well the next time though it is no trouble of the moment by its nature.
-_GO_ON: Final = (ConsumerBusy, IncarnationChanged, TopicNotFound, Timeout)
 
 
 class ConsumerPart:
@@ -111,9 +107,10 @@ class ConsumerPart:
         self._durable = durable
         # Where the next opening begins that makes the subscription.
         self._start = start
-        self.where = Whereabouts(self.topic, connections, queue, self.source)
         self._arrivals = Arrivals(self.topic, self.permits, self.acks, self.source, durable=durable)
         self._arrivals.first_wanted = first_wanted(start)
+        ask = partial(self.flow, eager=True)
+        self.where = Whereabouts(self.topic, connections, queue, self.source, self._arrivals, ask)
         # Where a seek that is not answered leads to.
         self._sought: StartAt | None = None
         self._incarnation = ""
@@ -131,7 +128,12 @@ class ConsumerPart:
 
     async def open(self) -> None:
         """The first time. Raises what the broker says, or Timeout or the like when the operation's time is over."""
+        if not self._durable and self._options.start_message_id_inclusive:
+            self._start = await self.where.with_last(self._start)
+            self._arrivals.first_wanted = first_wanted(self._start)
         await self._connections.retried(self._attempt)
+        if not self._durable:
+            await self.where.find_behind(self._start)
 
     async def _attempt(self) -> None:
         address = await self._connections.lookup(self.topic)
@@ -165,14 +167,14 @@ class ConsumerPart:
         self.eras.opened(answer.epoch, answer.moves)
         self.where.began(answer)
         self._owner.give_acknowledged()  # so that it leaves before permits do, and does not come again
-        self._epoch_begins()
+        self._epoch_begins(keeps=not self._durable)
         self._answer.set_result(None)
         self.active_changed(answer.active)
 
-    def _epoch_begins(self) -> None:
+    def _epoch_begins(self, *, keeps: bool = False) -> None:
         self.era = Era(self, self.eras.opening, self.eras.epoch)
         self._queue.reopen(self.source)
-        self.permits.began_anew()
+        self.permits.began_anew(keeps=keeps)
         self._to_say.begin_anew()
         self.flow()
         self._speak()
@@ -181,7 +183,6 @@ class ConsumerPart:
         """Ends the opening at once. What the broker was told of it, it is told is over."""
         link, self._link = self._link, None
         self.connected = False
-        self._arrivals.clear()
         if link is not None:
             link.give_up(self._consumer_id)
 
@@ -206,21 +207,27 @@ class ConsumerPart:
             if not self._closing.done():
                 self._closing.set_result(None)
         elif not (self.closed or self._asks.unsubscribed):
-            if not _may_pass(error):
+            if not ends_no_consumer(error):
                 self._fail(error)
                 return
             log.info("the consumer of %s is opened anew: %s", self.topic, error)
             self.reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     def _stop(self) -> None:
-        """Nothing of this opening is handed out any more."""
-        resumed = self.where.drop_queue(self._start)
-        if not self._durable:
-            self._start, self._arrivals.first_wanted = resumed, first_wanted(resumed)
-        self._arrivals.clear()
-        self.permits.began_anew()
+        """Nothing more comes of this opening."""
+        if self._durable:
+            self._drop()
+        else:
+            self._start = self.where.resumed(self._start)
+            if self._arrivals.last is None:
+                self._arrivals.first_wanted = first_wanted(self._start)
         self.acks.disconnected()
         self._owner.starts_anew(self)
+
+    def _drop(self) -> None:
+        self._queue.clear(self.source)
+        self._arrivals.clear()
+        self.permits.began_anew()
 
     async def _reopen(self) -> None:
         if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
@@ -233,7 +240,7 @@ class ConsumerPart:
                 if self._incarnation and isinstance(error, IncarnationChanged | TopicNotFound):
                     log.warning("%s was deleted (%s): the next one is asked for, and read whole", self.topic, error)
                     self._forget_incarnation()
-                elif not _may_pass(error) or isinstance(error, TopicNotFound):
+                elif not ends_no_consumer(error) or isinstance(error, TopicNotFound):
                     self._fail(error)
                     return
                 else:
@@ -242,6 +249,8 @@ class ConsumerPart:
 
     def _forget_incarnation(self) -> None:
         self._incarnation = ""
+        self._drop()
+        self.where.forget()
         self._start, self._arrivals.first_wanted = StartAt(earliest=True), None
         self.eras.all_over()
         self.acks.fail(IncarnationChanged(f"{self.topic} was deleted, and made again: what was read is of the old one"))
@@ -280,7 +289,7 @@ class ConsumerPart:
                 self._queue.clear(self.source)
                 self._queue.reopen(self.source)
                 self._arrivals.clear()
-                self.permits.handed_out(self.permits.held)
+                self.permits.held = 0
             else:
                 self._arrivals.drop(to_say.redeliver)
                 self.permits.handed_out(self._queue.drop(self.source, to_say.redeliver))
@@ -328,7 +337,7 @@ class ConsumerPart:
             except Timeout as error:
                 log.info("the consumer of %s is given up: %s", self.topic, error)
         self._give_up()
-        self._queue.clear(self.source)
+        self._drop()
         self.acks.fail(AlreadyClosed(f"the consumer of {self.topic} is closed"))
 
     def end(self, error: MagnetarException) -> None:
@@ -337,6 +346,8 @@ class ConsumerPart:
         if self.reopening is not None:
             self.reopening.cancel()
         self._give_up()
+        self._arrivals.clear()
+        self.where.news(error)
         self._asks.lost(error)
         self.acks.fail(error)
 
@@ -345,8 +356,7 @@ class ConsumerPart:
     def epoch_began(self, epoch: EpochBegan) -> None:
         if not self.connected:
             return
-        self._queue.clear(self.source)
-        self._arrivals.clear()
+        self._drop()
         self.eras.began(epoch.epoch, epoch.acknowledged_from, epoch.moves)
         self.where.began(epoch)
         if self._sought is not None:
@@ -366,6 +376,7 @@ class ConsumerPart:
         self._backoff.reset()
         self._arrivals.take(self.era, delivery, entries)
         self._let_in()
+        self.where.news()
         if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._owner.hungry()
 
@@ -394,7 +405,3 @@ class ConsumerPart:
         if grant := self.permits.grant(waiting=self._queue.waiting > 0, eager=eager):
             self._to_say.granted += grant
             self._speak()
-
-
-def _may_pass(error: MagnetarException) -> bool:
-    return is_passing(error) or isinstance(error, _GO_ON)

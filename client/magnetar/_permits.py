@@ -47,9 +47,11 @@ class Permits:
         self.queue_size = queue_size
         self.max_bytes = max_bytes
 
-    def began_anew(self) -> None:
-        """An epoch began: nothing is granted in it, and what was held is dropped."""
-        self.outstanding = self.held = 0
+    def began_anew(self, *, keeps: bool = False) -> None:
+        """An epoch began: nothing is granted in it, and what was held is dropped, unless it is kept."""
+        self.outstanding = 0
+        if not keeps:
+            self.held = 0
 
     def delivered(self, permits: int, held: int, size_bytes: int) -> None:
         """An entry came that takes so many permits, and of which so many messages are to be handed out."""

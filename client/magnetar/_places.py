@@ -22,7 +22,6 @@ __all__ = [
     "ranges_of",
     "read_up_to",
     "resumed",
-    "right_before",
     "start_at",
 ]
 
@@ -38,11 +37,6 @@ def place_of(message: Message) -> Place:
     one = message._delivered
     index = one.batch_index(message._at)
     return one.ledger_id, one.entry_id, WHOLE_ENTRY if index < 0 or index == one.batch_size - 1 else index
-
-
-def right_before(message: Message) -> Place:
-    one = message._delivered
-    return one.ledger_id, one.entry_id, one.batch_index(message._at) - 1
 
 
 def last_place(last: LastMessage) -> Place:
@@ -73,13 +67,8 @@ def first_wanted(start: StartAt) -> Place | None:
     return place.ledger_id, place.entry_id, place.batch_index + (not place.inclusive)
 
 
-def resumed(start: StartAt, last: Place | None, unread: Message | None) -> StartAt:
-    """Where to go on: at the first message that was not handed out, or behind the last that was."""
-    if unread is not None:
-        one, index = unread._delivered, unread._delivered.batch_index(unread._at)
-        return StartAt(
-            place=MessagePlace(ledger_id=one.ledger_id, entry_id=one.entry_id, batch_index=index, inclusive=True)
-        )
+def resumed(start: StartAt, last: Place | None) -> StartAt:
+    """Where to go on: behind the last place that was delivered, if any was."""
     if last is not None:
         index = -1 if last[2] == WHOLE_ENTRY else last[2]
         return StartAt(place=MessagePlace(ledger_id=last[0], entry_id=last[1], batch_index=index, inclusive=False))

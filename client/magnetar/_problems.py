@@ -9,7 +9,7 @@ from magnetar.exceptions import ConnectError, MagnetarException
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_wire.transport import Code, Rejected, TransportError
 
-__all__ = ["from_problem", "from_transport", "is_passing"]
+__all__ = ["ends_no_consumer", "from_problem", "from_transport", "is_passing"]
 
 _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.METADATA_ERROR: exceptions.BrokerMetadataError,
@@ -42,6 +42,13 @@ _PASSING: Final = (
     exceptions.TooManyLookupRequestException,
     exceptions.ConnectError,
 )
+# What ends an opening of a consumer, and may go well the next time though it is no trouble of the moment by its nature.
+_GO_ON: Final = (
+    exceptions.ConsumerBusy,
+    exceptions.IncarnationChanged,
+    exceptions.TopicNotFound,
+    exceptions.Timeout,
+)
 
 
 def from_problem(problem: Problem) -> MagnetarException:
@@ -65,3 +72,8 @@ def from_transport(error: TransportError) -> MagnetarException:
 def is_passing(error: MagnetarException) -> bool:
     """The same may go well a moment later."""
     return isinstance(error, _PASSING)
+
+
+def ends_no_consumer(error: MagnetarException) -> bool:
+    """One that was open is opened anew."""
+    return is_passing(error) or isinstance(error, _GO_ON)

@@ -21,8 +21,8 @@ __all__ = ["Reader"]
 class Reader:
     """Reads a topic from a place on, and leaves nothing behind: `Client.create_reader` makes it.
 
-    It needs no acknowledgements. While its broker is away it waits, and goes on behind the last message that it
-    returned.
+    It needs no acknowledgements. While its broker is away it returns what it has prefetched, then waits, and goes on
+    behind that.
     """
 
     def __init__(

@@ -1,46 +1,82 @@
 """Where a consumer's part is in its topic's log: where the next opening begins, and whether there is more to read.
 
-Of a subscription that is not Shared the broker says with each epoch what its deliveries lie behind; what was handed out
-since is known here. The last message of the topic is asked for: so `has_more` is true only of what a read would return.
+Of a subscription that is not Shared the broker says with each epoch what its deliveries lie behind; what has come since
+is known here. The last message of the topic is asked for, and one that has not come is waited for: it may be trimmed on
+its way. So `has_more` is true only of what a read will return.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+from magnetar._arrivals import Arrivals
 from magnetar._connections import Connections
-from magnetar._message import Message
-from magnetar._places import Place, last_place, place_of, read_up_to, resumed, right_before
+from magnetar._places import WHOLE_ENTRY, Place, last_place, read_up_to, resumed
 from magnetar._receiver_queue import ReceiverQueue, Source
-from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, StartAt
+from magnetar._within import within
+from magnetar.exceptions import TopicNotFound
+from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Whereabouts"]
 
 
 class Whereabouts:
-    def __init__(self, topic: str, connections: Connections, queue: ReceiverQueue, source: Source) -> None:
+    def __init__(
+        self,
+        topic: str,
+        connections: Connections,
+        queue: ReceiverQueue,
+        source: Source,
+        arrivals: Arrivals,
+        ask: Callable[[], object],
+    ) -> None:
+        """`ask` has the broker send what it may."""
         self._topic = topic
         self._connections = connections
         self._queue = queue
         self._source = source
+        self._arrivals = arrivals
+        self._ask = ask
         # All that is delivered in this epoch lies behind it, if that is known.
         self._behind: Place | None = None
+        # Told when something has come, or may never come.
+        self._watching: list[asyncio.Future[None]] = []
 
     def began(self, word: ConsumerOpened | EpochBegan) -> None:
         self._behind = read_up_to(word.behind) if word.HasField("behind") else None
+        self.news()
 
     @property
-    def _last_read(self) -> Place | None:
-        """With nothing of the source in the queue."""
-        last = self._source.last
-        return self._behind if last is None else place_of(last)
+    def _delivered_up_to(self) -> Place | None:
+        last = self._arrivals.last
+        if last is None:
+            return self._behind
+        place = (*last, WHOLE_ENTRY)
+        return place if self._behind is None else max(place, self._behind)
 
-    def drop_queue(self, start: StartAt) -> StartAt:
-        """Drops what is not handed out, and says where to go on for having it all."""
-        last = self._last_read
-        unread: Message | None = self._queue.clear(self._source)
-        # Until the next epoch says it better: whoever asks meanwhile must not take what was read for more to read.
-        self._behind = last if unread is None else right_before(unread)
-        return resumed(start, last, unread)
+    def resumed(self, start: StartAt) -> StartAt:
+        """Where to go on, to have all that was not delivered."""
+        return resumed(start, self._delivered_up_to)
+
+    def forget(self) -> None:
+        self._behind = None
+
+    async def with_last(self, start: StartAt) -> StartAt:
+        """In place of the end of the topic, its last message, if it has one."""
+        if start.WhichOneof("at") != "latest":
+            return start
+        try:
+            answer = await self._connections.last_message(self._topic)
+        except TopicNotFound:
+            return start
+        if not answer.HasField("last"):
+            return start
+        last = answer.last
+        place = MessagePlace(ledger_id=last.ledger_id, entry_id=last.entry_id, inclusive=True)
+        place.batch_index = last.batch_size - 1 if last.batch_size else -1
+        return StartAt(place=place)
 
     async def find_behind(self, start: StartAt) -> None:
         """Where the broker did not say what the epoch lies behind, the last message that there is now."""
@@ -50,11 +86,43 @@ class Whereabouts:
                 self._behind = last_place(answer.last) if answer.HasField("last") else (-1, -1, -1)
 
     async def has_more(self) -> bool:
-        answer = await self._connections.last_message(self._topic)
-        if self._queue.has_of(self._source):
-            return True
-        last = self._last_read
-        return answer.HasField("last") and (last is None or last < last_place(answer.last))
+        while not self._is_here():
+            answer = await self._connections.last_message(self._topic)
+            if self._is_here():
+                break
+            last = self._delivered_up_to
+            if not answer.HasField("last") or (last is not None and last >= last_place(answer.last)):
+                return False
+            await self._wait_for_news()
+        return True
+
+    def _is_here(self) -> bool:
+        """With nothing in line all that has come is here, handed out, or left out."""
+        self._arrivals.let_in(self._queue)
+        return self._queue.has_of(self._source)
+
+    async def _wait_for_news(self) -> None:
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watching.append(news)
+        with self._queue.lock:  # without a queue a message comes only while somebody waits
+            self._queue.waiting += 1
+        try:
+            self._ask()
+            await within(self._connections, news, f"the last message of {self._topic} has not come")
+        finally:
+            with self._queue.lock:
+                self._queue.waiting -= 1
+
+    def news(self, error: Exception | None = None) -> None:
+        """Something has come, or the opening or the epoch is another. Or it is all over."""
+        watching, self._watching = self._watching, []
+        for one in watching:
+            if one.done():
+                continue
+            if error is None:
+                one.set_result(None)
+            else:
+                one.set_exception(error)
 
     async def last_message_id(self, partition: int) -> MessageId:
         """Of no message, the place before all."""

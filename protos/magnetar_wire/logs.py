@@ -26,7 +26,9 @@ _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"messag
 
 
 class LogOptions(Configuration):
+    # What is of less weight is not logged.
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    # Lines to read, or a JSON object each.
     log_format: Literal["text", "json"] = "text"
 
 

@@ -132,7 +132,10 @@ def _read_backlog(client: magnetar.Client, subscription: str) -> float:
         batch_receive_policy=policy,
     )
     while got < BACKLOG:
-        got += len(consumer.batch_receive())
+        messages = consumer.batch_receive()
+        got += len(messages)
+        if messages:
+            consumer.acknowledge_cumulative(messages[-1])
     seconds = time.perf_counter() - began
     consumer.unsubscribe()
     return seconds

@@ -205,6 +205,7 @@ def test_what_had_a_receipt_survives_whatever_happens_to_bookies_answers_and_own
     with_cursors(test, bookies=5)
 
 
+@pytest.mark.slow
 def test_a_million_holes_are_kept_and_come_back() -> None:
     """ACK-1, CHK-34: every second entry of two million, in bitmaps; also through the disk."""
 

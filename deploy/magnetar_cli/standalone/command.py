@@ -40,15 +40,25 @@ def standalone(
     as_json: Annotated[
         bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "http": …}.')
     ] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="List every setting with its default and meaning, as TOML; start nothing.")
+    ] = False,
 ) -> None:
     """Run a whole Magnetar in one process: metadata store, one bookie, and a broker.
 
     Settings come from the file, from environment variables (MAGNETAR_GRPC_PORT and so on), from --set, and from the
-    options above, which go first. It may be killed at any moment, and started again on the same folder: nothing that
-    was acknowledged is lost. SIGTERM and SIGINT have it end in peace.
+    options above, which go first; --options lists them. It may be killed at any moment, and started again on the same
+    folder: nothing that was acknowledged is lost. SIGTERM and SIGINT have it end in peace.
 
     Exit status: 0 it ended in peace, 70 a bug, 74 the disk failed, 75 it did not end in time, 78 it refuses to start.
     """
+    if options:
+        from magnetar_cli.standalone.option_list import option_lines
+        from magnetar_cli.standalone.settings import StandaloneSettings
+
+        print("\n".join(option_lines(StandaloneSettings)))
+        return
+
     # Before anything starts a thread: see there.
     from magnetar_bookie.daemon.exit_status import ExitStatus
     from magnetar_bookie.daemon.signals import StopSignals

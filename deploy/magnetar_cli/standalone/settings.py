@@ -7,8 +7,9 @@ here is the striping: there is one bookie.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -34,7 +35,7 @@ class StandaloneSettings(
 ):
     # Everything is in there. Two processes can't have it.
     data_folder: Path = Path("magnetar-data")
-    # A temporary folder in its place, which goes at the end.
+    # A temporary folder in its place, which goes at the end. Not together with a data_folder.
     ephemeral: bool = False
     # Where it listens. Port 0 is any free one.
     host: str = "127.0.0.1"
@@ -44,6 +45,17 @@ class StandaloneSettings(
     advertised_address: str = ""
     # How long ending in peace waits for each of its parts.
     close_timeout_s: float = Field(default=10.0, gt=0)
+    # Of a topic's ledgers: so many bookies, so many of which hold an entry, so many of which have it before it counts.
+    # There is one.
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.ephemeral and "data_folder" in self.model_fields_set:
+            raise ValueError(
+                f"ephemeral data is in a temporary folder, and not in {self.data_folder}: leave out ephemeral "
+                "(--ephemeral), or data_folder (--data)"
+            )
+        return self

@@ -58,23 +58,15 @@ class ServedStream(PipedStream):
         await asyncio.wait([self._writing])
 
     async def close(self) -> None:
-        """The library cancels the handler a moment after the client has gone, which may be now: all is given back."""
         self._break_pipes(Disconnected("the stream has ended"))
+        # Given back first: the library cancels the handler a moment after the client has gone, which may be now.
         self._incoming.drop()
         self._outgoing.drop()
-        tasks = [self._reading, self._writing]
+        for task in (self._reading, self._writing):
+            task.cancel()
+        await asyncio.wait([self._reading, self._writing])
         # A cancelled task knows its frames, and they this: what they hold is not to wait for the garbage collector.
         del self._reading, self._writing
-        for task in tasks:
-            task.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        while not all(task.done() for task in tasks):
-            try:
-                await asyncio.wait(tasks)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
 
     def _break_off(self, why: str) -> None:
         self._break_pipes(Disconnected(why))

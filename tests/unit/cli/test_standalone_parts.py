@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.options import BrokerOptions
+from magnetar_cli.standalone.command import app
 from magnetar_cli.standalone.data_folder import DataFolder, FolderTaken, remove_abandoned
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
@@ -45,6 +51,32 @@ def test_any_option_may_be_set_and_a_wrong_one_is_named() -> None:
         load(StandaloneSettings, flags=["max_mesage_size=1000"])
     with pytest.raises(InvalidConfiguration, match="grpc_port"):
         load(StandaloneSettings, flags=["grpc_port=70000"])
+
+
+def test_every_option_is_listed_with_its_default_and_meaning_in_a_line_of_toml(tmp_path: Path) -> None:
+    listed = CliRunner().invoke(app, ["--options"])
+    assert listed.exit_code == 0, listed.output
+    for line in listed.stdout.splitlines():
+        assert re.fullmatch(r"[a-z0-9_]+ = \S.*  # \S.*", line), line
+    assert 'host = "127.0.0.1"  # Where it listens.' in listed.stdout
+    # What a part says of several options is said of each of them.
+    assert len(re.findall("^grpc_keepalive_.*asked whether it lives", listed.stdout, re.MULTILINE)) == 2
+    values = tomllib.loads(listed.stdout)
+    assert list(values) == sorted(StandaloneSettings.model_fields)
+    file = tmp_path / "all.toml"
+    file.write_text(listed.stdout)
+    assert load(StandaloneSettings, file=file) == StandaloneSettings()
+
+
+def test_a_folder_and_a_temporary_one_are_not_asked_for_together(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match=r"leave out ephemeral \(--ephemeral\), or data_folder \(--data\)"):
+        load(StandaloneSettings, flags=["ephemeral=true"], environment={"MAGNETAR_DATA_FOLDER": str(tmp_path)})
+    command = [sys.executable, "-m", "magnetar_cli", "standalone", "--ephemeral", "--data", str(tmp_path / "d")]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 78
+    assert "leave out ephemeral" in refused.stderr
+    assert not (tmp_path / "d").exists()
+    assert load(StandaloneSettings, flags=["ephemeral=true"]).ephemeral
 
 
 def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:

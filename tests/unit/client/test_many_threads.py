@@ -19,6 +19,7 @@ EACH = 3_000
 STRIKES = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", [True, False])
 def test_each_callback_is_called_once_with_a_true_id_and_each_thread_s_messages_stay_in_order(batching: bool) -> None:
     """PRD-9, PRD-10, CHK-33"""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from magnetar import MessageId
+from magnetar.aio import Reader
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration
 from tests.running import run, until
-from tests.unit.client.consume_scene import client_of
+from tests.unit.client.consume_scene import MemoryBroker, client_of
 
 P = "persistent://public/default/"
 
@@ -191,5 +193,104 @@ def test_a_listener_reads_and_a_closed_reader_says_so() -> None:
             await reader.close()
             with pytest.raises(AlreadyClosed):
                 await reader.has_message_available()
+
+    run(go())
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_a_reader_has_prefetched_it_returns_though_it_was_trimmed_meanwhile(batches: bool) -> None:
+    """SUB-7, CON-11: its broker died, and nothing held the ledgers; nothing is left out that had come."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            numbers = iter(range(1000))
+            for _ in range(20):
+                topic.publish(*(b"%d" % next(numbers) for _ in range(3 if batches else 1)))
+            reader = await client.create_reader("t", MessageId.earliest)
+            got = [(await reader.read_next(60_000)).data() for _ in range(4)]
+            part = reader._core.parts[0]
+            await until(lambda: part._arrivals.last == topic.log.last, "all others wait here")
+            for _ in range(3):
+                assert await reader.has_message_available()
+                streams = broker.streams
+                broker.break_streams()
+                topic.log.entries.clear()
+                await until(partial(_again, broker, streams, reader), "it is there again")
+                got.append((await reader.read_next(60_000)).data())
+            topic.publish(*(b"%d" % next(numbers) for _ in range(3 if batches else 1)))
+            while await reader.has_message_available():
+                got.append((await reader.read_next(60_000)).data())
+            assert got == [b"%d" % number for number in range(next(numbers))]
+            for index in range(3000):
+                topic.publish(b"%d" % index)
+                assert (await reader.read_next(60_000)).data() == b"%d" % index
+
+    run(go())
+
+
+def _again(broker: MemoryBroker, streams: int, reader: Reader) -> bool:
+    return broker.streams > streams and reader.is_connected()
+
+
+@pytest.mark.parametrize("queue_size", [0, 1, 1000])
+def test_what_is_available_is_read_though_the_broker_goes_and_trims(queue_size: int) -> None:
+    """CON-11: whenever that happens."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            reader = await client.create_reader("t", MessageId.latest, receiver_queue_size=queue_size)
+            found = set()
+            for steps in range(0, 60, 3):
+                topic.publish(b"x")
+                asking = asyncio.create_task(reader.has_message_available())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                broker.break_streams()
+                topic.log.entries.clear()
+                found.add(available := await asking)
+                if available:
+                    await asyncio.wait_for(reader.read_next(), 60)
+                assert not await reader.has_message_available()
+            assert found == {True, False}
+
+    run(go())
+
+
+def test_a_topic_made_again_is_read_from_its_first_message_and_nothing_of_the_old_one_is_kept() -> None:
+    """TOP-7"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            old = broker.topic("t")
+            for _ in range(3):
+                old.publish(b"old")
+            reader = await client.create_reader("t", MessageId.earliest)
+            await until(lambda: reader._core.parts[0]._arrivals.last == old.log.last, "all wait here")
+            await broker.delete("t")
+            broker.topic("t").publish(b"new")
+            await until(lambda: reader._core.parts[0]._incarnation == broker.topic("t").log.incarnation, "it is seen")
+            assert (await reader.read_next(60_000)).data() == b"new"
+            assert not await reader.has_message_available()
+
+    run(go())
+
+
+def test_a_reader_starts_with_the_last_message() -> None:
+    """CON-11: `latest`, inclusive."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            for last in ((), (b"0",), (b"1", b"2", b"3")):
+                if last:
+                    topic.publish(*last)
+                reader = await client.create_reader("t", MessageId.latest, start_message_id_inclusive=True)
+                got = []
+                while await reader.has_message_available():
+                    got.append((await reader.read_next(60_000)).data())
+                assert got == list(last[-1:])
+                await reader.close()
 
     run(go())

@@ -34,7 +34,7 @@ class RocksOptions(Configuration):
     max_disk_bytes: int = Field(default=0, ge=0)
     # A closed log file is written anew, without what was deleted, when less than this share of it is left.
     rewrite_below: float = Field(default=0.5, gt=0, lt=1)
-    # How far the log was acknowledged is synced so often by itself: see opening.py.
+    # How far the log was acknowledged is synced so often by itself.
     mark_sync_interval_s: float = Field(default=1.0, gt=0)
     # So often each closed log file's heads and tables are looked at: records are what the scrubber looks at. One that
     # rotted has the file written anew from the index.
