@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from magnetar import aio, asyncio, exceptions
+    from magnetar import aio, asyncio, exceptions, schema
     from magnetar._client import Client
     from magnetar._consumer import Consumer
     from magnetar._consumer_options import ConsumerBatchReceivePolicy
@@ -30,22 +30,49 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
+    from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
     from magnetar._nacks import MultiplierRedeliveryBackoff
+    from magnetar._not_yet import (
+        Authentication,
+        AuthenticationAthenz,
+        AuthenticationBasic,
+        AuthenticationOauth2,
+        AuthenticationTLS,
+        AuthenticationToken,
+        ConsumerDeadLetterPolicy,
+        ConsumerKeySharedPolicy,
+        CryptoKeyReader,
+        TableView,
+    )
     from magnetar._producer import Producer
     from magnetar._reader import Reader
     from magnetar.exceptions import MagnetarException, PulsarException, Result
+    from magnetar.schema import BytesSchema
     from magnetar_wire.message_id import MessageId
 
 __all__ = [
+    "Authentication",
+    "AuthenticationAthenz",
+    "AuthenticationBasic",
+    "AuthenticationOauth2",
+    "AuthenticationTLS",
+    "AuthenticationToken",
     "BatchingType",
+    "BytesSchema",
     "Client",
     "CompressionType",
+    "ConsoleLogger",
     "Consumer",
     "ConsumerBatchReceivePolicy",
+    "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
     "ConsumerType",
+    "CryptoKeyReader",
+    "FileLogger",
     "HashingScheme",
     "InitialPosition",
+    "LoggerLevel",
     "MagnetarException",
     "Message",
     "MessageId",
@@ -57,21 +84,36 @@ __all__ = [
     "Reader",
     "RegexSubscriptionMode",
     "Result",
+    "TableView",
     "aio",
     "asyncio",
     "exceptions",
+    "schema",
 ]
 
 # Where each name comes from. What is not here is one of `exceptions`.
 _MODULES: Final = {
+    "Authentication": "magnetar._not_yet",
+    "AuthenticationAthenz": "magnetar._not_yet",
+    "AuthenticationBasic": "magnetar._not_yet",
+    "AuthenticationOauth2": "magnetar._not_yet",
+    "AuthenticationTLS": "magnetar._not_yet",
+    "AuthenticationToken": "magnetar._not_yet",
     "BatchingType": "magnetar._enums",
+    "BytesSchema": "magnetar.schema",
     "Client": "magnetar._client",
     "CompressionType": "magnetar._enums",
+    "ConsoleLogger": "magnetar._loggers",
     "Consumer": "magnetar._consumer",
     "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
+    "ConsumerDeadLetterPolicy": "magnetar._not_yet",
+    "ConsumerKeySharedPolicy": "magnetar._not_yet",
     "ConsumerType": "magnetar._enums",
+    "CryptoKeyReader": "magnetar._not_yet",
+    "FileLogger": "magnetar._loggers",
     "HashingScheme": "magnetar._enums",
     "InitialPosition": "magnetar._enums",
+    "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
     "MultiplierRedeliveryBackoff": "magnetar._nacks",
@@ -80,11 +122,12 @@ _MODULES: Final = {
     "ProducerAccessMode": "magnetar._enums",
     "Reader": "magnetar._reader",
     "RegexSubscriptionMode": "magnetar._enums",
+    "TableView": "magnetar._not_yet",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "asyncio", "exceptions"):
+    if name in ("aio", "asyncio", "exceptions", "schema"):
         value: Any = importlib.import_module(f"{__name__}.{name}")
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)

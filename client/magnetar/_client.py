@@ -16,6 +16,7 @@ from magnetar._enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
 )
+from magnetar._loggers import log_to
 from magnetar._loop import background
 from magnetar._options import NOT_YET_OF_PRODUCERS, ClientOptions, ProducerOptions, checked, refuse_unsupported
 from magnetar._producer import Producer
@@ -42,7 +43,6 @@ _NOT_YET: Final[Mapping[str, Any]] = {
     "concurrent_lookup_requests": 50_000,
     "stats_interval_in_seconds": 600,
     "log_conf_file_path": None,
-    "logger": None,
 }
 
 
@@ -54,6 +54,7 @@ class Front(Protocol):
 
 
 def client_options(**given: Any) -> ClientOptions:
+    log_to(given.pop("logger", None))
     refuse_unsupported({name: given.pop(name) for name in _NOT_YET if name in given}, _NOT_YET)
     return checked(ClientOptions, given)
 
@@ -237,15 +238,15 @@ class Client(Subscribing):
 
     # For the loop.
 
-    async def suspend(self) -> None:
+    async def _suspend(self) -> None:
         if self._core is not None:
             await self._core.connections.suspend()
 
-    def resume(self) -> None:
+    def _resume(self) -> None:
         if self._core is not None:
             self._core.connections.resume()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         self._core, self._beginning = None, threading.Lock()
         error = AlreadyClosed("it was created before the process forked: create another one in the child")
         for front in list(self._fronts):
@@ -254,7 +255,7 @@ class Client(Subscribing):
             else:
                 front._core.forked(error)
 
-    def close_at_exit(self, timeout_s: float) -> None:
+    def _close_at_exit(self, timeout_s: float) -> None:
         try:
             self._end(lambda core: core.close(), timeout_s)
         except TimeoutError as error:

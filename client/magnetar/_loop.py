@@ -57,16 +57,16 @@ _SETTLING_S: Final = 1.0
 class Forkable(Protocol):
     """A synchronous client."""
 
-    async def suspend(self) -> None:
+    async def _suspend(self) -> None:
         """Closes all channels, and opens none until it is resumed. On the loop."""
 
-    def resume(self) -> None:
+    def _resume(self) -> None:
         """In the parent, on the loop."""
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In the child: nothing of what there was may be used."""
 
-    def close_at_exit(self, timeout_s: float) -> None:
+    def _close_at_exit(self, timeout_s: float) -> None:
         """The process ends."""
 
 
@@ -162,7 +162,7 @@ class BackgroundLoop:
 
         async def suspend() -> None:
             for client in clients:
-                await client.suspend()
+                await client._suspend()
 
         if loop is not None:
             if self._thread is None:  # what is left of clients that are closed may need some turns to end
@@ -194,7 +194,7 @@ class BackgroundLoop:
             if self._clients:
                 self._start(self._loop)
             for client in list(self._clients):
-                self.call_soon(client.resume)
+                self.call_soon(client._resume)
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
@@ -203,12 +203,12 @@ class BackgroundLoop:
         BackgroundLoop.__init__(self)
         self._inherited = inherited
         for client in clients:
-            client.forked()
+            client._forked()
 
     def at_exit(self) -> None:
         for client in list(self._clients):
             try:
-                client.close_at_exit(_LONGEST_WAIT_S)
+                client._close_at_exit(_LONGEST_WAIT_S)
             except Exception as error:  # noqa: BLE001 (the process ends, and the others are to be closed, too)
                 log.debug("a client could not be closed at exit: %r", error)
 

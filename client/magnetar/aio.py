@@ -4,12 +4,15 @@
         producer = await client.create_producer("my-topic")
         await producer.send(b"hello")
 
-Everything belongs to the loop that it was first used on. A process must not fork while such a client is open.
+Everything belongs to the loop that it was first used on. A loop that ends before the client was closed cancels its
+tasks: one of them stands for the client, and has it end then, as with `shutdown`, lest it connect again on a loop that
+is over. A process must not fork while such a client is open.
 """
 
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -80,6 +83,7 @@ class Client(AioSubscribing):
         self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}
         self._closed = False
         self._core: ClientCore | None = None
+        self._standing: asyncio.Task[None] | None = None
         # What a shutdown leaves behind ends in it.
         self._ending: asyncio.Task[None] | None = None
 
@@ -95,8 +99,7 @@ class Client(AioSubscribing):
     async def close(self) -> None:
         """Closes everything that the client made: what is pending is sent, and acknowledgements, too. After `shutdown`
         it returns when the connections are closed."""
-        core, self._core, self._closed = self._core, None, True
-        if core is not None:
+        if (core := self._take_core()) is not None:
             await core.close()
         if self._ending is not None:
             await asyncio.wait([self._ending])
@@ -104,8 +107,7 @@ class Client(AioSubscribing):
     def shutdown(self) -> None:
         """Ends everything at once: what is pending fails. The connections close while the loop goes on; `close` waits
         for that."""
-        core, self._core, self._closed = self._core, None, True
-        if core is not None:
+        if (core := self._take_core()) is not None:
             core.end_members()
             self._ending = asyncio.get_running_loop().create_task(core.shutdown())
 
@@ -122,8 +124,27 @@ class Client(AioSubscribing):
             raise AlreadyClosed("the client is closed")
         if self._core is None:
             parts: dict[str, Any] = self._parts
-            self._core = ClientCore(self._url, self._options, _call_soon(asyncio.get_running_loop()), **parts)
+            loop = asyncio.get_running_loop()
+            self._core = ClientCore(self._url, self._options, _call_soon(loop), **parts)
+            self._standing = loop.create_task(self._end_with_loop(loop.create_future()))
         return self._core
+
+    def _take_core(self) -> ClientCore | None:
+        """The client is closed by whoever asks."""
+        core, self._core, self._closed = self._core, None, True
+        if self._standing is not None:
+            self._standing.cancel()
+        return core
+
+    async def _end_with_loop(self, never: asyncio.Future[None]) -> None:
+        try:
+            await never
+        finally:
+            core, self._core, self._closed = self._core, None, True
+            if core is not None:
+                text = f"the client of {self._url} was not closed before its loop ended"
+                warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
+                await core.shutdown()
 
     async def _close_member(self, member: Member) -> None:
         core = self._core

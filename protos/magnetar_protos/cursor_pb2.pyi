@@ -13,7 +13,7 @@ class CursorTableNode(_message.Message):
     def __init__(self, life: _Optional[bytes] = ...) -> None: ...
 
 class CursorNode(_message.Message):
-    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves")
+    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves", "take_overs")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class CursorNode(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    TAKE_OVERS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     mark_delete: CursorPlace
     ledger_id: int
@@ -35,7 +36,8 @@ class CursorNode(_message.Message):
     properties: _containers.ScalarMap[str, str]
     deleted: bool
     moves: int
-    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ...) -> None: ...
+    take_overs: int
+    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
 
 class CursorPlace(_message.Message):
     __slots__ = ("ledger_id", "entry_id")
@@ -46,18 +48,20 @@ class CursorPlace(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
 
 class CursorRecord(_message.Message):
-    __slots__ = ("reset", "mark_delete", "entries", "messages", "moves")
+    __slots__ = ("reset", "mark_delete", "entries", "messages", "moves", "take_overs")
     RESET_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    TAKE_OVERS_FIELD_NUMBER: _ClassVar[int]
     reset: bool
     mark_delete: CursorPlace
     entries: _containers.RepeatedCompositeFieldContainer[AcknowledgedEntries]
     messages: _containers.RepeatedCompositeFieldContainer[AcknowledgedMessages]
     moves: int
-    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ..., moves: _Optional[int] = ...) -> None: ...
+    take_overs: int
+    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
 
 class AcknowledgedEntries(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "bits", "runs")

@@ -114,6 +114,13 @@ class MessageId:
         """The id as bytes, which stock clients can read, without the topic's name."""
         return _to_data(self).SerializeToString()
 
+    @classmethod
+    def wrap(cls, msg_id: MessageId) -> MessageId:
+        """The id itself: there is but one kind of ids here."""
+        if not isinstance(msg_id, cls):
+            raise TypeError(f"a message's id, not {type(msg_id).__name__}")
+        return msg_id
+
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> MessageId:
         """The id that `serialize`, ours or a stock client's, wrote. Raises InvalidMessageId if they are no id's bytes.

@@ -75,6 +75,7 @@ class AckState:
         "changes",
         "mark_delete",
         "moves",
+        "take_overs",
         "unsaved",
     )
 
@@ -92,6 +93,8 @@ class AckState:
         self.changes = 0
         # How often `move_to` was called.
         self.moves = 0
+        # How often the subscription changed hands: written down with what is, and for itself not worth it.
+        self.take_overs = 0
         self.unsaved = Unsaved() if durable else None
 
     # ── what is known ──
@@ -220,9 +223,9 @@ class AckState:
 
     # ── what was saved ──
 
-    def restore(self, mark_delete: Position, moves: int, *, reset: bool) -> None:
+    def restore(self, mark_delete: Position, moves: int, take_overs: int = 0, *, reset: bool) -> None:
         """A record of it begins. `settle` is to be called after the last one."""
-        self.moves = moves
+        self.moves, self.take_overs = moves, take_overs
         if reset:
             self._clear()
             self.mark_delete = mark_delete

@@ -59,7 +59,8 @@ def _pieces(
     state: AckState, reset: bool, chunks: list[tuple[int, int, int]], batches: list[tuple[Position, int, int]]
 ) -> Iterator[bytes]:
     place = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
-    return _encode(CursorRecord(mark_delete=place, moves=state.moves), reset, chunks, batches)
+    head = CursorRecord(mark_delete=place, moves=state.moves, take_overs=state.take_overs)
+    return _encode(head, reset, chunks, batches)
 
 
 def _encode(
@@ -123,7 +124,7 @@ def apply_record(state: AckState, payload: bytes) -> None:
     if not record.HasField("mark_delete"):
         raise BadCursorRecord("it has no mark-delete position")
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-    state.restore(mark_delete, record.moves, reset=record.reset)
+    state.restore(mark_delete, record.moves, record.take_overs, reset=record.reset)
     for told in record.entries:
         first = told.first_entry_id
         for place, length in enumerate(told.runs):

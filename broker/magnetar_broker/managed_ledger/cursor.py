@@ -32,6 +32,13 @@ class AnyCursor:
     def moves(self) -> int:
         return self._state.moves
 
+    @property
+    def take_overs(self) -> int:
+        return self._state.take_overs
+
+    def taken_over(self) -> None:
+        self._state.take_overs += 1
+
     def acknowledged(self, position: Position) -> bool:
         return self._state.acknowledged(position)
 

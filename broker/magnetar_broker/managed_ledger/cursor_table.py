@@ -126,7 +126,7 @@ class CursorTable:
         node = known.node
         mark_delete = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
         state = AckState(self._log, mark_delete, durable=True)
-        state.moves = node.moves
+        state.moves, state.take_overs = node.moves, node.take_overs
         if node.deleted or node.incarnation != home.incarnation:
             # Of a topic that was deleted, so it was to go with it.
             await DurableCursor(home, name, state, {}, known).delete()

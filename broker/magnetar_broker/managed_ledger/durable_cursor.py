@@ -246,13 +246,13 @@ class DurableCursor(AnyCursor):
             self._ledger = None
 
     def _pointing_at(self, ledger_id: int, mark_delete: Position) -> Callable[[CursorNode], object]:
-        moves = self._state.moves
+        moves, take_overs = self._state.moves, self._state.take_overs
 
         def point(node: CursorNode) -> None:
             if node.ledger_id:
                 node.deleting.append(node.ledger_id)
             node.ledger_id = ledger_id
-            node.moves = moves
+            node.moves, node.take_overs = moves, take_overs
             node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
 
         return point

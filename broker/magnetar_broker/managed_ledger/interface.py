@@ -114,6 +114,14 @@ class Cursor(Protocol):
         """One more with each `move_to`, as durable as that. A cursor that is made begins with a number of its own."""
 
     @property
+    def take_overs(self) -> int:
+        """How often it went from one consumer to another; another broker knows it as it was when something was saved
+        last."""
+
+    def taken_over(self) -> None:
+        """Once more: written down with what is saved next."""
+
+    @property
     def mark_delete(self) -> Position: ...
 
     @property

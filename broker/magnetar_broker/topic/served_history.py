@@ -1,8 +1,10 @@
-"""Who was served last of a subscription with one active consumer, and how often that became another one.
+"""Who was served last of a subscription with one active consumer.
 
 What a consumer had before another's turn it may not acknowledge any more, and a client that was away meanwhile learns
-so from the number. One of the same name is the same, connected again: nobody else was served. It is kept in memory,
-also while there are no consumers; another broker begins at 0.
+so from the number of turns, which the cursor has. One of the same name is the same, connected again: nobody else was
+served. The name is kept in memory, also while there are no consumers. Another broker does not know it, and may know
+an older number: then an acknowledgement of what a consumer has processed counts though another has had its turn,
+which is right, as no turn undoes anything.
 """
 
 from __future__ import annotations
@@ -11,16 +13,15 @@ __all__ = ["ServedHistory"]
 
 
 class ServedHistory:
-    __slots__ = ("_last", "take_overs")
+    __slots__ = ("_last",)
 
     def __init__(self) -> None:
         self._last = ""
-        self.take_overs = 0
 
-    def served(self, name: str) -> None:
-        if name != self._last:
-            self.take_overs += 1 if self._last else 0
-            self._last = name
+    def served(self, name: str) -> bool:
+        """Whether it was another one before."""
+        before, self._last = self._last, name
+        return before not in ("", name)
 
     def __bool__(self) -> bool:
         """Somebody was."""

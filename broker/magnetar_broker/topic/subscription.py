@@ -222,13 +222,13 @@ class Subscription:
     def _note_who_is_served(self) -> None:
         assert self._pump is not None
         for consumer in self._consumers.values() if self.type != _SHARED else ():
-            if self._pump.dispatch.is_active(consumer.state):
-                self.history.served(consumer.name)
+            if self._pump.dispatch.is_active(consumer.state) and self.history.served(consumer.name):
+                self.cursor.taken_over()
 
     @property
     def moves(self) -> int:
         """Changes when what was delivered may not be acknowledged any more: it was moved, or changed hands."""
-        return (self.cursor.moves << 32) + self.history.take_overs
+        return (self.cursor.moves << 32) + self.cursor.take_overs
 
     def release(self) -> None:
         if self.idle:

@@ -79,19 +79,19 @@ class Admin:
 
     # ── around a fork: see magnetar/_loop.py ──
 
-    async def suspend(self) -> None:
+    async def _suspend(self) -> None:
         await self._asynchronous._calls.connections.suspend()
 
-    def resume(self) -> None:
+    def _resume(self) -> None:
         self._asynchronous._calls.connections.resume()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """It has nothing but connections, so it goes on with others."""
         if not self._closed:
             self._asynchronous._calls.forked()
             background.enter(self)
 
-    def close_at_exit(self, timeout_s: float) -> None:
+    def _close_at_exit(self, timeout_s: float) -> None:
         if not self._closed:
             self._closed = True
             background.run(self._asynchronous.close(), timeout_s)

@@ -125,6 +125,7 @@ class MemoryCursor:
         self.properties = properties
         self.waiting_for = ""
         self.moves = 0
+        self.take_overs = 0
         self.start = mark_delete
         # Entries that are done, and messages of those that are not.
         self.done: set[Position] = set()
@@ -178,6 +179,9 @@ class MemoryCursor:
             self.acknowledge((), [(position, messages, batch_size)])
         else:
             self.start = max(self.start, position)
+
+    def taken_over(self) -> None:
+        self.take_overs += 1
 
     def open_entries(self) -> int:
         return sum(not self.acknowledged(position) for position in self.log.entries)

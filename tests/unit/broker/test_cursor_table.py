@@ -326,6 +326,30 @@ def test_who_can_t_go_to_rest_for_want_of_a_connection_keeps_what_it_has() -> No
     with_cursors(test)
 
 
+def test_how_often_it_changed_hands_is_saved_with_what_is() -> None:
+    """So that the acknowledgements of consumers who only connect again count for the next broker, too."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        cursor.taken_over()
+        cursor.taken_over()
+        assert not await scene.ledgers()  # that alone is not worth a save
+        cursor.acknowledge(entries(5, 0))
+        await cursor.saved()
+        table = await scene.open()  # from the ledger
+        again = table.get("s")
+        assert again is not None
+        assert again.take_overs == 2
+        again.taken_over()
+        await table.close()
+        again = (await scene.open()).get("s")  # from the node
+        assert again is not None
+        assert (again.take_overs, again.moves) == (3, cursor.moves)
+
+    with_cursors(test)
+
+
 def test_a_seek_is_durable_and_counts_for_trimming_from_the_moment_it_is_asked_for() -> None:
     """SUB-9: back over what was acknowledged, which is to come again."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import magnetar
 from magnetar import exceptions
+from magnetar._client import producer_options
+from magnetar._consumer_options import consumer_options
 from magnetar._service_url import parse_service_url
 
 _ERRORS = [
@@ -100,6 +104,60 @@ def test_numbers_of_results_are_those_of_the_stock_client() -> None:
     assert ours == theirs
 
 
+def test_names_that_an_application_imports_are_there_and_say_what_is_not_there_yet() -> None:
+    for name in magnetar._not_yet.__all__:
+        if name != "not_yet":
+            with pytest.raises(exceptions.OperationNotSupported, match=name):
+                getattr(magnetar, name)("something", other="thing")
+    with pytest.raises(exceptions.OperationNotSupported, match="JsonSchema"):
+        magnetar.schema.JsonSchema(magnetar.schema.Record)
+    with pytest.raises(exceptions.OperationNotSupported, match="schema"):
+        producer_options(schema=magnetar.schema.Schema())
+    producer_options(schema=magnetar.schema.BytesSchema())
+    consumer_options({"subscription_name": "s", "schema": magnetar.BytesSchema()})
+    message_id = magnetar.MessageId(1, 2, 3, 4)
+    assert magnetar.MessageId.wrap(message_id) is message_id
+
+
+def test_a_client_shows_nothing_that_is_not_an_application_s() -> None:
+    pulsar = pytest.importorskip("pulsar")
+    for kind in (magnetar.Client, magnetar.aio.Client):
+        assert {name for name in dir(kind) if not name.startswith("_")} <= set(dir(pulsar.Client))
+
+
+def test_loggers_are_handlers_of_python_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, own = logging.getLogger("magnetar"), logging.getLogger("application")
+    before, level = list(ours.handlers), ours.level
+    records: list[logging.LogRecord] = []
+    own.setLevel(logging.INFO)
+    keep = logging.Handler()
+    keep.emit = records.append  # type: ignore[assignment, method-assign]
+    own.addHandler(keep)
+    try:
+        file = tmp_path / "log"
+        for logger in (
+            magnetar.FileLogger(magnetar.LoggerLevel.Info, str(file)),
+            magnetar.ConsoleLogger(magnetar.LoggerLevel.Error),
+            own,
+            own,
+            logging.getLogger(),
+        ):
+            magnetar.Client("magnetar://localhost:6652", logger=logger).close()
+        logging.getLogger("magnetar._loop").info("told")
+        assert file.read_text().count("told") == 1
+        assert "told" not in capsys.readouterr().out
+        assert [record.getMessage() for record in records] == ["told"]
+    finally:
+        own.removeHandler(keep)
+        for handler in ours.handlers[:]:
+            if handler not in before:
+                ours.removeHandler(handler)
+                handler.close()
+        ours.setLevel(level)
+    with pytest.raises(exceptions.InvalidConfiguration, match="logger"):
+        magnetar.Client("magnetar://localhost:6652", logger=7)
+
+
 @pytest.mark.parametrize(
     ("url", "addresses"),
     [
@@ -177,5 +235,5 @@ def test_methods_are_those_of_the_stock_client() -> None:
     pulsar = pytest.importorskip("pulsar")
     for kind in ("Producer", "MessageId"):
         for name in dir(getattr(pulsar, kind)):
-            if not name.startswith("_") and name != "wrap":
+            if not name.startswith("_"):
                 assert hasattr(getattr(magnetar, kind), name), f"{kind}.{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
 from tests.unit.client.fake_broker import FakeBroker
-from tests.unit.client.scene import scene
+from tests.unit.client.scene import URL, scene
 
 
 def sending(producer: aio.Producer, *contents: bytes) -> list[asyncio.Task[Any]]:
@@ -345,6 +346,24 @@ def test_a_shutdown_of_an_asyncio_client_is_no_coroutine() -> None:
             await until(lambda: not broker.produce_sessions, "the connection is closed")
 
     run(go())
+
+
+def test_a_client_that_was_not_closed_ends_with_its_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """With a ResourceWarning, and without a task that is destroyed, or connects again."""
+
+    async def go() -> FakeBroker:
+        transport = InProcessTransport()
+        broker = await FakeBroker().start(transport)
+        client = aio.Client(URL, _transport=transport)
+        producer = await client.create_producer("t")
+        await producer.send(b"1")
+        return broker
+
+    with pytest.warns(ResourceWarning, match="not closed"):
+        broker = asyncio.run(go())
+    gc.collect()
+    assert len(broker.opened) == 1
+    assert "destroyed" not in caplog.text
 
 
 def test_a_cancelled_creation_leaves_nothing_at_the_broker() -> None:
