@@ -104,10 +104,8 @@ class ConsumerPart:
         self._queue = queue
         self._owner = owner
         self._durable = durable
-        # Where the next opening begins that makes the subscription.
-        self._start = start
         self._arrivals = Arrivals(self.topic, self.permits, self.acks, self.source, durable=durable)
-        self._arrivals.first_wanted = first_wanted(start)
+        self.start_at(start)
         self.where = Whereabouts(self.topic, connections, queue, self.source, self._arrivals, self.flow)
         # Where a seek that is not answered leads to.
         self._sought: StartAt | None = None
@@ -129,6 +127,7 @@ class ConsumerPart:
         await self._connections.retried(self._attempt)
 
     def start_at(self, start: StartAt) -> None:
+        """Where the next opening begins that makes the subscription."""
         self._start = start
         if self._arrivals.last is None:  # or something of the entry is here, and stays as it was wanted
             self._arrivals.first_wanted = first_wanted(start)
@@ -212,7 +211,6 @@ class ConsumerPart:
             self.reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     def _stop(self) -> None:
-        """Nothing more comes of this opening."""
         if self._durable:
             self._drop()
         else:
