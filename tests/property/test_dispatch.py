@@ -68,8 +68,6 @@ class _Model:
         self.held: dict[Position, Consumer] = {}
         # Of the others: the last that was delivered since reading began anew.
         self.last: Position | None = None
-        # Since then, and how many of its messages were open.
-        self.sent: dict[Position, int] = {}
         self.sizes: dict[Position, int] = {}
         self.done: set[Position] = set()
         self.part: dict[Position, int] = {}
@@ -83,17 +81,6 @@ class _Model:
 
     def open_messages(self, position: Position) -> int:
         return self.sizes[position] - self.part.get(position, 0).bit_count()
-
-    @property
-    def unacked(self) -> int:
-        if self.shared:
-            return sum(map(self.open_messages, self.held))
-        first_open = min((one for one in self.sizes if one not in self.done), default=None)
-        return sum(size for one, size in self.sent.items() if first_open is not None and one >= first_open)
-
-    def _anew(self) -> None:
-        self.last = None
-        self.sent.clear()
 
     def delivered(self, sink: _Sink, position: Position, count: int, bits: int) -> None:
         consumer = sink.consumer
@@ -116,9 +103,7 @@ class _Model:
         between = [one for one in self.sizes if one < position and (self.last is None or one > self.last)]
         assert self.done.issuperset(between), "it was passed over"
         assert self.last is None or position > self.last, "out of order"
-        assert self.unacked < 6
         self.last = position
-        self.sent[position] = self.open_messages(position)
 
     def add(self, size: int) -> None:
         number = len(self.scene.log.order)
@@ -145,7 +130,7 @@ class _Model:
 
     def _active_changed(self, before: Consumer | None) -> None:
         if not self.shared and self._active is not before:
-            self._anew()
+            self.last = None
             if before is not None and before in self.consumers:
                 self.permits[before] = 0
 
@@ -155,7 +140,7 @@ class _Model:
             del self.held[position]
         del self.consumers[consumer], self.permits[consumer]
         if consumer is active:
-            self._anew()
+            self.last = None
         if not self.consumers:
             self.counts.clear()
         consumer.leave()
@@ -205,7 +190,7 @@ class _Model:
             return
         active = consumer.active
         if active:
-            self._anew()
+            self.last = None
             self.permits[consumer] = 0
         redeliver(consumer, *some)
 
@@ -215,7 +200,7 @@ class _Model:
         self.counts.clear()
         self.part.clear()
         self.done = {one for one in self.sizes if one < position}
-        self._anew()
+        self.last = None
         for one in self.permits:
             self.permits[one] = 0
 
@@ -224,7 +209,7 @@ class _Model:
         if stats is None:
             return
         assert stats.backlog_entries == len(self.sizes) - len(self.done)
-        assert stats.unacked_messages == self.unacked
+        assert stats.unacked_messages == sum(map(self.open_messages, self.held))
         assert stats.redelivery_entries <= stats.backlog_entries - len(self.held)
         for one in stats.consumers:
             [state] = [consumer.state for consumer in self.consumers if consumer.name == one.name]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from magnetar_broker.core.counters import DeliveryCounters
@@ -201,8 +200,6 @@ class Subscription:
         limits, mark_delete = self._options.limits, self.cursor.mark_delete
         if self.type == _SHARED:
             return RoundRobin(limits, mark_delete)
-        if not self.durable:
-            limits = replace(limits, max_unacked_per_consumer=0)
         return SingleActive(limits, mark_delete, self._partition)
 
     def leave(self, consumer: Consumer) -> None:

@@ -24,7 +24,7 @@ class ConsumerStats:
     # It is one of those that are served.
     active: bool
     permits: int
-    # Delivered to it and not acknowledged; of one that is not Shared, all behind the first such one.
+    # Of Shared: delivered to it and not acknowledged.
     unacked_messages: int
     epoch: int
     properties: Mapping[str, str]
@@ -44,7 +44,7 @@ class SubscriptionStats:
     read_position: Position | None
     # Entries that are not acknowledged: a batch is one.
     backlog_entries: int
-    # As of a consumer, of all together.
+    # Of Shared: delivered and not acknowledged.
     unacked_messages: int
     # How many entries wait to be delivered again.
     redelivery_entries: int
@@ -125,7 +125,7 @@ def _consumer_stats(consumer: Consumer) -> ConsumerStats:
         priority_level=state.priority_level,
         active=consumer.active,
         permits=state.permits,
-        unacked_messages=0 if subscription.dispatch is None else subscription.dispatch.held_by(state),
+        unacked_messages=state.held.total,
         epoch=state.epoch,
         properties=consumer.properties,
         counters=consumer.counters,
@@ -140,7 +140,9 @@ def _consumer_blocked_by(consumer: Consumer, subscription: Subscription) -> str:
     if state.permits <= 0:
         return "it has granted no permits: its receiver queue is full"
     most = dispatch.limits.max_unacked_per_consumer
-    held = dispatch.held_by(state)
-    if 0 < most <= held:
-        return f"it holds {held} messages that are not acknowledged, and max_unacked_messages_per_consumer is {most}"
+    if 0 < most <= state.held.total:
+        return (
+            f"it holds {state.held.total} messages that are not acknowledged, and max_unacked_messages_per_consumer "
+            f"is {most}"
+        )
     return "" if consumer.sink.room() > 0 else "its stream is behind"

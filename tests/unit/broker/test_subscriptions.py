@@ -10,7 +10,6 @@ import pytest
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.acknowledgements import check_ranges
-from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (
@@ -613,48 +612,6 @@ async def _unacked_limits() -> None:
 def test_what_is_not_acknowledged_is_held_up_to_a_bound_and_goes_to_others() -> None:
     """ACK-3"""
     asyncio.run(_unacked_limits())
-
-
-@pytest.mark.parametrize("kind", [EXCLUSIVE, SubscriptionType.FAILOVER])
-def test_one_that_is_served_alone_gets_as_much_behind_the_first_that_is_not_acknowledged(
-    kind: SubscriptionType,
-) -> None:
-    """ACK-3"""
-
-    async def body() -> None:
-        assert SubscriptionOptions().limits.max_unacked_per_consumer == 50_000
-        scene = Scene(max_unacked_messages_per_consumer=3)
-        one, gets = await scene.subscribe(kind=kind)
-        entries = scene.add(12)
-        assert gets.take() == entries[:3]
-        stats = scene.stats()
-        assert "max_unacked_messages_per_consumer" in stats.blocked_by
-        assert "max_unacked_messages_per_consumer" in stats.consumers[0].blocked_by
-        assert stats.unacked_messages == stats.consumers[0].unacked_messages == 3
-        # What is acknowledged behind a hole counts still; with the hole it goes.
-        ack(one, entries[1])
-        assert gets.take() == []
-        ack(one, entries[0])
-        assert gets.take() == entries[3:5]
-        ack(one, entries[4], cumulative=True)
-        assert gets.take() == entries[5:8]
-        # Everything comes again, and counts from the beginning.
-        ack(one, entries[6])
-        redeliver(one)
-        one.flow(one.epoch, 100)
-        assert gets.take() == [entries[5], entries[7], entries[8]]
-        assert scene.stats().unacked_messages == 3
-        await one.seek(at_place(entries[9], inclusive=True))
-        one.flow(one.epoch, 100)
-        await settle()
-        assert gets.take() == entries[9:]
-        await scene.subscriptions.skip_all("s")
-        assert scene.stats().unacked_messages == 0
-        # A cursor that lasts no longer than its reader holds nothing.
-        _, reader = await scene.subscribe("r", durable=False)
-        assert reader.take() == entries
-
-    asyncio.run(body())
 
 
 async def _unacked_limit_of_all() -> None:

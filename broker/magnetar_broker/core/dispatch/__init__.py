@@ -7,6 +7,5 @@ active_choice.py     which consumer is the one of Failover
 consumer_state.py    what is known of one consumer: permits, epoch, what it holds
 entry_numbers.py     a number for each of many entries: what is held, and how often it was delivered
 position_set.py      what is to be delivered again
-in_order.py          how much was delivered behind the first that is not acknowledged, where one consumer is served
 past_deliveries.py   how often entries were delivered that all go to one consumer
 """

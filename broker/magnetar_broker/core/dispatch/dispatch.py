@@ -35,9 +35,8 @@ class DispatchLimits:
     max_read_bytes: int = 5_242_880
     # Of Shared: how many messages one consumer gets before the next has its turn.
     max_round_robin_messages: int = 20
-    # Delivered and not acknowledged; 0: any number.
+    # Of Shared, delivered and not acknowledged; 0: any number.
     max_unacked_per_consumer: int = 50_000
-    # Of Shared.
     max_unacked_per_subscription: int = 200_000
 
 
@@ -179,13 +178,9 @@ class Dispatch(ABC):
         """How many wait to be delivered again."""
 
     @property
-    @abstractmethod
     def unacked_messages(self) -> int:
-        """Delivered and not acknowledged; where one consumer is served, all behind the first such one."""
-
-    @abstractmethod
-    def held_by(self, consumer: ConsumerState) -> int:
-        """Likewise, by this one."""
+        """Of Shared: delivered and not acknowledged."""
+        return 0
 
     @abstractmethod
     def blocked_by(self) -> str:

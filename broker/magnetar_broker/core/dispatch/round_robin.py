@@ -233,9 +233,6 @@ class RoundRobin(Dispatch):
     def unacked_messages(self) -> int:
         return self._unacked
 
-    def held_by(self, consumer: ConsumerState) -> int:
-        return consumer.held.total
-
     def blocked_by(self) -> str:
         if not self.consumers:
             return "no consumer is connected"

@@ -1,11 +1,8 @@
 """Exclusive and Failover: one consumer is served, and gets everything in order.
 
 What was delivered and is not acknowledged is all that stands between the cursor and the reading position, so nothing is
-kept of it: a redelivery, or another consumer's turn, reads again from behind the mark-delete position.
-
-How much that is has a bound all the same, or a consumer that never acknowledges would have all of a long backlog.
-Messages count from when they are delivered until the mark-delete position has passed them (`InOrder`), so those
-behind a hole do, too, though they may be acknowledged. A reader's cursor holds nothing, and so is not bounded.
+kept of it: a redelivery, or another consumer's turn, reads again from behind the mark-delete position. Nothing bounds
+how much that is, as nothing grows with it.
 
 A consumer that is displaced while it is connected has deliveries on their way, and acknowledgements: both end with its
 epoch. An epoch begins for the one who takes over, too, and tells it that the subscription has changed hands.
@@ -18,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from magnetar_broker.core.dispatch.active_choice import choose_active
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Assignment, Changes, Deliverable, Dispatch, DispatchLimits, Reading
-from magnetar_broker.core.dispatch.in_order import InOrder
 from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
 from magnetar_broker.core.position import Position
 
@@ -33,7 +29,6 @@ class SingleActive(Dispatch):
         self._past = PastDeliveries()
         # Entries before it were delivered since reading last began behind the mark-delete position.
         self._delivered_up_to = self.read_position
-        self._unacked = InOrder(limits.max_unacked_per_consumer)
 
     def _left(self, consumer: ConsumerState) -> None:
         pass
@@ -77,7 +72,6 @@ class SingleActive(Dispatch):
         if self._delivered_up_to > begin:
             self._past.delivered_up_to(self._delivered_up_to)
         self.read_position = self._delivered_up_to = begin
-        self._unacked.clear()
 
     def acknowledged(self, consumer: ConsumerState, ledger_id: int, first: int, last: int) -> None:
         pass
@@ -87,7 +81,6 @@ class SingleActive(Dispatch):
 
     def acknowledged_up_to(self, mark_delete: Position) -> None:
         self._past.acknowledged_up_to(mark_delete)
-        self._unacked.passed(mark_delete)
         self.read_position = max(self.read_position, mark_delete.next)
 
     def moved(self, mark_delete: Position) -> None:
@@ -96,11 +89,10 @@ class SingleActive(Dispatch):
 
     def _forget(self) -> None:
         self._past.clear()
-        self._unacked.clear()
 
     def next_read(self) -> Reading | None:
         active = self._active
-        if active is None or active.permits <= 0 or self._unacked.full or (room := active.outlet.room()) <= 0:
+        if active is None or active.permits <= 0 or (room := active.outlet.room()) <= 0:
             return None
         entries, size = self._entries_for(active.permits), min(room, self.limits.max_read_bytes)
         return Reading([], self.read_position, entries, size, active.outlet)
@@ -112,27 +104,18 @@ class SingleActive(Dispatch):
         if active is None:
             return
         dealt: list[Deliverable] = []
-        room, unacked = active.outlet.room(), self._unacked
-        may_hold, stretch = unacked.room, 0
+        room = active.outlet.room()
         for one in entries:
-            if active.permits <= 0 or room <= 0 or may_hold <= 0:
+            if active.permits <= 0 or room <= 0:
                 # It is read again when it can be delivered.
                 behind = one.entry.position
                 break
             one.redelivery_count = self._past.count(one.entry.position)
             active.permits -= one.entry.messages
-            messages = one.entry.messages - one.acknowledged.bit_count()
-            may_hold -= messages
-            stretch += messages
-            if stretch > unacked.long:
-                unacked.delivered(one.entry.position, stretch)
-                stretch = 0
             room -= len(one.entry.stored)
             dealt.append(one)
         self.read_position = max(self.read_position, behind)
         if dealt:
-            if stretch:
-                unacked.delivered(dealt[-1].entry.position, stretch)
             self._delivered_up_to = max(self._delivered_up_to, dealt[-1].entry.position.next)
             yield active, dealt
 
@@ -143,24 +126,12 @@ class SingleActive(Dispatch):
     def redelivery_entries(self) -> int:
         return 0
 
-    @property
-    def unacked_messages(self) -> int:
-        return self._unacked.messages
-
-    def held_by(self, consumer: ConsumerState) -> int:
-        return self._unacked.messages if consumer is self._active else 0
-
     def blocked_by(self) -> str:
         active = self._active
         if active is None:
             return "no consumer is connected"
         if active.permits <= 0:
             return f"consumer {active.name} has granted no permits: its receiver queue is full"
-        if self._unacked.full:
-            return (
-                f"consumer {active.name} has {self._unacked.messages} messages behind the first that is not "
-                f"acknowledged, and max_unacked_messages_per_consumer is {self.limits.max_unacked_per_consumer}"
-            )
         if active.outlet.room() <= 0:
             return f"the stream to consumer {active.name} is behind"
         return ""
