@@ -15,7 +15,8 @@ class SubscriptionOptions(Configuration):
     # A consumer that subscribes makes the subscription where there is none.
     allow_auto_subscription_creation: bool = True
     # Delivered and not acknowledged, of Shared subscriptions: whoever holds so many messages waits, and so does the
-    # subscription as a whole; 0: without bound.
+    # subscription as a whole; 0: without bound. Of Exclusive and Failover nothing is held, however much was delivered:
+    # the cursor says it all, as in Pulsar, where applications count on reading on without an acknowledgement.
     max_unacked_messages_per_consumer: int = Field(default=50_000, ge=0)
     max_unacked_messages_per_subscription: int = Field(default=200_000, ge=0)
     # 0: any number.
