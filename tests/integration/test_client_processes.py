@@ -29,7 +29,8 @@ def _run(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 _BLOCKED = """
-import sys, time, magnetar
+import signal, sys, magnetar
+signal.signal(signal.SIGINT, signal.default_int_handler)  # passed over by what a shell starts in the background
 client = magnetar.Client(sys.argv[1], operation_timeout_seconds=3600)
 print("blocks", flush=True)
 client.create_producer("t")
