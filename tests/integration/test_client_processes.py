@@ -66,6 +66,7 @@ def test_what_was_receipted_outlives_a_killed_standalone(server: StandaloneProce
     """PRD-9, PRD-10: a standalone is killed with -9 and started again under a producer that goes on sending; every
     receipt is true, and what is read for the first time is in order."""
     with magnetar.Client(server.grpc) as client:
+        client.subscribe("killed", "keeps it").close()  # RET-1: else ledgers that are closed may go
         producer = client.create_producer("killed", block_if_queue_full=True, max_pending_messages=2_000)
         receipted: dict[bytes, magnetar.MessageId] = {}
         failed: list[magnetar.Result] = []
