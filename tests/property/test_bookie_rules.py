@@ -93,6 +93,8 @@ class BookieRules(RuleBasedStateMachine):
         # Who waits for which record, with the gathering group and with the one under way.
         self.gathering: dict[tuple[int, int, int], bytes] = {}
         self.leaving: dict[tuple[int, int, int], bytes] = {}
+        # Of the group under way, the entries that found no room on the disk: what was there before, empty for nothing.
+        self.refused: dict[tuple[int, int], bytes | None] = {}
 
     def refusal(self, ledger_id: int, key: bytes, recovery: bool, fence: bool = False) -> Status | None:
         ledger = self.decided.get(ledger_id, Ledger())
@@ -225,13 +227,25 @@ class BookieRules(RuleBasedStateMachine):
             self.storage.write(group.changes)
         except StorageFull:
             self.storage.write(group.without_records())
+            # They are in line, to be read and compared with, until the group is done.
             for ledger_id, ledger in self.decided.items():
-                before = self.written.get(ledger_id, Ledger())
-                ledger.entries = {} if ledger.remembered.deleted else dict(before.entries)
+                before = self.written.get(ledger_id, Ledger()).entries
+                for entry_id, one in ledger.entries.items():
+                    if entry_id not in before or before[entry_id] != one:
+                        self.refused[ledger_id, entry_id] = before.get(entry_id, b"")
         self.written = copy.deepcopy(self.decided)
+        self.drop_refused(self.written)
         # An add of what the group under way holds waits for that; here there is one at a time, so it was answered.
         self.leaving |= self.gathering
         self.gathering = {}
+
+    def drop_refused(self, state: State) -> None:
+        for (ledger_id, entry_id), before in self.refused.items():
+            entries = state[ledger_id].entries
+            if entry_id in entries and before == b"":
+                del entries[entry_id]
+            elif entry_id in entries:
+                entries[entry_id] = before
 
     @precondition(lambda self: self.under_way is not None)
     @rule()
@@ -240,6 +254,8 @@ class BookieRules(RuleBasedStateMachine):
         assert group is not None
         finish(self.storage.sync())
         self.durable = copy.deepcopy(self.written)
+        self.drop_refused(self.decided)
+        self.refused = {}
         for answer in self.replicas.durable(group).answers:
             for entry_id in range(answer.first_entry_id, answer.first_entry_id + answer.count):
                 key = (answer.asker, answer.ledger_id, entry_id)
