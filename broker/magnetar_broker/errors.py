@@ -2,6 +2,7 @@
 
     BrokerError           with the `ErrorCode` that travels
     ├── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
+    │   └── NothingDone   and what was asked for was not begun: it may be asked for again, here or elsewhere
     └── DamagedEntry      an entry of a topic that can be read, and is none
 
 What the ledgers raise stays within the managed ledger; what it passes on is one of these.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 
-__all__ = ["BrokerError", "DamagedEntry", "TopicGivenUp"]
+__all__ = ["BrokerError", "DamagedEntry", "NothingDone", "TopicGivenUp"]
 
 
 class BrokerError(Exception):
@@ -39,6 +40,13 @@ class TopicGivenUp(BrokerError):
 
     def again(self) -> TopicGivenUp:
         return TopicGivenUp(str(self))
+
+
+class NothingDone(TopicGivenUp):
+    """It was not begun, and never will be."""
+
+    def again(self) -> NothingDone:
+        return NothingDone(str(self))
 
 
 class DamagedEntry(BrokerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
@@ -14,29 +15,49 @@ from magnetar_broker.admin.rates import sample_rates
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
 from magnetar_broker.options import BrokerOptions
+from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_broker.ownership.interface import Advertised
+from magnetar_broker.ownership.load import BrokerLoad
+from magnetar_broker.peers import PeersLike
 from magnetar_broker.service.admin_calls import AdminCalls, HealthLook
+from magnetar_broker.service.claiming import Claiming
 from magnetar_broker.service.consume_session import ConsumeSession
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.outbox_budget import OutboxBudget
-from magnetar_broker.service.ownership import OwnsEverything
 from magnetar_broker.service.produce_session import ProduceSession
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
 from magnetar_broker.topic.topics import Topics
-from magnetar_metadata.store import MetadataStore
+from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Peer, Stream, Transport
 
-__all__ = ["BrokerLife"]
+__all__ = ["BrokerLife", "Me"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
 # How long ending waits for clients to take what they are told.
 _TELLING_S: Final = 2.0
+# Before what broke off begins anew.
+_KEEPING_PAUSE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """What a broker is over all its lives."""
+
+    broker_id: str
+    # Of the process, drawn at random.
+    instance: bytes
+    advertised: Advertised
+    http_address: str
+    # What the process has used so far.
+    cpu_seconds: Callable[[], float]
 
 
 class BrokerLife:
@@ -46,7 +67,8 @@ class BrokerLife:
         self,
         store: MetadataStore,
         bookie_transport: Transport,
-        address: str,
+        peers: PeersLike,
+        me: Me,
         clock: Clock,
         randomness: Randomness,
         options: BrokerOptions,
@@ -56,15 +78,47 @@ class BrokerLife:
         about: Callable[[], BrokerAnswer],
     ) -> None:
         self.store = store
+        self.peers = peers
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
         self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, options, options.cluster_name)
         storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
-        self.topics = Topics(storage, self.catalog, options, clock, counters)
-        self.finding = Finding(self.topics, self.catalog, OwnsEverything(address), counters)
+        self._load = BrokerLoad(clock, counters, lambda: len(self.topics), me.cpu_seconds)
+        self.ownership = BundleOwnership(
+            store,
+            self.catalog,
+            peers,
+            me.advertised,
+            me.broker_id,
+            me.instance,
+            self._load,
+            clock,
+            randomness,
+            options,
+            counters,
+            me.http_address,
+            options.load_balancer_namespace_maximum_bundles,
+        )
+        self.topics = Topics(storage, self.catalog, options, clock, self.ownership, counters)
+        self.ownership.serve(self.topics)
+        self.finding = Finding(
+            self.topics, self.catalog, self.ownership, counters, options.max_concurrent_lookup_request
+        )
+        self.claiming = Claiming(self.ownership)
         self.budget = PublishBudget(options.max_message_publish_buffer_size_in_mb * _MIB)
-        self._admin = AdminCalls(self.topics, self.catalog, about, health)
+        self._admin = AdminCalls(
+            self.topics,
+            self.catalog,
+            self.ownership,
+            self.peers,
+            clock,
+            about,
+            self.client,
+            health,
+            lambda: store.session.state is SessionState.CONNECTED,
+        )
         self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._remains = RemainsSweeper(self.client, clock, randomness, options.managed_ledger_remains_sweep_interval_s)
         self._clock = clock
         self._options = options
         self._counters = counters
@@ -77,22 +131,27 @@ class BrokerLife:
         """Raises `MetadataError`."""
         await self.client.start()
         await self.catalog.bootstrap()
+        await self.ownership.start()
         loop = asyncio.get_running_loop()
         self._keeping = [
             loop.create_task(self._keep(self._housekeeping.run), name="housekeeping"),
             loop.create_task(self._keep(self._sample_rates), name="rates"),
+            loop.create_task(self._keep(self._remains.run), name="leased remains"),
         ]
 
     async def end(self) -> None:
-        """In peace, within a bounded time: topics first, then those who are at them, when they have been told."""
+        """In peace, within a bounded time. First nobody gives this broker anything any more; then each bundle is free
+        for others as soon as its topics are closed; then those who were at them end, when they have been told."""
         await self._stop_keeping()
         bound_s = self._options.broker_shutdown_timeout_s
+        await _within(self.ownership.release_all(), bound_s, "the bundles")
         await _within(self.topics.close(TopicGivenUp("its broker is ending: look it up again")), bound_s, "the topics")
         await self._end_sessions()
 
     async def give_up(self, problem: BrokerError) -> None:
         """Everything, at once."""
         self.topics.give_up(problem)
+        await self.ownership.close()
         await self._stop_keeping()
         await self.topics.wait_ended()
         await self._end_sessions()
@@ -113,6 +172,8 @@ class BrokerLife:
     async def close(self) -> None:
         """When nothing is served any more."""
         await self._stop_keeping()
+        await self.ownership.close()
+        self._load.close()
         await self.client.close()
         await self.store.close()
 
@@ -127,6 +188,7 @@ class BrokerLife:
                 await work()
             except Exception:  # noqa: BLE001 (whatever it is, the topics are still to be looked after)
                 _log.exception("housekeeping broke off, and begins anew")
+                await self._clock.sleep(_KEEPING_PAUSE_S)
 
     async def _sample_rates(self) -> None:
         interval_s = self._options.stats_update_frequency_in_secs
@@ -143,6 +205,9 @@ class BrokerLife:
 
     async def admin(self, method: str, request: bytes) -> bytes:
         return await self._admin.call(method, request)
+
+    async def here(self, method: str, request: bytes) -> bytes:
+        return await self._admin.here.serve(method, request)
 
     async def produce(self, peer: Peer, stream: Stream) -> None:
         await self._serve(ProduceSession(stream, self.topics.find, self.budget, self._options, peer.address))

@@ -9,7 +9,9 @@ from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.service.consume_options import ConsumeOptions
+from magnetar_broker.service.finding_options import FindingOptions
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 
@@ -22,8 +24,10 @@ class BrokerOptions(
     CursorOptions,
     SubscriptionOptions,
     ConsumeOptions,
+    FindingOptions,
     CatalogOptions,
     HealthOptions,
+    OwnershipOptions,
     MetricsOptions,
 ):
     # What the cluster is called, in metrics and where tenants say which clusters they may use.

@@ -7,23 +7,32 @@
     /topics/…/<topic>/incarnation-<uuid>                  empty: the topic is still this one
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors/<subscription>              CursorNode
+    /leased-remains/<incarnation>-<number>                LeasedRemains: ledgers of topics that are gone
 
-Topics and subscriptions are encoded as path components. All are changed through magnetar_metadata.compare_and_set.
+    /brokers/<broker id>                                  BrokerRegistration, ephemeral
+    /owners/<tenant>/<namespace>/<bundle>                 BundleOwner, ephemeral
+
+Topics, subscriptions and brokers' ids are encoded as path components. All but the
+ephemeral ones are changed through magnetar_metadata.compare_and_set.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from magnetar_wire.bundles import BundleRange
 from magnetar_wire.path_component import encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["NAMESPACES", "PARTITIONED", "TENANTS", "TOPICS"]
+__all__ = ["BROKERS", "NAMESPACES", "OWNERS", "PARTITIONED", "REMAINS", "TENANTS", "TOPICS"]
 
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
+REMAINS: Final = "/leased-remains"
+BROKERS: Final = "/brokers"
+OWNERS: Final = "/owners"
 
 
 def tenant(name: str) -> str:
@@ -56,3 +65,19 @@ def cursors(name: TopicName) -> str:
 
 def cursor(name: TopicName, subscription: str) -> str:
     return f"{cursors(name)}/{encode_path_component(subscription)}"
+
+
+def remains(incarnation: str, number: int) -> str:
+    return f"{REMAINS}/{incarnation}-{number}"
+
+
+def broker(broker_id: str) -> str:
+    return f"{BROKERS}/{encode_path_component(broker_id)}"
+
+
+def owners(name: NamespaceName) -> str:
+    return f"{OWNERS}/{name}"
+
+
+def owner(name: NamespaceName, bundle: BundleRange) -> str:
+    return f"{owners(name)}/{bundle}"

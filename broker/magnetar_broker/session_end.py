@@ -3,7 +3,8 @@
 A lost session is told. A suspended one is not lost: topics that are open go on, and nothing new is made, since the
 store gives no answer. But the server may give the session up one time-out after the last request that it answered was
 *sent*, and another broker may have these topics from then on. So this one asks for an answer each second, and stops in
-time where none comes, by its own monotonic clock, whatever the connection looks like (CHK-40).
+time where none comes, a second before, by its own monotonic clock, whatever the connection looks like (CHK-40). Of a
+session time-out below four seconds both are a part, so that some answers in turn may be late.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from magnetar_wire.clock import Clock
 __all__ = ["session_over"]
 
 _PING_S: Final = 1.0
+_MARGIN_S: Final = 1.0
+# Of the session time-out, at most.
+_MARGIN_PART: Final = 0.25
+_PING_PART: Final = 0.2
 _LOOK_S: Final = 0.25
 
 
@@ -39,12 +44,14 @@ async def session_over(store: MetadataStore, clock: Clock) -> str:
 
 
 async def _silent_for_too_long(store: MetadataStore, clock: Clock) -> None:
-    while clock.monotonic() < store.session.safe_until():
+    margin_s = min(_MARGIN_S, store.session.timeout_s * _MARGIN_PART)
+    while clock.monotonic() < store.session.safe_until(margin_s):
         await clock.sleep(_LOOK_S)
 
 
 async def _ping(store: MetadataStore, clock: Clock) -> None:
+    pause_s = min(_PING_S, store.session.timeout_s * _PING_PART)
     while True:
         with contextlib.suppress(MetadataError):
             await store.ping()
-        await clock.sleep(_PING_S)
+        await clock.sleep(pause_s)

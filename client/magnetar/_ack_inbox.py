@@ -35,12 +35,16 @@ class Inbox(Generic[T]):
     def put(self, item: T) -> None:
         # In this order: `drain` takes the marks away before it looks at the items.
         self._items.append(item)
-        if not self._told:
-            self._told = True
-            self._post(self._on_first)
-        if len(self._items) >= self._size and not self._told_full:
-            self._told_full = True
-            self._post(self._on_full)
+        try:
+            if not self._told:
+                self._told = True
+                self._post(self._on_first)
+            if len(self._items) >= self._size and not self._told_full:
+                self._told_full = True
+                self._post(self._on_full)
+        except BaseException:  # Ctrl-C: whether the loop was told is not known
+            self._told = self._told_full = False
+            raise
 
     def drain(self) -> list[T]:
         self._told = self._told_full = False

@@ -75,9 +75,7 @@ class Arrivals:
                 continue
             count = batch_size_of(entry.metadata) or 1
             self._permits.delivered(count, count, uncompressed_bytes(entry))
-            self._line.append(
-                _InLine(era, delivery.ledger_id, entry_id, delivery.redelivery_count, done, entry, count)
-            )
+            self._line.append(_InLine(era, delivery.ledger_id, entry_id, delivery.redelivery_count, done, entry, count))
         last = delivery.ledger_id, delivery.first_entry_id + len(entries) - 1
         self.last = last if self.last is None else max(self.last, last)
         if self._permits.overdrawn:

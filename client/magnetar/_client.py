@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from magnetar._client_core import ClientCore, Member
+from magnetar._client_core import ClientCore, LateTransport, Member
 from magnetar._enums import (
     BatchingType,
     CompressionType,
@@ -18,7 +19,14 @@ from magnetar._enums import (
 )
 from magnetar._loggers import log_to
 from magnetar._loop import background
-from magnetar._options import NOT_YET_OF_PRODUCERS, ClientOptions, ProducerOptions, checked, refuse_unsupported
+from magnetar._options import (
+    KEEP_ALIVE_INTERVAL_S,
+    NOT_YET_OF_PRODUCERS,
+    ClientOptions,
+    ProducerOptions,
+    checked,
+    refuse_unsupported,
+)
 from magnetar._producer import Producer
 from magnetar._service_url import parse_service_url
 from magnetar._subscribe import Subscribing
@@ -28,6 +36,7 @@ from magnetar_wire.transport import Transport
 __all__ = ["Client", "client_options", "producer_options"]
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 # Of Pulsar's client, and what asks for nothing: its own threads, TLS and authentication.
 _NOT_YET: Final[Mapping[str, Any]] = {
@@ -38,12 +47,13 @@ _NOT_YET: Final[Mapping[str, Any]] = {
     "tls_validate_hostname": False,
     "tls_private_key_file_path": None,
     "tls_certificate_file_path": None,
-    "listener_name": None,
     "io_threads": 1,
     "concurrent_lookup_requests": 50_000,
     "stats_interval_in_seconds": 600,
     "log_conf_file_path": None,
 }
+# Where closing was broken off, callbacks have so long to be told.
+_LAST_CALLS_S: Final = 1.0
 
 
 class Front(Protocol):
@@ -82,6 +92,8 @@ class Client(Subscribing):
         message_listener_threads: int = 1,
         *,
         connection_timeout_ms: int = 10_000,
+        listener_name: str | None = None,
+        keep_alive_interval_seconds: float = KEEP_ALIVE_INTERVAL_S,
         _transport: Transport | None = None,
         **unsupported: Any,
     ) -> None:
@@ -93,6 +105,8 @@ class Client(Subscribing):
             io_threads=io_threads,
             connection_timeout_ms=connection_timeout_ms,
             message_listener_threads=message_listener_threads,
+            listener_name=listener_name,
+            keep_alive_interval_seconds=keep_alive_interval_seconds,
             **unsupported,
         )
         self._transport = _transport
@@ -168,9 +182,7 @@ class Client(Subscribing):
             auto_update_partitions_interval_seconds=auto_update_partitions_interval_seconds,
         )
         core = self._begun()
-        producer = Producer(self, self._run(core.create_producer(topic, options)))
-        self._fronts.add(producer)
-        return producer
+        return self._make_front(core.create_producer(topic, options), lambda made: Producer(self, made))
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """The names of the topic's partitions; its own, if it has none."""
@@ -202,20 +214,37 @@ class Client(Subscribing):
             with self._beginning:
                 core = self._core
                 if core is None:
+                    transport = self._transport
+                    if transport is None:
+                        transport = LateTransport(self._options.keep_alive_interval_seconds)
+                        transport.load()
                     background.enter(self)
                     try:
-                        core = self._core = self._run(self._make())
+                        core = self._core = self._run(self._make(transport))
                     except BaseException:
                         background.leave(self)
                         raise
         return core
 
-    async def _make(self) -> ClientCore:
-        return ClientCore(self._url, self._options, background.call_soon, transport=self._transport)
+    async def _make(self, transport: Transport) -> ClientCore:
+        return ClientCore(self._url, self._options, background.call_soon, transport=transport)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """What it returns or raises, on the client's loop."""
         return background.run(work)
+
+    def _make_front(self, work: Coroutine[Any, Any, Any], front: Callable[[Any], F]) -> F:
+        core = self._begun()
+        member: Member | None = None
+        try:
+            member = background.run(work, undo=core.discard)
+            made = front(member)
+            self._fronts.add(made)
+            return made
+        except BaseException:
+            if member is not None:
+                background.call_soon(partial(core.discard, member))
+            raise
 
     @property
     def _in_callback(self) -> bool:
@@ -232,6 +261,10 @@ class Client(Subscribing):
             return
         try:
             background.run(how(core), timeout_s)
+        except BaseException:  # struck, or late: it is left at once, whoever does not come to an end
+            background.call_soon(core.end_members)
+            timeout_s = _LAST_CALLS_S
+            raise
         finally:
             background.leave(self)
             core.callbacks.close(timeout_s)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from magnetar._callbacks import CallbackThread
 from magnetar._connections import Connections
-from magnetar._options import ClientOptions, ProducerOptions
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, ClientOptions, ProducerOptions
 from magnetar._service_url import parse_service_url
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import AlreadyClosed, InvalidTopicName, MagnetarException
@@ -53,12 +53,13 @@ class ClientCore:
         self.randomness = randomness or SystemRandomness()
         self.callbacks = CallbackThread()
         self.connections = Connections(
-            transport or LateTransport(),
+            transport or LateTransport(options.keep_alive_interval_seconds),
             parse_service_url(service_url),
             self.clock,
             self.randomness,
             operation_timeout_s=options.operation_timeout_seconds,
             connection_timeout_s=options.connection_timeout_ms / 1000,
+            listener_name=options.listener_name or "",
         )
         self._call_soon = call_soon
         # In the order in which they were made.
@@ -78,6 +79,12 @@ class ClientCore:
 
     def remove_member(self, member: Member) -> None:
         self._members.pop(member, None)
+
+    def discard(self, member: Member) -> None:
+        """At once: it was made, and nobody has it."""
+        self.remove_member(member)
+        member.end(AlreadyClosed("nobody waited for it"))
+        self._ended.append(member)
 
     def check_open(self) -> None:
         if self.closed:
@@ -134,15 +141,23 @@ class ClientCore:
 class LateTransport:
     """gRPC, which is imported when somebody connects: that takes longer than all the rest of the SDK."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_alive_interval_s: float = KEEP_ALIVE_INTERVAL_S) -> None:
+        """A broker that has been silent for so long is asked whether it lives, and has as long to say so."""
+        self._keep_alive_ms = round(keep_alive_interval_s * 1000)
         self._transport: Any = None
 
     def connect(self, address: str) -> Any:
-        if self._transport is None:
-            from magnetar_wire.grpc_transport import GrpcTransport
-
-            self._transport = GrpcTransport()
+        self.load()
         return self._transport.connect(address)
+
+    def load(self) -> None:
+        """From any thread: one that waits, better than the loop on which others live."""
+        if self._transport is None:
+            from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
+
+            self._transport = GrpcTransport(
+                GrpcOptions(grpc_keepalive_time_ms=self._keep_alive_ms, grpc_keepalive_timeout_ms=self._keep_alive_ms)
+            )
 
     async def listen(self, address: str, service: Any) -> Any:
         raise NotImplementedError("a client does not listen")

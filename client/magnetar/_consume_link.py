@@ -19,6 +19,7 @@ from magnetar_protos.broker_pb2 import (
     Delivery,
     Done,
     EpochBegan,
+    ErrorCode,
     Problem,
 )
 from magnetar_wire.errors import MalformedFrame
@@ -134,6 +135,10 @@ class ConsumeLink(Link[ConsumeChannel]):
                 channels[run.channel].delivered(delivery, run.entries)
         for done in answer.done:
             if done.consumer_id in channels:
+                if done.problem.code == ErrorCode.NOT_FOUND:
+                    # It has ended there already, and word of that comes behind: what was asked was not done, and is to
+                    # be asked in the next opening.
+                    done.problem.code = ErrorCode.SERVICE_NOT_READY
                 channels[done.consumer_id].done(done)
         for ended in answer.ended:
             channel = channels.get(ended.consumer_id)

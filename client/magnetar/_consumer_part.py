@@ -32,6 +32,7 @@ from magnetar._consume_link import ConsumeLink, Gathered
 from magnetar._consumer_options import ConsumerOptions, open_request
 from magnetar._enums import ConsumerType
 from magnetar._message import Era
+from magnetar._opening import opening
 from magnetar._part_owner import PartOwner
 from magnetar._permits import Permits
 from magnetar._places import first_wanted
@@ -88,8 +89,7 @@ class ConsumerPart:
         self.decode_value = None
         self.consumer_name = consumer_name
         self.connected = False
-        # Of Failover: it is the one that is served.
-        self.active = False
+        self.active = False  # of Failover: it is the one that is served
         # Called with the queue's lock held, by whoever receives: what was handed out is fetched on the loop.
         self.source = Source(lambda: owner.post(self._handed_out))
         self.acks = PendingAcks(by_message=options.batch_index_ack_enabled)
@@ -133,7 +133,7 @@ class ConsumerPart:
             self._arrivals.first_wanted = first_wanted(start)
 
     async def _attempt(self) -> None:
-        address = await self._connections.lookup(self.topic)
+        address = await self._connections.lookup(self.topic, was_open=self.eras.opening > 0)
         link = self._connections.link(address, ConsumeLink, ConsumeLink.method)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
@@ -145,7 +145,7 @@ class ConsumerPart:
         self._to_say.opening = open_request(self._options, *who, self._durable, self._start, self._incarnation)
         link.ready(self._consumer_id)
         try:
-            await within(self._connections, answer, f"{address} has not opened a consumer of {self.topic}")
+            await opening(self._connections, answer, self.topic, address, "a consumer")
         except BaseException:
             if not self.connected:
                 self._give_up()

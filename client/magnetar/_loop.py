@@ -20,9 +20,9 @@ forks, or start children anew (multiprocessing's `spawn`).
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import gc
 import glob
@@ -34,7 +34,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from magnetar.exceptions import AlreadyClosed
+from magnetar._blocking_call import BlockingCall
+from magnetar.exceptions import AlreadyClosed, MagnetarException
 
 __all__ = ["BackgroundLoop", "Forkable", "background"]
 
@@ -50,6 +51,8 @@ _POLLER: Final = "_poll_wrapper"
 _CORE_THREADS: Final = ("grpc_", "event_engine", "lifeguard")
 _CORE_ENDS_S: Final = 0.5
 _COLLECTIONS: Final = 3
+# So that whoever forks has come back from it.
+_MOMENT_S: Final = 0.01
 _TURNS: Final = 20
 _SETTLING_S: Final = 1.0
 
@@ -90,9 +93,13 @@ class BackgroundLoop:
         self._lock = threading.RLock()
         self._loop: _Loop | None = None
         self._thread: threading.Thread | None = None
+        # One that is to end, and is waited for.
+        self._stopping: threading.Thread | None = None
         # Those that are not closed, in the order in which they came: also those that nobody else knows any more.
         self._clients: dict[Forkable, None] = {}
         self._suspended = False
+        # By Ctrl-C, while it was being suspended.
+        self._struck = False
         # Loops of the process that this one was forked off.
         self._inherited: list[object] = []
 
@@ -115,22 +122,27 @@ class BackgroundLoop:
                 self.run(_settled(), _LONGEST_WAIT_S)
             self._stop(self._loop)
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """What the coroutine returns or raises. Breaking the wait off, with Ctrl-C say, cancels it."""
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        timeout_s: float | None = None,
+        undo: Callable[[T], object] | None = None,
+    ) -> T:
+        """What the coroutine returns or raises. Breaking the wait off, with Ctrl-C say, cancels it; what it has made
+        all the same is given to `undo`, on the loop."""
         if self.inside:
             work.close()
             raise RuntimeError("a blocking call on the client's own loop would wait for itself: use magnetar.aio there")
-        with self._lock:  # the thread does not end between the look and the call, and a fork is waited for
-            if self._loop is None or self._thread is None:
-                work.close()
-                raise AlreadyClosed("the client is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        call = BlockingCall(work, undo)
         try:
-            return future.result(timeout_s)
-        except concurrent.futures.CancelledError:
-            raise AlreadyClosed("the client was closed meanwhile") from None
+            with self._lock:  # the thread does not end between the look and the call, and a fork is waited for
+                if self._loop is None or self._thread is None:
+                    work.close()
+                    raise AlreadyClosed("the client is closed")
+                self._loop.call_soon_threadsafe(call.begin)
+            return call.wait(timeout_s)
         except BaseException:
-            future.cancel()
+            call.give_up(self.call_soon)
             raise
 
     def call_soon(self, callback: Callable[[], object]) -> None:
@@ -144,20 +156,41 @@ class BackgroundLoop:
         return self._thread is not None and self._thread.ident == threading.get_ident()
 
     def _start(self, loop: _Loop) -> None:
-        self._thread = threading.Thread(target=loop.run_forever, name="magnetar", daemon=True)
-        self._thread.start()
+        before = self._stopping
+
+        def run() -> None:
+            if before is not None:  # somebody was struck while he waited for its end
+                before.join()
+            while self._thread is thread:  # else it is told to end; it may be told more than once
+                loop.run_forever()
+
+        thread = threading.Thread(target=run, name="magnetar", daemon=True)
+        self._thread = thread
+        thread.start()
 
     def _stop(self, loop: _Loop) -> None:
         assert self._thread is not None
+        self._stopping, self._thread = self._thread, None
         loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        self._thread = None
+        self._stopping.join()
+        self._stopping = None
 
     def before_fork(self) -> None:
-        """Nobody enters, or leaves, until the fork is over."""
+        """Nobody enters, or leaves, until the fork is over. Ctrl-C waits until then: what is raised here nobody meets,
+        and half of this would leave the parent without its connections."""
         self._lock.acquire()
         if "grpc" not in sys.modules or self.inside:
             return
+        for step in (self._suspend_clients, self._collect, self._stop_for_fork):
+            try:
+                step()
+            except Exception:
+                log.exception("before a fork the channels could not be closed")
+            except BaseException:  # noqa: BLE001 (Ctrl-C, which is raised again)
+                self._struck = True
+                step()
+
+    def _suspend_clients(self) -> None:
         loop, clients = self._loop, list(self._clients)
 
         async def suspend() -> None:
@@ -165,23 +198,26 @@ class BackgroundLoop:
                 await client._suspend()
 
         if loop is not None:
+            self._suspended = True
             if self._thread is None:  # what is left of clients that are closed may need some turns to end
                 self._start(loop)
-            try:
-                self.run(suspend(), _LONGEST_WAIT_S)
-            except Exception:
-                log.exception("before a fork the channels could not be closed")
-        self._collect()
-        if loop is not None:
-            self._stop(loop)
-            self._suspended = True
+            self.run(suspend(), _LONGEST_WAIT_S)
+
+    def _stop_for_fork(self) -> None:
+        if self._loop is not None and self._thread is not None:
+            self._stop(self._loop)
+        elif self._stopping is not None:
+            self._stopping.join()
 
     def _collect(self) -> None:
         """gRPC's own thread ends with the last of its objects, some of which are in cycles that only the collector
-        frees; and the calls among them need a few turns of the loop to end."""
-        for _ in range(_COLLECTIONS):
+        frees; and the calls among them need a few turns of the loop to end. It passes over what was there when somebody
+        froze all that there was (`gc.freeze`), so where objects are left that is looked at, too."""
+        for number in range(_COLLECTIONS):
             if self._loop is not None:
                 self.run(_turns(), _LONGEST_WAIT_S)
+            if number:
+                gc.unfreeze()
             gc.collect()
             if not any(_POLLER in thread.name for thread in threading.enumerate()):
                 _wait_for_core()
@@ -189,13 +225,26 @@ class BackgroundLoop:
         log.warning("the process forks while others use gRPC, a client of magnetar.aio say: children should be spawned")
 
     def after_fork_in_parent(self) -> None:
-        if self._suspended and self._loop is not None:
-            self._suspended = False
-            if self._clients:
-                self._start(self._loop)
-            for client in list(self._clients):
-                self.call_soon(client._resume)
-        self._lock.release()
+        try:
+            self._go_on()
+        except BaseException:  # noqa: BLE001 (Ctrl-C, which is raised again)
+            self._struck = True
+            self._go_on()
+        finally:
+            self._lock.release()
+
+    def _go_on(self) -> None:
+        if not self._suspended or self._loop is None:
+            return
+        if self._clients and self._thread is None:
+            self._start(self._loop)
+        for client in list(self._clients):
+            self.call_soon(client._resume)
+        self._suspended = False
+        if self._struck and self._clients:
+            self._struck = False
+            loop = self._loop
+            self.call_soon(lambda: loop.call_later(_MOMENT_S, _thread.interrupt_main))
 
     def after_fork_in_child(self) -> None:
         self._inherited.append(self._loop)
@@ -206,11 +255,24 @@ class BackgroundLoop:
             client._forked()
 
     def at_exit(self) -> None:
+        _let_daemons_end_in_silence()
         for client in list(self._clients):
             try:
                 client._close_at_exit(_LONGEST_WAIT_S)
             except Exception as error:  # noqa: BLE001 (the process ends, and the others are to be closed, too)
                 log.debug("a client could not be closed at exit: %r", error)
+
+
+def _let_daemons_end_in_silence() -> None:
+    """The process ends, and with it every daemon thread wherever it is. One that meets the end of its client a moment
+    before that has nothing to tell anybody."""
+    tell = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if not (isinstance(args.exc_value, MagnetarException) and args.thread is not None and args.thread.daemon):
+            tell(args)
+
+    threading.excepthook = hook
 
 
 def _wait_for_core() -> None:

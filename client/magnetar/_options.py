@@ -13,9 +13,18 @@ from magnetar._enums import BatchingType, CompressionType, HashingScheme, Partit
 from magnetar.exceptions import InvalidConfiguration, OperationNotSupported
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["NOT_YET_OF_PRODUCERS", "ClientOptions", "ProducerOptions", "checked", "refuse_unsupported"]
+__all__ = [
+    "KEEP_ALIVE_INTERVAL_S",
+    "NOT_YET_OF_PRODUCERS",
+    "ClientOptions",
+    "ProducerOptions",
+    "checked",
+    "refuse_unsupported",
+]
 
 C = TypeVar("C", bound=Configuration)
+
+KEEP_ALIVE_INTERVAL_S: Final = 4.0
 
 
 class ClientOptions(Configuration):
@@ -23,6 +32,12 @@ class ClientOptions(Configuration):
     operation_timeout_seconds: float = Field(default=30.0, gt=0)
     # How long one broker is waited for before the next one is asked.
     connection_timeout_ms: int = Field(default=10_000, gt=0)
+    # A broker that has been silent for so long is asked whether it lives, and has as long to say so: a connection that
+    # is dead, or whose broker stands still, is found within twice this.
+    keep_alive_interval_seconds: float = Field(default=KEEP_ALIVE_INTERVAL_S, ge=1)  # brokers hang up on more pings
+    # Of a broker's addresses the one that this client can reach: its advertised listener's name. None: the broker's own
+    # choice.
+    listener_name: str | None = Field(default=None, min_length=1)
     # How many threads call consumers' listeners.
     message_listener_threads: int = Field(default=1, gt=0)
 

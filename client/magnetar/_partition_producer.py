@@ -30,6 +30,7 @@ from magnetar._callbacks import CallbackThread
 from magnetar._connections import Connections
 from magnetar._expiry import Expiry
 from magnetar._in_flight import InFlight
+from magnetar._opening import opening
 from magnetar._options import ProducerOptions
 from magnetar._problems import from_problem, from_transport, is_passing
 from magnetar._produce_link import ProduceLink
@@ -113,7 +114,7 @@ class PartitionProducer:
             raise
 
     async def _open_once(self) -> None:
-        address = await self._connections.lookup(self.topic)
+        address = await self._connections.lookup(self.topic, was_open=self.begun)
         answer = self._answer = asyncio.get_running_loop().create_future()
         self._epoch += 1
         request = OpenProducer(
@@ -129,16 +130,9 @@ class PartitionProducer:
             self._id = self._link.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
-        timer = self._clock.call_later(
-            self._connections.operation_timeout_s,
-            lambda: self._opening_failed(
-                exceptions.Timeout(f"the broker at {address} did not open {self.topic} in time")
-            ),
-        )
         try:
-            await answer
+            await opening(self._connections, answer, self.topic, address, "a producer")
         finally:
-            timer.cancel()
             if not self._open:
                 self._leave()
 
@@ -326,11 +320,17 @@ class PartitionProducer:
         self.queue.check_open()
         self.queue.hurry()
         self._take()
-        await self._decided()
+        failure: MagnetarException | None = None
+        try:
+            await self._decided()
+        except MagnetarException as error:
+            failure = error
         if self.queue.calling and not in_callback:
             called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._home.callbacks.put(lambda: self._home.call_soon(partial(_set, called)))
             await called
+        if failure is not None:
+            raise failure
 
     async def _decided(self) -> None:
         if len(self._in_flight):

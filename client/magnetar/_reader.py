@@ -31,10 +31,10 @@ class Reader:
         self._core = core
         self._run = run
         self._waiting = ThreadWaiting(core)
-        self._next: Callable[[], Message] = core.queue.ready.popleft
+        self._popping = core.queue.popping
         self._listening: ThreadListening | None = None
         if listener is not None:
-            self._next = no_receive
+            self._popping = iter(no_receive, None)
             self._listening = ThreadListening(self, listener, self._waiting, self.topic())
 
     def topic(self) -> str:
@@ -44,9 +44,11 @@ class Reader:
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits until there is one. Raises Timeout if there was none within `timeout_millis`."""
         try:
-            return self._next()
+            for message in self._popping:  # nothing can strike between: see _receiver_queue.py
+                return message
         except IndexError:
-            return self._waiting.receive(timeout_millis)
+            pass
+        return self._waiting.receive(timeout_millis)
 
     def has_message_available(self) -> bool:
         """Whether `read_next` will return a message that is there already."""

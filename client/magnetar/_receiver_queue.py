@@ -5,6 +5,11 @@ wait, by topic or partition (`Source`), behind the lock. Whoever finds nothing `
 the next *segment*, at most half a receiver queue of one source, takes the first for himself and leaves the others in
 `ready`; from there each is one `popleft`, which Python makes atomic. Segments come from the sources in turn.
 
+**Ctrl-C** may strike the main thread behind every call, and whoever was struck goes on with the same consumer. So what
+changes the queue for whoever receives is done in lines that call nothing, each of which leaves it whole. A message is
+popped by a `for`, behind which, other than behind a call, nothing can come between; and whoever was struck with
+messages in his hands puts them back (`put_back`).
+
 **What is owed.** Messages handed out have to be told to the loop, which grants the broker new permits for them. That is
 counted by segment: the first message when it is taken, the others when somebody has found `ready` empty. As soon as a
 source owes half a window, its `report` is called, once until the loop has come and fetched what is owed.
@@ -19,10 +24,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Sequence
-from itertools import repeat
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
+from magnetar._cutting import cut, cut_segment, fitting, payload_bytes
 from magnetar._message import Delivered, Message
 
 __all__ = ["ReceiverQueue", "Source"]
@@ -57,6 +63,8 @@ class ReceiverQueue:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.ready: Final[deque[Message]] = deque()
+        # Pops the next of those that are ready: `for message in queue.popping: …`. Raises IndexError.
+        self.popping: Final[Iterator[Message]] = iter(self.ready.popleft, None)
         # Why there will be nothing more.
         self.error: Exception | None = None
         # How many wait for a message, and how many of them for a batch.
@@ -71,6 +79,10 @@ class ReceiverQueue:
         # Whose messages are in `ready`, and how many of its segment are not counted as handed out.
         self._current: Source | None = None
         self._uncounted = 0
+        # Some in `ready` were put back, and may be others'.
+        self._mixed = False
+        # Owes more than before, and has not been told of.
+        self._indebted: Source | None = None
         # Of what the sources have.
         self._messages = 0
         self._bytes = 0
@@ -111,16 +123,29 @@ class ReceiverQueue:
             self._forget(source, source.entries)
             source.entries.clear()
             self._ring.remove(source)
+        if self._current is source or self._mixed:
+            first = self._clear_ready(source) or first
         if self._current is source:
-            while self.ready:
-                try:
-                    first = self.ready.pop()
-                except IndexError:  # others have taken the rest
-                    break
             self._current, self._uncounted = None, 0
         source.owed = 0
         source.last = source.read = None
         self.full = False
+        return first
+
+    def _clear_ready(self, source: Source) -> Message | None:
+        """Returns the first that was dropped."""
+        first: Message | None = None
+        others: list[Message] = []
+        while self.ready:
+            try:
+                message = self.ready.pop()
+            except IndexError:  # others have taken the rest
+                break
+            if self._mixed and message._delivered.era.origin.source is not source:
+                others.append(message)
+            else:
+                first = message
+        self.ready.extend(reversed(others))
         return first
 
     def drop(self, source: Source, places: Container[tuple[int, int]]) -> int:
@@ -211,23 +236,23 @@ class ReceiverQueue:
             return self.take_locked()
 
     def take_locked(self) -> Message | None:
-        try:
-            return self.ready.popleft()
-        except IndexError:
-            pass
-        self._finish_segment()
-        if not self._ring:
-            return None
-        source = self._ring[0]
-        messages = self._cut(source, source.segment)
-        self._turn()
-        source.last = messages[-1]
-        self._current, self._uncounted = source, len(messages) - 1
-        self._owe(source, 1)
-        rest = iter(messages)
-        first = next(rest)
-        self.ready.extend(rest)
-        return first
+        while True:
+            try:
+                for message in self.popping:
+                    return message
+            except IndexError:
+                pass
+            self._finish_segment()
+            if not self._cut_segment():
+                return None
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """They were taken by somebody who could not hand them out, and come first again."""
+        with self.lock:
+            self._mixed = True
+            self.ready.extendleft(reversed(messages))
+            if self.waiting:
+                self.wake(len(messages))
 
     def has_batch(self, max_messages: int, max_bytes: int) -> bool:
         """Whether a batch is complete."""
@@ -237,80 +262,110 @@ class ReceiverQueue:
 
     def _payload_bytes(self) -> int:
         """Exactly: what entries are said to take has their metadata in it."""
-        size = sum(map(_size, list(self.ready)))
+        size = sum(map(payload_bytes, list(self.ready)))
         for source in self._ring:
             for one in source.entries:
                 payloads = one.columns.payloads
                 size += sum(len(payloads[at] or b"") for at in one.todo)
         return size
 
-    def take_batch_locked(self, max_messages: int, max_bytes: int) -> list[Message]:
-        """As much as there is and as a batch may have: at least one message, if there is one."""
+    def take_batch_locked(self, batch: list[Message], max_messages: int, max_bytes: int) -> None:
+        """Puts in as much as there is and as a batch may have: at least one message, if there is one. All that was
+        taken is in the batch, whenever this is broken off."""
         self.full = False
-        batch: list[Message] = []
         room = max_bytes
         while len(batch) < max_messages:
             try:
-                message = self.ready.popleft()
+                for message in self.popping:
+                    batch += (message,)
+                    break
             except IndexError:
                 self._finish_segment()
                 break
-            size = _size(message)
-            if batch and size > room:
+            size = payload_bytes(message)
+            if len(batch) > 1 and size > room:
+                del batch[-1]
                 self.ready.appendleft(message)
-                return batch
+                return
             room -= size
-            batch.append(message)
-        while self._ring and len(batch) < max_messages:
+        while len(batch) < max_messages and self._next_source():
             source = self._ring[0]
             delivered = source.entries[0]
             count = min(len(delivered.todo), max_messages - len(batch))
             if delivered.size_bytes > room:  # which is more than its payloads: now it is to be exact
-                room = max_bytes - sum(map(_size, batch))
-                count = _fitting(delivered, count, room, bool(batch))
+                room = max_bytes - sum(map(payload_bytes, batch))
+                count = fitting(delivered, count, room, bool(batch))
                 if not count:
                     break
-            messages = self._cut(source, count)
-            room -= delivered.size_bytes
-            batch.extend(messages)
+            messages, rest = cut(delivered, count)
+            # Nothing is called from here on: see above.
+            batch += messages
+            self._messages -= count
+            if rest:
+                delivered.todo = rest
+            else:
+                self._bytes -= delivered.size_bytes
+                source.size_bytes -= delivered.size_bytes
+                del source.entries[0]
             source.last = source.read = messages[-1]
+            source.owed += count
+            self._indebted = source
+            # To here.
+            room -= delivered.size_bytes
+            self._report_debt()
             self._turn()
-            self._owe(source, count)
-        return batch
+
+    def _cut_segment(self) -> bool:
+        """Makes the next segment, whose first message counts as handed out. False: there is nothing."""
+        if not self._next_source():
+            return False
+        source, ready = self._ring[0], self.ready
+        messages, whole, partly, rest = cut_segment(source.entries, source.segment)
+        gone = sum(one.size_bytes for one in whole)
+        left = deque(islice(source.entries, len(whole), None))
+        count = len(messages)
+        # Nothing is called from here on: see above.
+        if partly is not None:
+            partly.todo = rest
+        source.entries = left
+        source.size_bytes -= gone
+        self._bytes -= gone
+        self._messages -= count
+        source.last = messages[-1]
+        self._current = source
+        self._uncounted = count
+        ready += messages
+        # To here.
+        self._uncounted -= 1
+        source.owed += 1
+        self._indebted = source
+        self._report_debt()
+        self._turn()
+        return True
 
     def _finish_segment(self) -> None:
         """Nothing is ready: the segment is handed out."""
-        source, count = self._current, self._uncounted
-        self._current, self._uncounted = None, 0
-        if source is not None and count:
-            self._owe(source, count)
+        if self._current is not None:
+            self._current.owed += self._uncounted
+            self._current.read = self._current.last
+            self._indebted = self._current
+            self._current, self._uncounted = None, 0
+        self._mixed = False
+        self._report_debt()
+
+    def _report_debt(self) -> None:
+        source = self._indebted
         if source is not None:
-            source.read = source.last
+            if source.owed >= source.report_at and not source.reported:
+                source.report()  # the loop, which takes that away, waits for the lock
+                source.reported = True
+            self._indebted = None
 
-    def _owe(self, source: Source, count: int) -> None:
-        source.owed += count
-        if source.owed >= source.report_at and not source.reported:
-            source.reported = True
-            source.report()
-
-    def _cut(self, source: Source, count: int) -> list[Message]:
-        """The source's next messages: so many, or all."""
-        messages: list[Message] = []
-        entries = source.entries
-        while entries and count:
-            delivered = entries[0]
-            todo = delivered.todo
-            if len(todo) <= count:
-                entries.popleft()
-                self._bytes -= delivered.size_bytes
-                source.size_bytes -= delivered.size_bytes
-            else:
-                delivered.todo = todo[count:]
-                todo = todo[:count]
-            messages.extend(map(Message, repeat(delivered), todo))
-            count -= len(todo)
-        self._messages -= len(messages)
-        return messages
+    def _next_source(self) -> bool:
+        """Whether any has entries; it is the first in the ring."""
+        while self._ring and not self._ring[0].entries:  # it was taken from when somebody was struck
+            del self._ring[0]
+        return bool(self._ring)
 
     def _turn(self) -> None:
         """The next source's turn."""
@@ -318,19 +373,3 @@ class ReceiverQueue:
             self._ring.rotate(-1)
         else:
             self._ring.popleft()
-
-
-def _size(message: Message) -> int:
-    return len(message._delivered.columns.payloads[message._at] or b"")
-
-
-def _fitting(delivered: Delivered, max_messages: int, room: int, may_be_none: bool) -> int:
-    """How many of its next messages there is room for; at least one, unless there may be none."""
-    payloads = delivered.columns.payloads
-    count = 0
-    for at in delivered.todo[:max_messages]:
-        room -= len(payloads[at] or b"")
-        if room < 0 and (count or may_be_none):
-            break
-        count += 1
-    return count

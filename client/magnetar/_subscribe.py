@@ -23,6 +23,7 @@ from magnetar_wire.message_id import MessageId
 __all__ = ["AioSubscribing", "Subscribing"]
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 
 async def _open_consumer(
@@ -56,12 +57,14 @@ def _kept(client: ClientCore, core: ConsumerCore) -> ConsumerCore:
 class Subscribing:
     """Of the synchronous client."""
 
-    _fronts: Any
-
     def _begun(self) -> ClientCore:
         raise NotImplementedError
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError
+
+    def _make_front(self, work: Coroutine[Any, Any, Any], front: Callable[[Any], F]) -> F:
+        """What the application gets of what the work makes on the loop. If it gets nothing, that is closed again."""
         raise NotImplementedError
 
     def subscribe(
@@ -96,11 +99,13 @@ class Subscribing:
         given = _given(locals())
         check_event_listener(consumer_event_listener)
         begun = self._begun()
-        core = self._run(_open_consumer(begun, topic, given))
-        consumer = Consumer(core, self._run, message_listener)
-        self._fronts.add(consumer)
-        tell_active(core, consumer, consumer_event_listener, begun.callbacks.put)
-        return consumer
+
+        def front(core: ConsumerCore) -> Consumer:
+            consumer = Consumer(core, self._run, message_listener)
+            tell_active(core, consumer, consumer_event_listener, begun.callbacks.put)
+            return consumer
+
+        return self._make_front(_open_consumer(begun, topic, given), front)
 
     def create_reader(
         self,
@@ -118,10 +123,8 @@ class Subscribing:
         """A reader of the topic: from behind a message (from it, with `start_message_id_inclusive`), from
         `MessageId.earliest` or `latest`, or from a time, in ms since 1970."""
         given = _given(locals())
-        core = self._run(_open_reader(self._begun(), topic, start_message_id, given))
-        reader = Reader(core, self._run, reader_listener)
-        self._fronts.add(reader)
-        return reader
+        work = _open_reader(self._begun(), topic, start_message_id, given)
+        return self._make_front(work, lambda core: Reader(core, self._run, reader_listener))
 
 
 class AioSubscribing:

@@ -1,7 +1,8 @@
 """Waiting for messages: threads on a condition, tasks on futures. The rest of receiving is `ReceiverQueue`'s.
 
 Nobody is given a message; whoever is woken takes one. So a wait that is broken off, by Ctrl-C, a time-out or a
-cancellation, has nothing to lose but the word that something is there, and passes that on.
+cancellation, has nothing to lose but the word that something is there, and passes that on. Ctrl-C may also strike when
+messages were taken and not returned yet: then they are put back.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from magnetar._consumer_core import ConsumerCore
@@ -59,67 +61,125 @@ class _Waiting:
         names = ", ".join(part.topic for part in self._core.parts[:3])
         return Timeout(f"no message of {names} came within {round(timeout_s * 1000)} ms")
 
-    def _batch_now(self, *, late: bool) -> list[Message] | None:
-        """With the lock: a batch, if it is complete, or it is late."""
+    def _batch_now(self, batch: list[Message], *, late: bool) -> bool:
+        """With the lock: takes a batch, if it is complete, or it is late."""
         self._check()
         bounds, queue = self._bounds, self._queue
         if late or queue.full or queue.has_batch(bounds.enough_messages, bounds.max_bytes):
-            return queue.take_batch_locked(bounds.max_messages, bounds.max_bytes)
-        return None
+            queue.take_batch_locked(batch, bounds.max_messages, bounds.max_bytes)
+            return True
+        return False
+
+
+class _Waiter:
+    """A thread that waits. It holds nothing that others need, so nothing is in disorder when it is struck."""
+
+    __slots__ = ("_lock", "woken")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.woken = False
+
+    def wake(self) -> None:
+        self.woken = True
+        self._lock.release()
+
+    def wait(self, seconds: float | None) -> None:
+        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
 
 
 class ThreadWaiting(_Waiting):
     def __init__(self, core: ConsumerCore) -> None:
         super().__init__(core)
-        self._condition = threading.Condition(self._queue.lock)
+        self._waiters: deque[_Waiter] = deque()
         self._queue.wake = self._wake
 
     def _wake(self, count: int) -> None:
         if self._queue.batches_waiting:  # one of those may need more, and must not be the only one woken
-            self._condition.notify_all()
-        else:
-            self._condition.notify(count)
+            count = len(self._waiters)
+        while count > 0 and self._waiters:
+            self._waiters.popleft().wake()
+            count -= 1
 
     def receive(self, timeout_millis: float | None) -> Message:
         timeout_s = _seconds(timeout_millis)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._queue.lock:
+        message: Message | None = None
+        try:
             while True:
-                self._check()
-                message = self._queue.take_locked()
+                left = None if deadline is None else deadline - time.monotonic()
+                with self._queue.lock:
+                    self._check()
+                    message = self._queue.take_locked()
                 if message is not None:
                     return message
-                left = None if deadline is None else deadline - time.monotonic()
                 if timeout_s is not None and left is not None and left <= 0:
                     raise self._late(timeout_s)
-                self._wait(left, ask=self._asks)
+                self._wait(left, lambda: bool(self._queue), ask=self._asks)
+        except BaseException:
+            if message is not None:
+                self._queue.put_back((message,))
+            raise
 
     def receive_batch(self) -> list[Message]:
+        batch: list[Message] = []
+        try:
+            self._take_batch(batch)
+            return batch
+        except BaseException:
+            if batch:
+                self._queue.put_back(batch)
+            raise
+
+    def _take_batch(self, batch: list[Message]) -> None:
         timeout_s = self._bounds.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._queue.lock:
-            self._queue.batches_waiting += 1
-            try:
-                while True:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    batch = self._batch_now(late=left is not None and left <= 0)
-                    if batch is not None:
-                        return batch
-                    self._wait(left, ask=True)
-            finally:
-                self._queue.batches_waiting -= 1
-
-    def _wait(self, seconds: float | None, *, ask: bool) -> None:
-        self._queue.waiting += 1
-        if ask:
-            self._core.post(self._core.hungry)
+        counted = False
         try:
-            self._condition.wait(seconds)
+            with self._queue.lock:
+                self._queue.batches_waiting += 1
+                counted = True
+            while True:
+                left = None if deadline is None else deadline - time.monotonic()
+                with self._queue.lock:
+                    if self._batch_now(batch, late=left is not None and left <= 0):
+                        return
+                self._wait(left, self._has_batch, ask=True)
+        finally:
+            if counted:
+                with self._queue.lock:
+                    self._queue.batches_waiting -= 1
+
+    def _wait(self, seconds: float | None, has: Callable[[], bool], *, ask: bool) -> None:
+        """Returns when there may be something; at once, if there has been since."""
+        waiter = _Waiter()
+        counted = False
+        try:
+            with self._queue.lock:
+                if self._queue.error is not None or has():
+                    return
+                self._queue.waiting += 1
+                counted = True
+                self._waiters.append(waiter)
+            if ask:
+                self._core.post(self._core.hungry)
+            waiter.wait(seconds)
         except BaseException:
-            self._condition.notify()
+            with self._queue.lock:
+                if waiter.woken:  # the word is for somebody else
+                    self._wake(1)
             raise
         finally:
-            self._queue.waiting -= 1
+            with self._queue.lock:
+                if counted:
+                    self._queue.waiting -= 1
+                with contextlib.suppress(ValueError):  # it was woken
+                    self._waiters.remove(waiter)
+
+    def _has_batch(self) -> bool:
+        bounds, queue = self._bounds, self._queue
+        return queue.full or queue.has_batch(bounds.enough_messages, bounds.max_bytes)
 
 
 class TaskWaiting(_Waiting):
@@ -157,13 +217,14 @@ class TaskWaiting(_Waiting):
     async def receive_batch(self) -> list[Message]:
         timeout_s = self._bounds.timeout_s
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        batch: list[Message] = []
         self._queue.batches_waiting += 1
         try:
             while True:
                 left = None if deadline is None else deadline - self._clock.monotonic()
                 with self._queue.lock:
-                    batch = self._batch_now(late=left is not None and left <= 0)
-                if batch is not None:
+                    done = self._batch_now(batch, late=left is not None and left <= 0)
+                if done:
                     return batch
                 await self._wait(left, ask=True)
         finally:

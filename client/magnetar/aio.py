@@ -12,6 +12,7 @@ is over. A process must not fork while such a client is open.
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -83,6 +84,8 @@ class Client(AioSubscribing):
         self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}
         self._closed = False
         self._core: ClientCore | None = None
+        # The process in which it was.
+        self._made_by = 0
         self._standing: asyncio.Task[None] | None = None
         # What a shutdown leaves behind ends in it.
         self._ending: asyncio.Task[None] | None = None
@@ -122,7 +125,10 @@ class Client(AioSubscribing):
     async def _begun(self) -> ClientCore:
         if self._closed:
             raise AlreadyClosed("the client is closed")
+        if self._core is not None and self._made_by != os.getpid():
+            raise AlreadyClosed("the client was used before the process forked: make another one in the child")
         if self._core is None:
+            self._made_by = os.getpid()
             parts: dict[str, Any] = self._parts
             loop = asyncio.get_running_loop()
             self._core = ClientCore(self._url, self._options, _call_soon(loop), **parts)
@@ -132,6 +138,9 @@ class Client(AioSubscribing):
     def _take_core(self) -> ClientCore | None:
         """The client is closed by whoever asks."""
         core, self._core, self._closed = self._core, None, True
+        if core is not None and self._made_by != os.getpid():  # all that there is of it is the parent's
+            self._standing = None
+            return None
         if self._standing is not None:
             self._standing.cancel()
         return core

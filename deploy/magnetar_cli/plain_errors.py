@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import typer
 
-__all__ = ["plain_errors", "plain_logs"]
+__all__ = ["is_plain", "plain_errors", "plain_logs"]
 
 
 def plain_logs() -> None:
@@ -26,13 +26,13 @@ def plain_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except Exception as error:
-        if not _is_plain(error):
+        if not is_plain(error):
             raise
         print(f"magnetar: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 
 
-def _is_plain(error: Exception) -> bool:
+def is_plain(error: Exception) -> bool:
     """Errors that say what is wrong and what to do. What was not imported yet can't have raised one."""
     if isinstance(error, OSError) and error.filename is not None:
         return True  # a folder that is not there, or not ours to write
@@ -44,6 +44,8 @@ def _is_plain(error: Exception) -> bool:
             ("magnetar_cli.local_java", "NoJava"),
             ("magnetar_metadata.errors", "MetadataError"),
             ("magnetar_bookie.errors", "LedgerError"),
+            ("magnetar.exceptions", "MagnetarException"),
+            ("magnetar_wire.errors", "WireError"),
         )
         if module in sys.modules
     )

@@ -54,7 +54,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar_metadata.core.envelope import (
@@ -79,6 +79,7 @@ from magnetar_metadata.errors import (
     Unavailable,
     ValueTooLarge,
 )
+from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Node, Put, SessionState
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -107,12 +108,14 @@ class Stored:
     version: int
     # The same as long as the node is not deleted, and never the same again.
     incarnation: bytes
+    # As it was read, if it was.
+    seen: tuple[Node, Envelope] | None = field(default=None, repr=False, compare=False)
 
 
-async def read(store: MetadataStore, path: str) -> Stored | None:
-    """The node's payload. Possibly stale, as `MetadataStore.get` is."""
-    node, envelope = _opened(path, await store.get(path))
-    return Stored(envelope.payload, node.version, envelope.incarnation) if node and envelope else None
+async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Stored | None:
+    """The node's payload. Possibly stale, as `MetadataStore.get` is, unless it is to be fresh."""
+    node, envelope = _opened(path, await (get_fresh(store, path) if fresh else store.get(path)))
+    return Stored(envelope.payload, node.version, envelope.incarnation, (node, envelope)) if node and envelope else None
 
 
 def first_value(payload: bytes, randomness: Randomness) -> bytes:
@@ -129,6 +132,7 @@ async def change(
     randomness: Randomness,
     along: Sequence[Change] = (),
     timeout_s: float = 30.0,
+    known: Stored | None = None,
 ) -> Stored | None:
     """Changes the node to what `update` makes of its payload (None: it is absent). Returns what is there then.
 
@@ -136,10 +140,13 @@ async def change(
     change may have been made and it can't be found out, `NotSent` if it was not made for want of a connection, and
     `SessionLost`; besides, what refuses the change whatever its version, and what `update` raises.
 
+    With `known`, what `read` has given, nothing is read first: it is as good as another possibly stale read.
+
     `along` are made in the same transaction, or neither is. One of them that is refused raises its `Refused`, whose
     `index` is its place among `along` plus one: nothing was changed.
     """
-    return await _Loop(store, path, clock, clock.monotonic() + timeout_s, tuple(along)).run(update, randomness)
+    loop = _Loop(store, path, clock, clock.monotonic() + timeout_s, tuple(along))
+    return await loop.run(update, randomness, known.seen if known is not None else None)
 
 
 @dataclass
@@ -154,10 +161,13 @@ class _Loop:
     # How long to wait before a store that is connected and gave no answer is asked again.
     pause_s: float = 0.0
 
-    async def run(self, update: Update, randomness: Randomness) -> Stored | None:
+    async def run(
+        self, update: Update, randomness: Randomness, seen: tuple[Node, Envelope] | None = None
+    ) -> Stored | None:
         fresh = False
         while True:
-            node, old = await self._read(fresh)
+            node, old = seen or await self._read(fresh)
+            seen = None
             try:
                 new = update(old.payload if old else None)
             except Exception:
@@ -251,9 +261,8 @@ class _Loop:
     async def _read(self, fresh: bool) -> tuple[Node | None, Envelope | None]:
         while True:
             try:
-                if fresh:
-                    await self.store.sync()
-                return _opened(self.path, await self.store.get(self.path))
+                node = await (get_fresh(self.store, self.path) if fresh else self.store.get(self.path))
+                return _opened(self.path, node)
             except Unavailable as error:
                 await self._connected(NotSent(f"{self.path!r} was not changed: {error}"))
 

@@ -1,12 +1,23 @@
 from magnetar_protos import broker_pb2 as _broker_pb2
 from magnetar_protos import catalog_pb2 as _catalog_pb2
+from magnetar_protos import ownership_pb2 as _ownership_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class SplitBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SPLIT_BY_RANGE: _ClassVar[SplitBy]
+    SPLIT_BY_TOPICS: _ClassVar[SplitBy]
+    SPLIT_BY_POSITION: _ClassVar[SplitBy]
+SPLIT_BY_RANGE: SplitBy
+SPLIT_BY_TOPICS: SplitBy
+SPLIT_BY_POSITION: SplitBy
 
 class Done(_message.Message):
     __slots__ = ("problem",)
@@ -69,12 +80,14 @@ class TenantAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ...) -> None: ...
 
 class NamespaceRequest(_message.Message):
-    __slots__ = ("namespace", "policies")
+    __slots__ = ("namespace", "policies", "bundles")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     policies: _catalog_pb2.Policies
-    def __init__(self, namespace: _Optional[str] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ...) -> None: ...
+    bundles: int
+    def __init__(self, namespace: _Optional[str] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., bundles: _Optional[int] = ...) -> None: ...
 
 class NamespaceAnswer(_message.Message):
     __slots__ = ("problem", "policies")
@@ -106,6 +119,36 @@ class PartitionsRequest(_message.Message):
     partitions: int
     properties: _containers.ScalarMap[str, str]
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class TopicHomesRequest(_message.Message):
+    __slots__ = ("topic", "listener_name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    listener_name: str
+    def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ...) -> None: ...
+
+class TopicHomesAnswer(_message.Message):
+    __slots__ = ("problem", "homes", "partitions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    HOMES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    homes: _containers.RepeatedCompositeFieldContainer[TopicHome]
+    partitions: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., homes: _Optional[_Iterable[_Union[TopicHome, _Mapping]]] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class TopicHome(_message.Message):
+    __slots__ = ("topic", "broker_id", "address", "bundle")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    broker_id: str
+    address: str
+    bundle: str
+    def __init__(self, topic: _Optional[str] = ..., broker_id: _Optional[str] = ..., address: _Optional[str] = ..., bundle: _Optional[str] = ...) -> None: ...
 
 class PartitionedTopicAnswer(_message.Message):
     __slots__ = ("problem", "partitions", "properties")
@@ -228,7 +271,7 @@ class TopicStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ...) -> None: ...
 
 class TopicStats(_message.Message):
-    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions")
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +286,7 @@ class TopicStats(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_BROKER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     partitions: int
@@ -257,7 +301,8 @@ class TopicStats(_message.Message):
     waiting_for: str
     producers: _containers.RepeatedCompositeFieldContainer[ProducerStats]
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionStats]
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ...) -> None: ...
+    owner_broker: str
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ...) -> None: ...
 
 class ProducerStats(_message.Message):
     __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties")
@@ -377,20 +422,34 @@ class InternalStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
 
 class InternalStats(_message.Message):
-    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors")
+    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
     MORE_LEDGERS_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: str
     last: Place
     ledgers: _containers.RepeatedCompositeFieldContainer[LedgerStats]
     more_ledgers: int
     cursors: _containers.RepeatedCompositeFieldContainer[CursorStats]
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ...) -> None: ...
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseStats]
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ...) -> None: ...
+
+class LeaseStats(_message.Message):
+    __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    FROM_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    from_ledger_id: int
+    left_ms: int
+    lease_ms: int
+    def __init__(self, holder: _Optional[str] = ..., from_ledger_id: _Optional[int] = ..., left_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class LedgerStats(_message.Message):
     __slots__ = ("ledger_id", "entries", "bytes", "closed")
@@ -416,25 +475,135 @@ class CursorStats(_message.Message):
     open_entries: int
     def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[Place, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[Place, _Mapping]] = ..., open_entries: _Optional[int] = ...) -> None: ...
 
+class BundlesAnswer(_message.Message):
+    __slots__ = ("problem", "bundles")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    bundles: _containers.RepeatedCompositeFieldContainer[Bundle]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bundles: _Optional[_Iterable[_Union[Bundle, _Mapping]]] = ...) -> None: ...
+
+class Bundle(_message.Message):
+    __slots__ = ("bundle", "broker_id", "address")
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    bundle: str
+    broker_id: str
+    address: str
+    def __init__(self, bundle: _Optional[str] = ..., broker_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class UnloadBundleRequest(_message.Message):
+    __slots__ = ("namespace", "bundle", "destination")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    destination: str
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., destination: _Optional[str] = ...) -> None: ...
+
+class UnloadNamespaceRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class SplitBundleRequest(_message.Message):
+    __slots__ = ("namespace", "bundle", "by", "at")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    by: SplitBy
+    at: int
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., by: _Optional[_Union[SplitBy, str]] = ..., at: _Optional[int] = ...) -> None: ...
+
+class SplitBundleAnswer(_message.Message):
+    __slots__ = ("problem", "lower", "upper")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LOWER_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    lower: str
+    upper: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., lower: _Optional[str] = ..., upper: _Optional[str] = ...) -> None: ...
+
+class BrokersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BrokersAnswer(_message.Message):
+    __slots__ = ("problem", "brokers")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    brokers: _containers.RepeatedCompositeFieldContainer[ActiveBroker]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[ActiveBroker, _Mapping]]] = ...) -> None: ...
+
+class ActiveBroker(_message.Message):
+    __slots__ = ("broker_id", "listeners", "http_address", "version", "started_ms", "load")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    broker_id: str
+    listeners: _containers.RepeatedCompositeFieldContainer[_ownership_pb2.Listener]
+    http_address: str
+    version: str
+    started_ms: int
+    load: _ownership_pb2.LoadReport
+    def __init__(self, broker_id: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[_ownership_pb2.Listener, _Mapping]]] = ..., http_address: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., load: _Optional[_Union[_ownership_pb2.LoadReport, _Mapping]] = ...) -> None: ...
+
+class OwnedBundlesRequest(_message.Message):
+    __slots__ = ("broker_id",)
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: str
+    def __init__(self, broker_id: _Optional[str] = ...) -> None: ...
+
+class OwnedBundlesAnswer(_message.Message):
+    __slots__ = ("problem", "bundles")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    bundles: _containers.RepeatedCompositeFieldContainer[OwnedBundle]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bundles: _Optional[_Iterable[_Union[OwnedBundle, _Mapping]]] = ...) -> None: ...
+
+class OwnedBundle(_message.Message):
+    __slots__ = ("namespace", "bundle", "topics")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    topics: int
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., topics: _Optional[int] = ...) -> None: ...
+
 class BrokerRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class BrokerAnswer(_message.Message):
-    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics")
+    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics", "broker_id")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     LOADED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     version: str
     address: str
     cluster: str
     started_ms: int
     loaded_topics: int
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ...) -> None: ...
+    broker_id: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ..., broker_id: _Optional[str] = ...) -> None: ...
 
 class HealthRequest(_message.Message):
     __slots__ = ()
@@ -449,3 +618,26 @@ class HealthAnswer(_message.Message):
     healthy: bool
     reasons: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., healthy: bool = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DurableSubscriptionsAnswer(_message.Message):
+    __slots__ = ("problem", "subscriptions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    subscriptions: _containers.RepeatedCompositeFieldContainer[DurableSubscription]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., subscriptions: _Optional[_Iterable[_Union[DurableSubscription, _Mapping]]] = ...) -> None: ...
+
+class DurableSubscription(_message.Message):
+    __slots__ = ("subscription", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, subscription: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...

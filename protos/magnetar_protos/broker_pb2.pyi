@@ -91,10 +91,12 @@ class PartitionsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "listener_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    listener_name: str
+    def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ...) -> None: ...
 
 class LookupAnswer(_message.Message):
     __slots__ = ("problem", "address")

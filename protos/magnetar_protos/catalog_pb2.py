@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/catalog.proto\x12\x13magnetar.catalog.v1\"i\n\nTenantNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x17\n\x0fnamespaces_made\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x64min_roles\x18\x03 \x03(\t\x12\x18\n\x10\x61llowed_clusters\x18\x04 \x03(\t\"\xba\x01\n\rNamespaceNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x18\n\x10partitioned_made\x18\x02 \x01(\x04\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12/\n\x08policies\x18\x04 \x01(\x0b\x32\x1d.magnetar.catalog.v1.Policies\x12\x18\n\x10marks_taken_away\x18\x05 \x01(\x04\"\x86\x02\n\x14PartitionedTopicNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x01(\r\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12M\n\nproperties\x18\x04 \x03(\x0b\x32\x39.magnetar.catalog.v1.PartitionedTopicNode.PropertiesEntry\x12\x12\n\ngrowing_to\x18\x05 \x01(\r\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd9\x01\n\x08Policies\x12\x35\n\x0bpersistence\x18\x01 \x01(\x0b\x32 .magnetar.catalog.v1.Persistence\x12\x43\n\x13\x61uto_topic_creation\x18\x02 \x01(\x0b\x32&.magnetar.catalog.v1.AutoTopicCreation\x12Q\n\x1a\x61uto_subscription_creation\x18\x03 \x01(\x0b\x32-.magnetar.catalog.v1.AutoSubscriptionCreation\"N\n\x0bPersistence\x12\x15\n\rensemble_size\x18\x01 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\x02 \x01(\r\x12\x12\n\nack_quorum\x18\x03 \x01(\r\"8\n\x11\x41utoTopicCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x12\n\npartitions\x18\x02 \x01(\r\"+\n\x18\x41utoSubscriptionCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08*H\n\x08\x44\x65letion\x12\x11\n\rDELETION_NONE\x10\x00\x12\x15\n\x11\x44\x45LETION_IF_EMPTY\x10\x01\x12\x12\n\x0e\x44\x45LETION_BEGUN\x10\x02\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/catalog.proto\x12\x13magnetar.catalog.v1\"i\n\nTenantNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x17\n\x0fnamespaces_made\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x64min_roles\x18\x03 \x03(\t\x12\x18\n\x10\x61llowed_clusters\x18\x04 \x03(\t\"\xd1\x01\n\rNamespaceNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x18\n\x10partitioned_made\x18\x02 \x01(\x04\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12/\n\x08policies\x18\x04 \x01(\x0b\x32\x1d.magnetar.catalog.v1.Policies\x12\x18\n\x10marks_taken_away\x18\x05 \x01(\x04\x12\x15\n\rbundle_starts\x18\x06 \x03(\x07\"\x86\x02\n\x14PartitionedTopicNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x01(\r\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12M\n\nproperties\x18\x04 \x03(\x0b\x32\x39.magnetar.catalog.v1.PartitionedTopicNode.PropertiesEntry\x12\x12\n\ngrowing_to\x18\x05 \x01(\r\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd9\x01\n\x08Policies\x12\x35\n\x0bpersistence\x18\x01 \x01(\x0b\x32 .magnetar.catalog.v1.Persistence\x12\x43\n\x13\x61uto_topic_creation\x18\x02 \x01(\x0b\x32&.magnetar.catalog.v1.AutoTopicCreation\x12Q\n\x1a\x61uto_subscription_creation\x18\x03 \x01(\x0b\x32-.magnetar.catalog.v1.AutoSubscriptionCreation\"N\n\x0bPersistence\x12\x15\n\rensemble_size\x18\x01 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\x02 \x01(\r\x12\x12\n\nack_quorum\x18\x03 \x01(\r\"8\n\x11\x41utoTopicCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x12\n\npartitions\x18\x02 \x01(\r\"+\n\x18\x41utoSubscriptionCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08*H\n\x08\x44\x65letion\x12\x11\n\rDELETION_NONE\x10\x00\x12\x15\n\x11\x44\x45LETION_IF_EMPTY\x10\x01\x12\x12\n\x0e\x44\x45LETION_BEGUN\x10\x02\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,22 +34,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\222\003\002\010\002'
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._loaded_options = None
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_DELETION']._serialized_start=1018
-  _globals['_DELETION']._serialized_end=1090
+  _globals['_DELETION']._serialized_start=1041
+  _globals['_DELETION']._serialized_end=1113
   _globals['_TENANTNODE']._serialized_start=54
   _globals['_TENANTNODE']._serialized_end=159
   _globals['_NAMESPACENODE']._serialized_start=162
-  _globals['_NAMESPACENODE']._serialized_end=348
-  _globals['_PARTITIONEDTOPICNODE']._serialized_start=351
-  _globals['_PARTITIONEDTOPICNODE']._serialized_end=613
-  _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_start=564
-  _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_end=613
-  _globals['_POLICIES']._serialized_start=616
-  _globals['_POLICIES']._serialized_end=833
-  _globals['_PERSISTENCE']._serialized_start=835
-  _globals['_PERSISTENCE']._serialized_end=913
-  _globals['_AUTOTOPICCREATION']._serialized_start=915
-  _globals['_AUTOTOPICCREATION']._serialized_end=971
-  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_start=973
-  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_end=1016
+  _globals['_NAMESPACENODE']._serialized_end=371
+  _globals['_PARTITIONEDTOPICNODE']._serialized_start=374
+  _globals['_PARTITIONEDTOPICNODE']._serialized_end=636
+  _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_start=587
+  _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_end=636
+  _globals['_POLICIES']._serialized_start=639
+  _globals['_POLICIES']._serialized_end=856
+  _globals['_PERSISTENCE']._serialized_start=858
+  _globals['_PERSISTENCE']._serialized_end=936
+  _globals['_AUTOTOPICCREATION']._serialized_start=938
+  _globals['_AUTOTOPICCREATION']._serialized_end=994
+  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_start=996
+  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_end=1039
 # @@protoc_insertion_point(module_scope)

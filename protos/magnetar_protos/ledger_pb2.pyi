@@ -290,16 +290,26 @@ class ScrubPosition(_message.Message):
     def __init__(self, began_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., done: bool = ...) -> None: ...
 
 class BookieRegistration(_message.Message):
-    __slots__ = ("address", "instance_id", "read_only", "http_address")
+    __slots__ = ("address", "instance_id", "read_only", "http_address", "listeners")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
     HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
     address: str
     instance_id: bytes
     read_only: bool
     http_address: str
-    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ...) -> None: ...
+    listeners: _containers.RepeatedCompositeFieldContainer[BookieListener]
+    def __init__(self, address: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., read_only: bool = ..., http_address: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[BookieListener, _Mapping]]] = ...) -> None: ...
+
+class BookieListener(_message.Message):
+    __slots__ = ("name", "address")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Decommission(_message.Message):
     __slots__ = ("asked_ms", "ledgers_left", "done", "mark")

@@ -15,7 +15,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor")
+    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class ManagedLedgerNode(_message.Message):
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
     life: bytes
@@ -49,7 +50,36 @@ class ManagedLedgerNode(_message.Message):
     next_page: int
     properties: _containers.ScalarMap[str, bytes]
     floor: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ...) -> None: ...
+    leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ...) -> None: ...
+
+class LedgerLease(_message.Message):
+    __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    lease_id: bytes
+    from_ledger_id: int
+    lease_ms: int
+    written_ms: int
+    holder: str
+    def __init__(self, lease_id: _Optional[bytes] = ..., from_ledger_id: _Optional[int] = ..., lease_ms: _Optional[int] = ..., written_ms: _Optional[int] = ..., holder: _Optional[str] = ...) -> None: ...
+
+class LeasedRemains(_message.Message):
+    __slots__ = ("topic", "incarnation", "ledger_ids", "lease_ms", "deleted_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    incarnation: str
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    lease_ms: int
+    deleted_ms: int
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ..., deleted_ms: _Optional[int] = ...) -> None: ...
 
 class ListedLedger(_message.Message):
     __slots__ = ("ledger_id", "closed", "entries", "length_bytes", "last_index", "first_time_ms", "last_time_ms", "closed_ms")

@@ -18,10 +18,9 @@ from typing import Any, Final
 from magnetar_wire._batch_limits import check_batch_metadata
 from magnetar_wire._varints import MAX_INT32, decode_column, encode_column, has_gaps, uint64_array, varint
 from magnetar_wire.messages import Messages
+from magnetar_wire.uniform_head import PAYLOAD_SIZE_TAG, SEQUENCE_ID_TAG, uniform_head
 
 _SIZE: Final = struct.Struct(">I")
-_PAYLOAD_SIZE_TAG: Final = b"\x18"
-_SEQUENCE_ID_TAG: Final = b"\x40"
 # Records cut by one precompiled format: enough to hide the call, few enough to compile in microseconds.
 _CUT_AT_ONCE: Final = 64
 
@@ -41,7 +40,7 @@ def encode_uniform(messages: Messages) -> bytearray | None:
     size = sizes.pop()
     if size > MAX_INT32:
         raise OverflowError(f"its payload has {size} bytes")
-    metadata = _PAYLOAD_SIZE_TAG + varint(size)
+    metadata = PAYLOAD_SIZE_TAG + varint(size)
     columns: list[bytes] = []
     ids: Sequence[Any] | None = messages.sequence_ids
     if ids is not None:
@@ -49,7 +48,7 @@ def encode_uniform(messages: Messages) -> bytearray | None:
         if encoded is None:
             return None
         columns = encoded
-        metadata += _SEQUENCE_ID_TAG + bytes(len(columns))
+        metadata += SEQUENCE_ID_TAG + bytes(len(columns))
     head = _SIZE.pack(len(metadata)) + metadata
     check_batch_metadata(len(head) * len(payloads))
     batch = bytearray(head).join([b"", *payloads])
@@ -62,14 +61,11 @@ def encode_uniform(messages: Messages) -> bytearray | None:
 
 
 def decode_uniform(batch: bytes, count: int) -> Messages | None:
-    head = _read_head(batch)
+    head = uniform_head(batch, count)
     if head is None:
         return None
     head_bytes, payload_bytes, id_bytes = head
     record = head_bytes + payload_bytes
-    if record * count != len(batch):
-        return None
-    check_batch_metadata(head_bytes * count)
     for place in range(head_bytes - id_bytes):
         column = batch[place::record]
         if column.count(column[:1]) != count:
@@ -80,28 +76,6 @@ def decode_uniform(batch: bytes, count: int) -> Messages | None:
         if sequence_ids is None:
             return None
     return Messages(_cut(batch, count, head_bytes, payload_bytes), sequence_ids)
-
-
-def _read_head(batch: bytes) -> tuple[int, int, int] | None:
-    """Of the first record: the sizes of its head, of its payload, and of its sequence id (0: it has none)."""
-    if len(batch) < 6:
-        return None
-    (metadata_bytes,) = _SIZE.unpack_from(batch)
-    metadata = batch[4 : 4 + metadata_bytes]
-    if not 2 <= len(metadata) == metadata_bytes <= 16 or metadata[:1] != _PAYLOAD_SIZE_TAG:
-        return None
-    payload_bytes = shift = 0
-    for place in range(1, min(6, metadata_bytes)):
-        payload_bytes |= (metadata[place] & 0x7F) << shift
-        shift += 7
-        if metadata[place] < 0x80:
-            break
-    else:
-        return None
-    rest = metadata[place + 1 :]
-    if rest and (len(rest) < 2 or rest[:1] != _SEQUENCE_ID_TAG):
-        return None
-    return 4 + metadata_bytes, payload_bytes, max(0, len(rest) - 1)
 
 
 @lru_cache(maxsize=256)

@@ -36,7 +36,17 @@ from magnetar_wire.errors import EncryptedEntry, InvalidMessage, MalformedEntry,
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.messages import Messages
 
-__all__ = ["Messages", "decode_messages", "encode_batch", "encode_message"]
+__all__ = [
+    "Messages",
+    "decode_messages",
+    "decode_opened",
+    "encode_batch",
+    "encode_message",
+    "message_count",
+    "open_payload",
+    "read_key",
+    "read_properties",
+]
 
 _COLUMNS: Final = tuple(field.name for field in fields(Messages))
 
@@ -127,6 +137,11 @@ def message_parts(
 
 def decode_messages(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
     """The messages of an entry, one or a batch of them."""
+    return decode_opened(entry, open_payload(entry, max_uncompressed_bytes=max_uncompressed_bytes))
+
+
+def open_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+    """The payload of an entry that can be decoded by itself, as it was before it was compressed."""
     metadata = entry.metadata
     if metadata.encryption_keys:
         raise EncryptedEntry(f"the entry is encrypted under the keys {[key.key for key in metadata.encryption_keys]}")
@@ -134,13 +149,25 @@ def decode_messages(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRES
         raise PartOfMessage(
             f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message {metadata.uuid!r}"
         )
-    kept = metadata.compacted_batch_indexes
-    count = len(kept) if kept else metadata.num_messages_in_batch
-    if entry.is_batch and count > MAX_BATCH_MESSAGES:
+    count = message_count(entry)
+    if count > MAX_BATCH_MESSAGES:
         raise TooLarge(f"the batch is said to have {count} messages, and at most {MAX_BATCH_MESSAGES} are taken")
-    payload = decompress(entry.payload, metadata.compression, metadata.uncompressed_size, max_uncompressed_bytes)
+    return decompress(entry.payload, metadata.compression, metadata.uncompressed_size, max_uncompressed_bytes)
+
+
+def message_count(entry: Entry) -> int:
+    """How many messages the entry says that it holds."""
+    if not entry.is_batch:
+        return 1
+    return len(entry.metadata.compacted_batch_indexes) or entry.metadata.num_messages_in_batch
+
+
+def decode_opened(entry: Entry, payload: bytes) -> Messages:
+    """The messages of an entry whose payload was opened."""
+    metadata, count = entry.metadata, message_count(entry)
     if not entry.is_batch:
         return _single(metadata, payload)
+    kept = metadata.compacted_batch_indexes
     messages = decode_uniform(payload, count) or decode_columns(payload, count) or decode_objects(payload, count)
     if kept:
         messages.batch_indexes = _kept_indexes(list(kept), metadata.num_messages_in_batch)

@@ -13,7 +13,8 @@ it stands.
 Names follow Pulsar's and BookKeeper's where those have the option, in snake case, units last. From the environment and
 from flags a list is its elements with commas between, and a table is JSON. Kubernetes puts variables of its own into
 the environment of every process, and their names begin like ours where a service is called `magnetar`: one that is no
-option, and has the form of those, is passed over. This module needs the extra `server`.
+option, and has the form of those, is passed over; so is what says to the command line's clients where the service is
+(`MAGNETAR_URL`), which a shell that starts a server may have. This module needs the extra `server`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
-__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load"]
+__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load", "options_of"]
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 _VARIABLE: Final = "environment variable"
 _LISTS: Final = (list, tuple, set, frozenset)
 _OF_KUBERNETES: Final = re.compile(r"(.*_)?(service_host|service_port(_.*)?|port|port_\d+_(tcp|udp|sctp)(_.*)?)")
+_OF_CLIENTS: Final = frozenset({"url", "listener_name"})
 
 
 class InvalidConfiguration(ValueError):
@@ -67,7 +69,7 @@ def load(
         *_from_flags(flags),
     ):
         if name not in kind.model_fields:
-            if place.startswith(_VARIABLE) and _OF_KUBERNETES.fullmatch(name):
+            if place.startswith(_VARIABLE) and (name in _OF_CLIENTS or _OF_KUBERNETES.fullmatch(name)):
                 continue
             problems.append(f"{place}: there is no option {name!r}{_nearest(name, kind.model_fields)}")
             continue
@@ -84,6 +86,11 @@ def load(
     if problems:
         raise InvalidConfiguration("\n".join(problems))
     return options
+
+
+def options_of(kind: type[C], settings: Configuration) -> C:
+    """Those of one part, out of the settings of a process that it runs in."""
+    return kind.model_validate({name: getattr(settings, name) for name in kind.model_fields})
 
 
 def _from_file(file: Path | None) -> list[tuple[str, str, Any]]:

@@ -30,6 +30,7 @@ __all__ = [
     "decode_entry",
     "decode_head",
     "encode_entry",
+    "locate_payload",
     "split_broker_metadata",
     "with_broker_metadata",
 ]
@@ -80,10 +81,15 @@ def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes
 def decode_entry(stored: bytes | bytearray | memoryview, *, verify: bool = True) -> Entry:
     """Takes an entry apart, with or without a broker's part. `verify=False` leaves the checksum to somebody else."""
     stored = _as_bytes(stored)
+    broker, metadata, payload_at = locate_payload(stored, verify=verify)
+    return Entry(metadata, stored[payload_at:], broker)
+
+
+def locate_payload(stored: bytes, *, verify: bool = True) -> tuple[BrokerEntryMetadata | None, MessageMetadata, int]:
+    """As `decode_entry`, for who would not have the payload copied: it begins there, and is all the rest."""
     _check_size(len(stored), MAX_ENTRY_BYTES, "entry")
     broker, at = _broker_part(stored)
-    metadata, payload_at = _head(stored, at, verify=verify)
-    return Entry(metadata, stored[payload_at:], broker)
+    return broker, *_head(stored, at, verify=verify)
 
 
 def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetadata]:

@@ -1,17 +1,17 @@
 """What can be wrong with what travels and is stored.
 
-    WireError
-    ├── InvalidTopicName          a topic, namespace or tenant can't be called that
-    ├── InvalidMessageId          numbers, or bytes, that are no message id
-    ├── InvalidMessage            the caller's: a message that can't be encoded as it is
-    ├── MalformedEntry            the peer's or the disk's: bytes that are no entry
-    │   ├── ChecksumMismatch      they were one: some of them changed on the way
-    │   └── MalformedFrame        likewise of a frame
-    ├── TooLarge                  a size above a stated limit, refused before memory is taken for it
-    └── UnsupportedEntry          a good entry that this code can't open
-        ├── UnknownCompression    compressed in a way that it does not know
-        ├── EncryptedEntry        encrypted
-        └── PartOfMessage         one chunk of a message: only all of them together can be opened
+WireError
+├── InvalidTopicName          a topic, namespace or tenant can't be called that
+├── InvalidMessageId          numbers, or bytes, that are no message id
+├── InvalidMessage            the caller's: a message that can't be encoded as it is
+├── MalformedEntry            the peer's or the disk's: bytes that are no entry
+│   ├── ChecksumMismatch      they were one: some of them changed on the way
+│   └── MalformedFrame        likewise of a frame
+├── TooLarge                  a size above a stated limit, refused before memory is taken for it
+└── UnsupportedEntry          a good entry that this code can't open
+    ├── UnknownCompression    compressed in a way that it does not know
+    ├── EncryptedEntry        encrypted
+    └── PartOfMessage         one chunk of a message: only all of them together can be opened
 """
 
 from __future__ import annotations

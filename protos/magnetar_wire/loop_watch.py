@@ -16,6 +16,7 @@ class LoopWatch:
         self._clock = clock
         self._due = clock.monotonic()
         self._late_s = 0.0
+        self._longest_s = 0.0
         self._timer: Timer | None = None
         self._tick()
 
@@ -24,9 +25,15 @@ class LoopWatch:
         """The last time, or, if what is due next is later by now, that."""
         return max(0.0, self._late_s, self._clock.monotonic() - self._due)
 
+    def take_longest_s(self) -> float:
+        """The longest since this was asked last."""
+        longest_s, self._longest_s = max(self._longest_s, self.late_s), 0.0
+        return longest_s
+
     def _tick(self) -> None:
         now = self._clock.monotonic()
         self._late_s = now - self._due
+        self._longest_s = max(self._longest_s, self._late_s)
         self._due = now + _TICK_S
         self._timer = self._clock.call_later(_TICK_S, self._tick)
 

@@ -4,6 +4,9 @@ A thousand messages of 100 bytes in one batch, from a list of bytes and an array
 back, checksum included. The other arm is what one writes first: a SingleMessageMetadata object for each message,
 serialised or parsed, its fields set or read. It ends with the same bytes, and with the same lists.
 
+`decode_arrow` makes record batches, all columns of Spark's, of ten such entries as a broker stores them; its other arm
+puts the same lists into the same columns.
+
 Keyed messages have a key and two properties each, whose lengths differ from message to message as such things' do. The
 `varied` benches, beyond what is asked for, have payloads of 50 to 150 bytes as well.
 """
@@ -13,13 +16,17 @@ from __future__ import annotations
 import random
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import pyarrow as pa
 from crc32c import crc32c
 
 from magnetar_protos.entry_pb2 import MessageMetadata, SingleMessageMetadata
+from magnetar_spark.arrow import EntriesToArrow
+from magnetar_spark.columns import arrow_schema
 from magnetar_wire.batch import Messages, decode_messages, encode_batch
-from magnetar_wire.entry import decode_entry
+from magnetar_wire.entry import decode_entry, split_broker_metadata, with_broker_metadata
 from tests.bench.harness import Result, ratio
 
 COUNT = 1000
@@ -114,6 +121,46 @@ def pair(name: str, messages: Messages, floors: tuple[float | None, float | None
     )
 
 
+def arrow_of_lists(stored: Sequence[bytes], topic: str, schema: Any) -> Any:
+    """The columns of the Spark connector, from lists."""
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for entry_id, entry in enumerate(stored):
+        broker, rest = split_broker_metadata(entry)
+        assert broker is not None
+        payloads, ids, _, _ = decode_with_objects(rest, False)
+        count = len(payloads)
+        columns["key"] += [None] * count
+        columns["value"] += payloads
+        columns["topic"] += [topic] * count
+        columns["partition"] += [0] * count
+        columns["message_id"] += [
+            {"ledger_id": 1, "entry_id": entry_id, "batch_index": index} for index in range(count)
+        ]
+        columns["publish_time"] += [SHARED.publish_time * 1000] * count
+        columns["event_time"] += [None] * count
+        columns["broker_time"] += [broker.broker_timestamp * 1000] * count
+        columns["index"] += range(broker.index - count + 1, broker.index + 1)
+        columns["properties"] += [[]] * count
+        columns["sequence_id"] += ids
+        columns["producer_name"] += [SHARED.producer_name] * count
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def decode_arrow(name: str, messages: Messages, entries: int, floor: float | None) -> Result:
+    entry, topic, schema = encode_batch(messages, SHARED), "persistent://public/default/topic", arrow_schema()
+    stored = [with_broker_metadata(entry, 1_700_000_000_000, 999 + COUNT * index) for index in range(entries)]
+    converter = EntriesToArrow(schema.names, topic, 0)
+    (batch,) = converter.add(1, 0, stored)
+    assert batch.equals(arrow_of_lists(stored, topic, schema))
+    return ratio(
+        name,
+        lambda: list(converter.add(1, 0, stored)),
+        lambda: arrow_of_lists(stored, topic, schema),
+        against=AGAINST,
+        floor=floor,
+    )
+
+
 def benches() -> Iterator[Result]:
     draw = random.Random(7)
     fixed = [SIZE] * COUNT
@@ -122,3 +169,4 @@ def benches() -> Iterator[Result]:
     yield from pair("_keyed", keyed_messages(draw, fixed), (1.5, 2))
     yield from pair("_varied", plain_messages(draw, varied), (None, None))
     yield from pair("_keyed_varied", keyed_messages(draw, varied), (None, None))
+    yield decode_arrow("codec.decode_arrow", plain_messages(draw, fixed), 10, 15)

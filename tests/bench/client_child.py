@@ -1,7 +1,9 @@
-"""A client of a standalone in a process of its own, for the benchmarks: `python -m tests.bench.client_child ROLE …`.
+"""A client in a process of its own, for the benchmarks: `python -m tests.bench.client_child ROLE …`.
 
     tail URL TOPIC              receives and acknowledges what comes; asked on standard input, tells how much that was
     publish URL TOPIC MB_PER_S  publishes 1 KiB messages at that rate, until its standard input ends
+    burst URL TOPIC             for each number on standard input publishes so many as fast as it can, and tells how
+                                many seconds it took until all were durable
 
 It says `ready` when it has begun.
 """
@@ -53,11 +55,18 @@ class ClientChild:
 
     def received(self) -> int:
         """So many messages so far."""
+        return int(self._asked(""))
+
+    def burst(self, messages: int) -> float:
+        """Publishes so many; the seconds that it took."""
+        return float(self._asked(str(messages)))
+
+    def _asked(self, line: str) -> str:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        return self.process.stdout.readline()
 
 
 @contextlib.contextmanager
@@ -114,6 +123,13 @@ def _publish(url: str, topic: str, mb_per_s: str) -> None:
     client.close()
 
 
+def _burst(url: str, topic: str) -> None:
+    producer = batching_producer(magnetar.Client(url), topic)
+    _say("ready")
+    for line in sys.stdin:
+        _say(str(published(producer, int(line))))
+
+
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -123,6 +139,8 @@ if __name__ == "__main__":
     role, *given = sys.argv[1:]
     if role == "tail":
         _tail(*given)
-    else:
+    elif role == "publish":
         _publish(*given)
+    else:
+        _burst(*given)
     os._exit(0)

@@ -37,6 +37,28 @@ def test_what_can_t_be_listened_at_is_not_reached(address: str) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("steps", range(1, 7))
+def test_whoever_is_cancelled_while_it_begins_to_listen_is_cancelled_and_listens_no_more(steps: int) -> None:
+    """Whenever that comes: gRPC itself goes on as if nothing had happened, and a process that is told to end at that
+    moment would not."""
+
+    async def body() -> None:
+        transport = GrpcTransport()
+        first = await transport.listen("127.0.0.1:0", Echo())
+        await first.close()
+        listening = asyncio.ensure_future(transport.listen(first.address, Echo()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert not listening.done()
+        listening.cancel()
+        await asyncio.wait([listening])
+        assert listening.cancelled()
+        again = await transport.listen(first.address, Echo())
+        await again.close()
+
+    asyncio.run(body())
+
+
 def test_a_name_that_nobody_has_is_not_reached() -> None:
     async def body() -> None:
         connection = GrpcTransport().connect("no.such.host.invalid:1")

@@ -20,34 +20,37 @@ import psutil
 
 from magnetar_cli.cluster import LocalCluster
 
-_STAND_IN = Path(__file__).parents[1] / "integration" / "stand_in_bookie.py"
-_BOOKIE = (sys.executable, "-S", str(_STAND_IN))
+_STAND_IN = Path(__file__).parents[1] / "integration" / "stand_in_daemon.py"
+_DAEMON = (sys.executable, "-S", str(_STAND_IN))
 _BOOKIES = 3
+_BROKERS = 2
 _LONGEST_S = 0.6
 _UP = """
 import sys
 from pathlib import Path
 from magnetar_cli.cluster import LocalCluster
 print("begins", flush=True)
-LocalCluster(Path(sys.argv[1]), bookie_command=sys.argv[2:]).up(3, zookeeper="127.0.0.1:1")
+cluster = LocalCluster(Path(sys.argv[1]), bookie_command=sys.argv[2:], broker_command=sys.argv[2:])
+cluster.up(3, 2, zookeeper="127.0.0.1:1")
 """
 
 
 def run_round(folder: Path, chance: random.Random) -> None:
     """Raises `AssertionError`."""
-    cluster = LocalCluster(folder, bookie_command=_BOOKIE)
-    with subprocess.Popen([sys.executable, "-c", _UP, str(folder), *_BOOKIE], stdout=subprocess.PIPE) as command:
+    cluster = LocalCluster(folder, bookie_command=_DAEMON, broker_command=_DAEMON)
+    with subprocess.Popen([sys.executable, "-c", _UP, str(folder), *_DAEMON], stdout=subprocess.PIPE) as command:
         assert command.stdout is not None
         command.stdout.readline()
         time.sleep(chance.random() ** 2 * _LONGEST_S)  # most of it happens early
         command.kill()
     left = _processes_of(folder)
     try:
-        cluster.up(_BOOKIES, zookeeper=None if _has_state(folder) else "127.0.0.1:1")
+        cluster.up(_BOOKIES, _BROKERS, zookeeper=None if _has_state(folder) else "127.0.0.1:1")
         running = _processes_of(folder)
         known = {cluster.bookie(name).pid for name in cluster.names()}
+        known |= {cluster.broker(name).pid for name in cluster.broker_names()}
         assert running == known, f"processes {running} run, and the cluster knows {known}; {left} were left"
-        assert len(known) == _BOOKIES
+        assert len(known) == _BOOKIES + _BROKERS
         assert left <= known, f"{left} ran already, and {known} run now"
     finally:
         cluster.down()
@@ -63,9 +66,10 @@ def _has_state(folder: Path) -> bool:
 
 def _processes_of(folder: Path) -> set[int]:
     found = set()
+    parts = str(folder / "bookies"), str(folder / "brokers")
     for process in psutil.process_iter():
         try:
-            if any(str(folder / "bookies") in word for word in process.cmdline()):
+            if any(word.startswith(parts) for word in process.cmdline()):
                 found.add(process.pid)
         except psutil.Error:
             continue

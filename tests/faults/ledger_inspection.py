@@ -23,7 +23,7 @@ from magnetar_wire.transport import TransportError
 from tests.faults.ledger_checker import Closed, LedgerChecker
 from tests.faults.ledger_owner import read_chain
 
-__all__ = ["NotReadable", "close_chains", "inspect_chains", "unrest"]
+__all__ = ["NotReadable", "close_chains", "inspect_chains", "lacking", "metadata_of", "unrest"]
 
 _HEADER: Final = struct.Struct(">QQqQI")
 _ANSWER_BYTES: Final = 4_194_304
@@ -78,8 +78,8 @@ async def unrest(
                 if bookie not in bookies:
                     return f"ledger {ledger_id} names {bookie}, which is not there"
         if whole.get(ledger_id) != metadata:
-            if lacking := await _lacking(client, ledger_id, metadata):
-                return lacking
+            if lacks := await lacking(client, ledger_id, metadata):
+                return lacks
             whole[ledger_id] = metadata
     return ""
 
@@ -93,7 +93,7 @@ async def _task(client: LedgerClient, ledger_id: int) -> str:
     return f"{ledger_id} of {list(task.lost_bookies)}, {copied} copied, stuck: {task.stuck or 'no'}"
 
 
-async def _lacking(client: LedgerClient, ledger_id: int, metadata: ledger_pb2.LedgerMetadata) -> str:
+async def lacking(client: LedgerClient, ledger_id: int, metadata: ledger_pb2.LedgerMetadata) -> str:
     """By the bookies' inventories."""
     closed = _closed(metadata)
     for bookie in closed.sources()[1:]:

@@ -14,12 +14,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
@@ -39,6 +37,7 @@ from tests.faults.ledger_checker import LedgerChecker
 from tests.faults.ledger_history import read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains, unrest
 from tests.faults.ledger_workload import QUICK
+from tests.faults.mistakes import mistakes_in
 from tests.faults.nemesis import Kind, Round, next_round
 from tests.faults.proxy import Proxy
 from tests.faults.torture_cluster import TortureCluster
@@ -59,10 +58,6 @@ _WRITERS_SESSION_S: Final = 12.0
 _SILENCE_S: Final = 60.0
 _HEALED_S: Final = 120.0
 _PLAN: Final = {"keep_ledgers": 30, "roll_entries": 400}
-# What a process says of a mistake in it.
-_MISTAKES: Final = re.compile(
-    r"Traceback|never retrieved|was destroyed|never awaited|a fault of the loop|a fault of ours|stood still|MemoryError"
-)
 
 
 def chains_for(bookies: int) -> Sequence[str]:
@@ -258,7 +253,8 @@ class Torture:
         await self._read_all()
         report.healed_after_s = round(time.monotonic() - healed, 1)
         report.seconds = round(time.monotonic() - self._began, 1)
-        report.said = self._mistakes()
+        logs = [*self.folder.glob("*.err"), *(self._cluster.log(name) for name in self._cluster.names)]
+        report.said = mistakes_in(logs)
 
     async def _all_go_on(self, when: str, entries: int) -> None:
         before = {name: self._watch.count(name) for name in self._chains}
@@ -326,19 +322,6 @@ class Torture:
         for run in self._chains.values():
             if run.tailer is not None and run.tailer.running:
                 run.tailer.terminate()
-
-    def _mistakes(self) -> dict[str, int]:
-        counts: Counter[str] = Counter()
-        files = [*self.folder.glob("*.err"), *(self._cluster.log(name) for name in self._cluster.names)]
-        for path in files:
-            lines = path.read_text(errors="replace").splitlines()
-            for number, line in enumerate(lines):
-                if _MISTAKES.search(line):
-                    # A traceback's last line says more than its first.
-                    behind = map(str.strip, lines[number + 1 : number + 200])
-                    error = next((more for more in behind if re.match(r"\w[\w.]*: ", more)), "")
-                    counts[f"{path.parent.name}/{path.name}: {line[:160]} {error[:160]}"] += 1
-        return dict(counts.most_common(20))
 
 
 def _resident_mb(pid: int) -> int:

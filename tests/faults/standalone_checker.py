@@ -1,4 +1,4 @@
-"""What must hold of the histories of a standalone's clients, whatever befell the server.
+"""What must hold of the histories of clients, whatever befell the servers.
 
 - Nothing that had a receipt is lost: each subscription has seen it, and so has the reader.
 - Nothing is invented: every message is one that its producer may have sent.
@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import itertools
+import operator
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,20 +134,18 @@ def _came_again(name: str, found: _Subscription) -> list[str]:
     problems = []
     highest: dict[int, list[tuple[float, tuple[int, int, int]]]] = defaultdict(list)
     for at, (ledger_id, entry_id, partition, batch_index) in sorted(found.done_up_to):
-        place = ledger_id, entry_id, batch_index
-        before = highest[partition][-1][1] if highest[partition] else (-1, -1, -1)
-        highest[partition].append((at, max(place, before)))
+        up_to = ledger_id, entry_id, batch_index
+        until_then = highest[partition][-1][1] if highest[partition] else (-1, -1, -1)
+        highest[partition].append((at, max(up_to, until_then)))
     for _, consumer, producer, number, one in found.got:
         opened = found.opened[consumer]
         ledger_id, entry_id, partition, batch_index = one
         done = found.done.get(one)
         if done is not None and done < opened:
             problems.append(f"{name}: {producer} {number} at {one} came to {consumer} after its receipt")
-        for at, place in reversed(highest[partition]):
-            if at < opened:
-                if (ledger_id, entry_id, batch_index) <= place:
-                    problems.append(f"{name}: {producer} {number} at {one} came to {consumer} after all to {place}")
-                break
+        before = bisect_left(highest[partition], opened, key=operator.itemgetter(0))
+        if before and (ledger_id, entry_id, batch_index) <= (place := highest[partition][before - 1][1]):
+            problems.append(f"{name}: {producer} {number} at {one} came to {consumer} after all to {place}")
     return problems
 
 
@@ -165,5 +165,11 @@ def _out_of_order(name: str, found: _Subscription) -> list[str]:
 
 
 def _not_forward(name: str, found: _Subscription) -> list[str]:
-    places = [one for _, _, _, _, one in found.got]
-    return [f"{name}: {place} came after {before}" for before, place in itertools.pairwise(places) if place <= before]
+    """Each reader for itself: the next one begins anew."""
+    problems = []
+    for reader in found.opened:
+        places = [one for _, consumer, _, _, one in found.got if consumer == reader]
+        problems += [
+            f"{name}: {place} came after {before}" for before, place in itertools.pairwise(places) if place <= before
+        ]
+    return problems

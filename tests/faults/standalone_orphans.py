@@ -1,7 +1,7 @@
-"""Which ledgers a standalone has that nobody knows of: looked up in its metadata store when the process has ended.
+"""Which ledgers there are that nobody knows of: looked up in the metadata store when no broker runs.
 
-A ledger is a topic's, a cursor's, or made and not recorded yet: then its intent is there. One that is to be deleted
-stands where it was before, or is a tombstone.
+A ledger is a topic's, a cursor's, what a deleted topic has left to its readers, or made and not recorded yet: then its
+intent is there. One that is to be deleted stands where it was before, or is a tombstone.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from pathlib import Path
 
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.errors import NoSuchLedger
 from magnetar_bookie.paths import INTENTS
 from magnetar_broker import paths
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.embedded.store import open_embedded
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.cursor_pb2 import CursorNode
-from magnetar_protos.managed_ledger_pb2 import LedgerPage, ManagedLedgerNode
+from magnetar_protos.managed_ledger_pb2 import LeasedRemains, LedgerPage, ManagedLedgerNode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
 
-__all__ = ["Ledgers", "ledgers_of"]
+__all__ = ["Ledgers", "ledgers_in", "ledgers_of"]
 
 
 class Ledgers:
@@ -36,14 +37,28 @@ async def ledgers_of(folder: Path) -> Ledgers:
     """`folder` is the standalone's data folder."""
     clock = SystemClock()
     async with await open_embedded(folder / "metadata", clock) as store:
-        ledgers = LedgerStore(store, clock, SystemRandomness())
-        living = [
-            one async for one in ledgers.ledger_ids() if (await ledgers.read(one)).state is not LedgerState.TOMBSTONE
-        ]
-        named = set(await ledgers.ids_under(INTENTS))
-        async for topic in _topics(store):
-            named.update(await _named_by(store, topic))
-        return Ledgers(living, named, await ledgers.last_ledger_id())
+        return await ledgers_in(store)
+
+
+async def ledgers_in(store: MetadataStore) -> Ledgers:
+    """While nobody makes any."""
+    ledgers = LedgerStore(store, SystemClock(), SystemRandomness())
+    living = [one async for one in ledgers.ledger_ids() if await _lives(ledgers, one)]
+    named = set(await ledgers.ids_under(INTENTS))
+    async for topic in _topics(store):
+        named.update(await _named_by(store, topic))
+    for name in await store.children(paths.REMAINS):
+        remains = await compare_and_set.read(store, f"{paths.REMAINS}/{name}")
+        assert remains is not None
+        named.update(LeasedRemains.FromString(remains.payload).ledger_ids)
+    return Ledgers(living, named, await ledgers.last_ledger_id())
+
+
+async def _lives(ledgers: LedgerStore, ledger_id: int) -> bool:
+    try:
+        return (await ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
+    except NoSuchLedger:  # bookies are done with it by now
+        return False
 
 
 async def _topics(store: MetadataStore) -> AsyncIterator[str]:

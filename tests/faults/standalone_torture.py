@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.admin import Admin
+from tests.faults.client_work import PARTITIONED, PLAIN, SHARED
 from tests.faults.proxy import Proxy
 from tests.faults.standalone_checker import Verdict, check
 from tests.faults.standalone_history import Histories
 from tests.faults.standalone_orphans import ledgers_of
-from tests.faults.standalone_workload import PARTITIONED, PLAIN, SHARED
 from tests.running import GENEROUS_S, until
 from tests.running_standalone import StandaloneProcess
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["AckWatch", "ChainRun", "WorkloadProcess"]
+__all__ = ["AckWatch", "ChainRun", "WorkloadProcess", "die_with_parent"]
 
 _PR_SET_PDEATHSIG: Final = 1
 

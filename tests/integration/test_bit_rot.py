@@ -10,7 +10,6 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.daemon.exit_status import ExitStatus
 from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
 from magnetar_cli.local_java import NoJava, find_java
@@ -18,6 +17,7 @@ from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.location import open_metadata
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import SystemRandomness
 from tests.bookie_server import BookieServer
 from tests.running import run, until

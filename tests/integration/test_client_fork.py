@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -150,3 +155,107 @@ def test_a_child_of_a_process_whose_client_is_closed(server: StandaloneProcess) 
         finally:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_process_that_froze_what_it_had(server: StandaloneProcess) -> None:
+    """CHK-60: `gc.freeze`, which servers that fork use, keeps a client's channels from the collector."""
+    client = magnetar.Client(server.grpc)
+    client.create_producer("frozen").send(b"x")
+    gc.freeze()
+    try:
+        client.close()
+        del client
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with magnetar.Client(server.grpc) as own:
+                    own.create_producer("frozen").send(b"y")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        gc.unfreeze()
+
+
+FORKS = 100
+
+
+def test_a_hundred_forks_under_load(server: StandaloneProcess) -> None:
+    """CHK-60: a process that sends and receives all the time forks a hundred times, from several threads, children that
+    use its client, one of their own, or none, end in every way, and fork themselves: nobody hangs or crashes, and the
+    parent's messages keep their order, each callback is called once, and all of them are read."""
+    command = [sys.executable, "-W", "error", "-m", "tests.integration.forking_client", server.grpc, str(FORKS)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=5 * GENEROUS_S, check=False)
+    assert (found.returncode, found.stderr) == (0, ""), found
+    said = json.loads(found.stdout)
+    assert not said["wrong"]
+    assert said["read"] == said["sent"] > FORKS
+
+
+def _worker(client: magnetar.Client, number: int) -> int:
+    """In a child: what a worker does that was forked off a process whose client was used."""
+    producer = client.create_producer("workers")
+    for each in range(5):
+        producer.send_async(b"%d" % each)
+    producer.flush()
+    reader = client.create_reader("workers", magnetar.MessageId.earliest)
+    assert reader.has_message_available()
+    assert reader.read_next(10_000).data()
+    return number
+
+
+def test_workers_are_forked_killed_and_forked_again(server: StandaloneProcess) -> None:
+    """CHK-60, as gunicorn does it: the master has used its client and goes on using it; workers that are killed in the
+    middle of things leave nothing behind that hinders the next ones."""
+    with magnetar.Client(server.grpc) as client:
+        own = client.create_producer("workers", "the master's")
+        for generation in range(2):
+            own.send(b"generation %d" % generation)
+            workers = []
+            for number in range(3):
+                answer, theirs = os.pipe()
+                pid = os.fork()
+                if pid == 0:
+                    try:
+                        os.write(theirs, b"%d" % _worker(client, number))
+                        signal.pause()
+                    finally:
+                        os._exit(1)
+                os.close(theirs)
+                workers.append((pid, answer))
+            own.send(b"while workers begin")
+            for number, (pid, answer) in enumerate(workers):
+                assert os.read(answer, 10) == b"%d" % number
+                os.close(answer)
+                os.kill(pid, signal.SIGKILL)
+                assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+        own.send(b"the last")
+
+
+_pool_client: magnetar.Client | None = None
+
+
+def _in_pool(arguments: tuple[str, int]) -> int:
+    """In a pool's process, which has its parent's client if it was forked, and else none."""
+    global _pool_client
+    url, number = arguments
+    if _pool_client is None:
+        _pool_client = magnetar.Client(url)
+    return _worker(_pool_client, number)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_of_processes(server: StandaloneProcess, method: str) -> None:
+    """CHK-60"""
+    global _pool_client
+    _pool_client = magnetar.Client(server.grpc)
+    try:
+        _pool_client.create_producer("workers").send(b"before the pool")
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            results = pool.map_async(_in_pool, [(server.grpc, number) for number in range(4)])
+            _pool_client.create_producer("workers").send(b"while the pool works")
+            assert results.get(GENEROUS_S) == list(range(4))
+    finally:
+        _pool_client.close()
+        _pool_client = None

@@ -73,7 +73,7 @@ def test_what_is_acknowledged_survives_kill_9_parts_of_batches_too(tmp_path: Pat
 
 
 def test_a_partitioned_topic_is_read_by_threads_and_grows(tmp_path: Path) -> None:
-    """SUB-2, CON-2, TOP-3 (the client's part)"""
+    """SUB-2, CON-2, TOP-3 (the client's part), CHK-56"""
     with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
         admin = Admin(server.grpc)
         admin.topics.create_partitioned("t", 3)

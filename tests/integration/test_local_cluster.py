@@ -1,7 +1,7 @@
 """What the launcher does to processes: every act, by itself and after something went wrong half way.
 
-The processes are stand-ins (stand_in_bookie.py): they start within milliseconds, and misbehave on demand. Real bookies
-are in test_real_cluster.py.
+The processes are stand-ins (stand_in_daemon.py): they start within milliseconds, and misbehave on demand. Brokers are
+in test_local_brokers.py, real processes in test_real_cluster.py and test_broker_cluster.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from magnetar_cli.__main__ import app
 from magnetar_cli.cluster import (
     ClusterBusy,
     ClusterError,
@@ -33,11 +32,12 @@ from magnetar_cli.cluster import (
 )
 from magnetar_cli.cluster.process import ProcessId, is_running, send
 from magnetar_cli.cluster.state import load, locked, save
+from magnetar_cli.command import app
 from tests.running import run, until
 
 pytestmark = pytest.mark.slow
 
-_STAND_IN = (sys.executable, "-S", str(Path(__file__).with_name("stand_in_bookie.py")))
+_STAND_IN = (sys.executable, "-S", str(Path(__file__).with_name("stand_in_daemon.py")))
 # Nobody is there: stand-ins do not look.
 _NO_ZOOKEEPER = "127.0.0.1:1"
 

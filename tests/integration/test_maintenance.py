@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.read.striping import Striping
-from magnetar_cli.__main__ import app
 from magnetar_cli.cluster import LocalCluster
+from magnetar_cli.command import app
 from magnetar_cli.maintenance import by_hand
 from tests.running import GENEROUS_S, run
 from tests.running_cluster import running_cluster
@@ -26,7 +26,7 @@ from tests.running_cluster import running_cluster
 pytestmark = pytest.mark.slow
 
 
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     # So few copies at a time that figures change often enough to be seen.
     "rereplication_entry_batch_size": 500,
     # A busy machine is to leave a writer time to find another bookie by itself.

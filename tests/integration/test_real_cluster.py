@@ -79,7 +79,7 @@ def test_a_zookeeper_from_outside_is_used_within_a_chroot_of_the_cluster(tmp_pat
 
     before = run(names("/"))
     with LocalCluster(tmp_path / "other", die_with_parent=True) as other:
-        other.up(1, hosts, QUICK, session_timeout_s=SESSION_TIMEOUT_S)
+        other.up(1, zookeeper=hosts, settings=QUICK, session_timeout_s=SESSION_TIMEOUT_S)
         assert [part.name for part in other.status().parts] == ["bookie-1"]
         assert other.status().well
         (chroot,) = set(run(names("/"))) - set(before)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_bookie.daemon.exit_status import ExitStatus
 from magnetar_cli.standalone.data_folder import FolderTaken
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone
@@ -33,6 +32,7 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_wire.entry import check_entry
 from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.transport import Connection
 from tests.faults.failing_disk import fail_disk, preloaded
 from tests.produce_client import ProduceClient, entry

@@ -1,9 +1,11 @@
 """Mutants: the code with one thing broken, to see whether the tests would notice.
 
 Each is a patch, `NAME.patch`. Its first line says what it breaks, behind the items of the checklist whose violation
-shows it: `CHK-8, CHK-1: …`. A run that fails for another reason does not count as seeing it. Where the simulation does
-not run what is broken, the second line is the command that sees it, behind `run: `; its status is 1 then. The rest is
-what git diff prints.
+shows it: `CHK-8, CHK-1: …` or, of points of the specification, `OWN-2: …`. A run that fails for another reason does not
+count as seeing it. The simulation's world that sees it is that of ledgers; another one is named by the second line,
+`world: service`, or, where of many faults only one can show it, `world: service:late entries`. Where none runs what is
+broken, the second line is the command that sees it, behind `run: `; its status is 1 then. The rest is what git diff
+prints.
 """
 
 from __future__ import annotations
@@ -18,7 +20,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PROJECT", "PatchFailed", "expected_items", "mutant_tree", "names", "run_in", "seen_by", "what_it_breaks"]
+__all__ = [
+    "PROJECT",
+    "PatchFailed",
+    "expected_items",
+    "mutant_tree",
+    "names",
+    "run_in",
+    "seen_by",
+    "what_it_breaks",
+    "world_of",
+]
 
 PROJECT = Path(__file__).resolve().parents[2]
 _PATCHES = Path(__file__).resolve().parent
@@ -40,6 +52,12 @@ def seen_by(name: str) -> list[str] | None:
     """The command; None: the simulation."""
     second = (_PATCHES / f"{name}.patch").read_text().split("\n", 2)[1]
     return second.removeprefix("run: ").split() if second.startswith("run: ") else None
+
+
+def world_of(name: str) -> str:
+    """Of the simulation."""
+    second = (_PATCHES / f"{name}.patch").read_text().split("\n", 2)[1]
+    return second.removeprefix("world: ").strip() if second.startswith("world: ") else "ledgers"
 
 
 def expected_items(name: str) -> str:
@@ -68,12 +86,12 @@ def mutant_tree(name: str) -> Iterator[Path]:
         yield tree
 
 
-def apply(tree: Path, name: str) -> None:
+def apply(tree: Path, name: str, *, only_look: bool = False) -> None:
     patch = (_PATCHES / f"{name}.patch").resolve()
     # Outside of any repository, so that git takes the paths as they stand.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
     done = subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", str(patch)],
+        ["git", "apply", "--whitespace=nowarn", *(["--check"] if only_look else []), str(patch)],
         cwd=tree,
         capture_output=True,
         text=True,
@@ -87,7 +105,7 @@ def apply(tree: Path, name: str) -> None:
 def run_in(tree: Path, command: Sequence[str], *, capture: bool = False) -> subprocess.CompletedProcess[str]:
     """Runs it there: the tree's own code comes before any that is installed."""
     settings = tomllib.loads((tree / "pyproject.toml").read_text())
-    roots = [str(tree / root) for root in settings["tool"]["setuptools"]["packages"]["find"]["where"]]
+    roots = [str(tree / root) for root in settings["tool"]["hatch"]["build"]["dev-mode-dirs"]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(tree)]), "PYTHONDONTWRITEBYTECODE": "1"}
     words = [sys.executable if word in ("python", "python3") else word for word in command[:1]] + list(command[1:])
     return subprocess.run(words, cwd=tree, env=environment, check=False, text=True, capture_output=capture)

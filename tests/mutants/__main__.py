@@ -13,11 +13,21 @@ import sys
 from collections import Counter
 from typing import Final
 
-from tests.mutants import PROJECT, PatchFailed, expected_items, mutant_tree, names, run_in, seen_by, what_it_breaks
+from tests.mutants import (
+    PROJECT,
+    PatchFailed,
+    expected_items,
+    mutant_tree,
+    names,
+    run_in,
+    seen_by,
+    what_it_breaks,
+    world_of,
+)
 from tests.sim.__main__ import violates
 
 # What the simulation prints of a seed that failed: its number, the item or the error's type, and more.
-_FAILED: Final = re.compile(r"seed (\d+): (?:Violation: item ([\d, ]+)|(\w+)): (.*)")
+_FAILED: Final = re.compile(r"seed (\d+): (?:Violation: item ([\w, -]+)|(\w+)): (.*)")
 
 
 def main() -> int:
@@ -66,11 +76,20 @@ def failures(printed: str) -> list[tuple[int, str, str]]:
 def _noticed(name: str, seeds: int, more: list[str]) -> bool:
     """Whether some seed violates what the mutant is to violate, and does not without it."""
     others: Counter[str] = Counter()
-    start = 0
+    start, world = 0, world_of(name)
     try:
         with mutant_tree(name) as tree:
             while start < seeds:
-                until = ["--until", expected_items(name), "--start", str(start), "--seeds", str(seeds - start)]
+                until = [
+                    "--world",
+                    world,
+                    "--until",
+                    expected_items(name),
+                    "--start",
+                    str(start),
+                    "--seeds",
+                    str(seeds - start),
+                ]
                 done = run_in(tree, ["python", "-m", "tests.sim", *until, *more], capture=True)
                 failed = failures(done.stdout)
                 if not failed and done.returncode:
@@ -81,7 +100,7 @@ def _noticed(name: str, seeds: int, more: list[str]) -> bool:
                 if seen is None:
                     break
                 seed, item, what = seen
-                alone = ["python", "-m", "tests.sim", "--seed", str(seed), "--quiet"]
+                alone = ["python", "-m", "tests.sim", "--world", world, "--seed", str(seed), "--quiet"]
                 if run_in(PROJECT, alone, capture=True).returncode == 0:
                     print(f"{name:40} seed {seed + 1} of {seeds}: item {item}: {what}{_besides(others)}", flush=True)
                     return True

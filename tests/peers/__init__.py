@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,8 +15,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["PeerUnavailable", "running"]
+__all__ = ["PeerUnavailable", "running", "spark_kafka_rates"]
 
 _SCRIPT = Path(__file__).with_name("peer")
 
@@ -40,12 +42,25 @@ def running(name: str, *, fsync: bool = False, environment: Mapping[str, str] | 
             sys.stderr.write(stopped.stderr)
 
 
+def spark_kafka_rates(rows: int) -> list[dict[str, Any]]:
+    """What Spark's own Kafka connector does with so many rows, a bench each. Raises `PeerUnavailable`."""
+    ended = _run("spark-kafka", "", {**os.environ, "ROWS": str(rows)})
+    if ended.returncode:
+        raise PeerUnavailable(f"Spark's Kafka connector can't be run here: {_last_line(ended.stderr)}")
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
 def _run(act: str, name: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     bash = shutil.which("bash")
     if bash is None:
         raise PeerUnavailable(f"{name} can't be started here: it needs bash, which is not on the PATH")
     return subprocess.run(
-        [bash, str(_SCRIPT), act, name], env=dict(variables), capture_output=True, text=True, timeout=1200, check=False
+        [bash, str(_SCRIPT), act, *([name] if name else [])],
+        env=dict(variables),
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
     )
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 lib, servers = sys.argv[1:]
-rows, cores = 3_000_000, len(os.sched_getaffinity(0))
+rows, cores = int(os.environ.get("ROWS", "3000000")), len(os.sched_getaffinity(0))
 stamp = str(time.time_ns())
 topics = {1: "one" + stamp, cores: "many" + stamp, -1: "sink" + stamp}
 admin = AdminClient({"bootstrap.servers": servers})

@@ -227,7 +227,8 @@ def test_the_queue_is_a_list_for_each_source_and_owes_what_it_handed_out(
                 complete = queue.has_batch(which, count)
                 there = sum(map(len, waiting))
                 assert complete == (there >= which or 2 * there >= count)
-                batch = queue.take_batch_locked(which, count)
+                batch: list[Message] = []
+                queue.take_batch_locked(batch, which, count)
             assert len(batch) == min(there, which, max(count // 2, 1))
             for message in batch:
                 got(message)

@@ -1,6 +1,11 @@
-"""`python -m tests.sim --seeds 1000 --start 0`: many seeds on all cores; `--seed 123`: that one, with its trace.
+"""`python -m tests.sim --seeds 1000 --start 0`: many seeds on all cores, in all worlds; `--seed 123`: that one,
+with its trace.
 
-The exit status is 1 if a seed failed. Everything that a seed's run depends on is in the seed and the code.
+There are three worlds: `--world ledgers` (bookies, and who writes and recovers ledgers), `--world topics` (topics' logs
+on them), `--world service` (brokers, producers, consumers and administrators). Without it many seeds run in all, as
+`worlds.py` says, and a single one in that of ledgers. `--world "service:late entries"`: nothing but that fault strikes.
+
+The exit status is 1 if a seed failed. Everything that a seed's run depends on is in the seed, the world and the code.
 """
 
 from __future__ import annotations
@@ -9,16 +14,18 @@ import argparse
 import gc
 import multiprocessing
 import os
+import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from tests.sim.invariants import SEEN_THROUGH, never_looked_at
 from tests.sim.loop import collect_quietly
-from tests.sim.run import Outcome, run_seed
+from tests.sim.run import Outcome
+from tests.sim.worlds import run_in_world, world_named, worlds_of
 
 # Seeds that a process is given at a time, and how often before it makes room for another.
 _SEEDS_AT_ONCE: Final = 2
@@ -30,6 +37,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and write its trace")
+    parser.add_argument("--world", type=world_named, help="in this one alone")
     parser.add_argument("--quiet", action="store_true", help="with --seed: no trace")
     parser.add_argument("--raise", action="store_true", dest="raises", help="with --seed: a traceback")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
@@ -38,7 +46,8 @@ def main() -> int:
     parser.add_argument("--counts", action="store_true", help="how often each fault, event and check occurred")
     options = parser.parse_args()
     if options.seed is not None:
-        outcome = run_seed(options.seed, None if options.quiet else print, raises=options.raises)
+        run = (options.world or "ledgers", options.seed)
+        outcome = run_in_world(run, None if options.quiet else print, raises=options.raises)
         print(outcome)
         return 1 if outcome.failure else 0
     return _many(options)
@@ -48,9 +57,11 @@ def _many(options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     looked: Counter[str] = Counter()
     failed: list[Outcome] = []
-    done, virtual_s, steps, began = 0, 0.0, 0, time.monotonic()
-    for outcome in run_seeds(range(options.start, options.start + options.seeds), options.jobs):
-        done += 1
+    done: Counter[str] = Counter()
+    virtual_s, steps, began = 0.0, 0, time.monotonic()
+    seeds = range(options.start, options.start + options.seeds)
+    for outcome in run_seeds(seeds, options.jobs, [options.world] if options.world else None):
+        done[outcome.world] += 1
         virtual_s += outcome.virtual_s
         steps += outcome.steps
         counts.update(outcome.counts)
@@ -70,13 +81,16 @@ def _many(options: argparse.Namespace) -> int:
             print(f"           0 looks at item {name}")
         for name, what in SEEN_THROUGH.items():
             print(f"             item {name} is seen through {what}")
+    runs = done.total()
+    each = " and ".join(f"{count} in the world of {world}" for world, count in done.items())
     print(
-        f"{done} seeds in {took_s:.1f} s: {done / took_s:.1f} seeds/s on {options.jobs} cores, "
+        f"{each}, in {took_s:.1f} s: {runs / took_s:.1f} seeds/s on {options.jobs} cores, "
         f"{virtual_s / took_s:.0f} virtual seconds per real one, {steps / took_s / 1000:.0f} k steps/s, "
-        f"{counts['entries acknowledged']} entries acknowledged, {len(failed)} seeds failed"
+        f"{counts['entries acknowledged']} entries acknowledged, {counts['messages stored']} messages stored, "
+        f"{len(failed)} seeds failed"
     )
     if failed:
-        print("failed:", *(outcome.seed for outcome in failed))
+        print("failed:", *(f"--world {shlex.quote(outcome.world)} --seed {outcome.seed};" for outcome in failed))
     return 1 if failed else 0
 
 
@@ -86,19 +100,20 @@ def violates(item: str, items: str) -> bool:
     return any(one.strip() in wanted for one in item.split(","))
 
 
-def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
-    """In order of the seeds, on so many cores."""
+def run_seeds(seeds: range, jobs: int, worlds: Sequence[str] | None = ("ledgers",)) -> Iterator[Outcome]:
+    """In order of the seeds, on so many cores; in each of these worlds, None: in those that `worlds_of` says."""
+    runs = [(world, seed) for seed in seeds for world in (worlds_of(seed) if worlds is None else worlds)]
     # What is there before the first seed is not looked through after each.
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         if jobs == 1:
-            yield from map(run_seed, seeds)
+            yield from map(run_in_world, runs)
         else:
             # A process that ends drops all that its seeds have left. To look for it took 5 to 10 % of their time.
             with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=_CHUNKS) as pool:
-                yield from pool.imap(partial(run_seed, collects=False), seeds, chunksize=_SEEDS_AT_ONCE)
+                yield from pool.imap(partial(run_in_world, collects=False), runs, chunksize=_SEEDS_AT_ONCE)
     finally:
         collect_quietly()
         gc.unfreeze()

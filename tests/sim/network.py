@@ -29,22 +29,20 @@ from typing import Any, Final, Protocol
 
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import (
-    MAX_TRANSPORT_BYTES,
-    DeadlinePassed,
     Disconnected,
     Failed,
     NotReached,
-    Peer,
     Refusal,
     Rejected,
     Service,
     TransportError,
 )
+from tests.sim.call import SimulatedCall, check_size
 from tests.sim.loop import Handle, SimulatedLoop
 from tests.sim.process import Process
 from tests.sim.stream import SimulatedStream
 
-__all__ = ["NetworkOptions", "SimulatedNetwork", "SimulatedTransport", "Tap", "is_mistake"]
+__all__ = ["NetworkOptions", "SimulatedNetwork", "SimulatedTransport", "StreamTap", "Tap", "is_mistake"]
 
 _log = logging.getLogger(__name__)
 # What a service may meet from outside; anything else is a mistake in it.
@@ -90,8 +88,27 @@ class Tap(Protocol):
     def message_sent(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> object:
         """`served`: it goes from the service to the client."""
 
-    def message_arrived(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> object:
-        ...
+    def message_arrived(
+        self, source: Process, target: Process, method: str, message: bytes, *, served: bool
+    ) -> object: ...
+
+
+class StreamTap(Protocol):
+    """Who watches streams one by one: each has a number, the same at both ends."""
+
+    def sent(
+        self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool
+    ) -> object: ...
+
+    def arrived(
+        self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool
+    ) -> object: ...
+
+    def taken(self, stream: int, by: Process, method: str, message: bytes, *, served: bool) -> object:
+        """Whoever is at the end that the message came to deals with it now."""
+
+    def ended(self, stream: int) -> object:
+        """Its service knows, or is about to, that the client is at it no more."""
 
 
 class SimulatedNetwork:
@@ -99,11 +116,17 @@ class SimulatedNetwork:
         self.loop = loop
         self.options = options or NetworkOptions()
         self.taps: list[Tap] = []
+        self.stream_taps: list[StreamTap] = []
         # What went wrong in a service that is no refusal and no fault of the world.
         self.on_mistake: Callable[[Process, str, Exception], object] | None = None
         self._draw = chance.random
         self._listeners: dict[str, SimulatedListener] = {}
         self._ports = 0
+        self._streams = 0
+        # Servers learn of clients that are gone, and each end of the other that stands still for too long. Bookies
+        # don't mind: what they are told would only cost time.
+        self.keeps_alive = False
+        self._connections: dict[Process, list[SimulatedConnection]] = {}
         # (from, to): messages that way vanish. Hosts are process names.
         self._cuts: dict[tuple[str, str], None] = {}
         # (from, to): messages that way take up to so much longer, each by itself.
@@ -136,6 +159,10 @@ class SimulatedNetwork:
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    def next_stream(self) -> int:
+        self._streams += 1
+        return self._streams
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -197,6 +224,35 @@ class SimulatedNetwork:
         process.on_end.append(listener.died)
         return listener
 
+    def loses_touch(self, process: Process) -> None:
+        """Whoever talks with the process learns by the keep-alive that it does not answer, and so does it, late."""
+        for listener in list(self._listeners.values()):
+            if listener.process is process:
+                listener.does_not_answer()
+        for connection in self._connections.get(process, []):
+            connection.does_not_answer()
+
+    def breaks_at(self, process: Process) -> None:
+        """Its streams break where they were opened; the others learn it by the keep-alive, and have what was sent."""
+        for connection in self._connections.get(process, []):
+            connection.breaks()
+
+    def connected(self, process: Process, connection: SimulatedConnection) -> None:
+        known = self._connections.get(process)
+        if known is None:
+            known = self._connections[process] = []
+            process.on_end.append(lambda: self._client_died(process))
+        known.append(connection)
+
+    def _client_died(self, process: Process) -> None:
+        for connection in self._connections.pop(process):
+            connection.does_not_answer()
+
+    def disconnected(self, process: Process, connection: SimulatedConnection) -> None:
+        known = self._connections.get(process)
+        if known is not None and connection in known:
+            known.remove(connection)
+
     def forget(self, listener: SimulatedListener) -> None:
         if self._listeners.get(listener.address) is listener:
             del self._listeners[listener.address]
@@ -210,7 +266,10 @@ class SimulatedTransport:
         self._process = process
 
     def connect(self, address: str) -> SimulatedConnection:
-        return SimulatedConnection(self._network, self._process, address)
+        connection = SimulatedConnection(self._network, self._process, address)
+        if self._network.keeps_alive:
+            self._network.connected(self._process, connection)
+        return connection
 
     async def listen(self, address: str, service: Service) -> SimulatedListener:
         return self._network.listen(self._process, address, service)
@@ -236,6 +295,12 @@ class SimulatedListener:
             tell(None)
         self.serving.clear()
         self.coming.clear()
+
+    def does_not_answer(self) -> None:
+        """Each client is told, and what is under way ends when the process goes on."""
+        for task, tell in list(self.serving.items()):
+            tell(False)
+            self._network.later(self.process, 0.0, task.cancel)
 
     async def close(self) -> None:
         self.closed = True
@@ -266,14 +331,14 @@ class SimulatedConnection:
         self._address = address
         self._closed = False
         # Futures of calls and streams, oldest first.
-        self._calls: dict[_Call, None] = {}
+        self._calls: dict[SimulatedCall, None] = {}
         self._streams: dict[SimulatedStream, None] = {}
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         check_size(request)
         if self._closed:
             raise NotReached(f"the connection to {self._address} is closed")
-        call = _Call(self._network, self._process, self._address, method, request)
+        call = SimulatedCall(self._network, self._process, self._address, method, request)
         self._calls[call] = None
         timer = self._network.loop.call_later(timeout_s, call.late, timeout_s)
         call.start()
@@ -286,6 +351,7 @@ class SimulatedConnection:
 
     def open_stream(self, method: str) -> SimulatedStream:
         stream = SimulatedStream(self._network, self._process, self._address, method)
+        stream.number = self._network.next_stream()
         if self._closed:
             stream.breaks(NotReached(f"the connection to {self._address} is closed"))
         else:
@@ -297,135 +363,21 @@ class SimulatedConnection:
     def expect_reachable(self) -> None:
         pass  # there are no pauses
 
+    def breaks(self) -> None:
+        for stream in list(self._streams):
+            stream.breaks_at_its_client()
+
+    def does_not_answer(self) -> None:
+        for stream in list(self._streams):
+            stream.loses_its_client()
+
     async def close(self) -> None:
         self._closed = True
+        self._network.disconnected(self._process, self)
         for call in list(self._calls):
             call.fail(Disconnected("the connection was closed"))
         for stream in list(self._streams):
             stream.cancel()
-
-
-class _Call:
-    """One call, at both ends."""
-
-    __slots__ = (
-        "_address",
-        "_listener",
-        "_method",
-        "_network",
-        "_request",
-        "_source",
-        "_task",
-        "answer",
-    )
-
-    def __init__(
-        self, network: SimulatedNetwork, source: Process, address: str, method: str, request: bytes
-    ) -> None:
-        self._network = network
-        self._source = source
-        self._address = address
-        self._method = method
-        self._request = request
-        self._listener: SimulatedListener | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self.answer: asyncio.Future[bytes] = network.loop.create_future()
-
-    # At the client.
-
-    def start(self) -> None:
-        network = self._network
-        listener = self._listener = network.listener(self._address)
-        if listener is None:
-            error = NotReached(f"nobody listens at {self._address}")
-            network.later(self._source, network.delay(), self.fail, error)
-            return
-        for tap in network.taps:
-            tap.request_sent(self._source, listener.process, self._method, self._request)
-        listener.coming[self] = self._server_is_gone
-        network.later(listener.process, network.travel(self._source, listener.process), self._arrives, True)
-        if network.is_duplicated():
-            delay_s = network.delay() + network.travel(self._source, listener.process)
-            network.later(listener.process, delay_s, self._arrives, False)
-
-    def fail(self, error: TransportError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def late(self, timeout_s: float) -> None:
-        self.fail(DeadlinePassed(f"{self._method} at {self._address} did not answer within {timeout_s} s"))
-
-    def leave(self) -> None:
-        """The caller has its answer, or waits no more: the service is told."""
-        if self._listener is not None:
-            self._listener.coming.pop(self, None)
-            task = self._task
-            if task is not None and not task.done():
-                self._network.later(self._listener.process, self._network.delay(), task.cancel)
-            elif task is None:
-                self._listener = None
-
-    def _server_is_gone(self, silent: bool | None) -> None:
-        network = self._network
-        error = Disconnected(f"{self._address} went away during {self._method}")
-        network.later(self._source, network.learns_after(silent=silent), self.fail, error)
-
-    def _answered(self, answer: bytes | TransportError) -> None:
-        listener = self._listener
-        if self.answer.done() or listener is None:
-            return
-        if self._network.is_lost(listener.process, self._source):
-            self._server_is_gone(True)
-        elif isinstance(answer, bytes):
-            for tap in self._network.taps:
-                tap.answer_arrived(listener.process, self._source, self._method, self._request, answer)
-            self.answer.set_result(answer)
-        else:
-            self.answer.set_exception(answer)
-
-    # At the server, in its process.
-
-    def _arrives(self, first: bool) -> None:
-        listener, network = self._listener, self._network
-        if listener is None or listener.closed:
-            return
-        if network.is_lost(self._source, listener.process):
-            if first:
-                self._server_is_gone(True)
-            return
-        for tap in network.taps:
-            tap.request_arrived(self._source, listener.process, self._method, self._request)
-        task = network.loop.create_task(self._serve(listener), context=listener.process.context.copy())
-        listener.serving[task] = self._server_is_gone
-        task.add_done_callback(lambda done: self._served(listener, done))
-        if first:
-            self._task = task
-            listener.coming.pop(self, None)
-
-    async def _serve(self, listener: SimulatedListener) -> bytes:
-        answer = await listener.service.call(Peer(self._source.name), self._method, self._request)
-        check_size(answer)
-        return answer
-
-    def _served(self, listener: SimulatedListener, task: asyncio.Task[bytes]) -> None:
-        network = self._network
-        listener.serving.pop(task, None)
-        if task.cancelled():
-            if not self.answer.done():
-                self._server_is_gone(False)
-            return
-        error = task.exception()
-        answer: bytes | TransportError
-        if error is None:
-            answer = task.result()
-            for tap in network.taps:
-                tap.answer_sent(listener.process, self._source, self._method, self._request, answer)
-        elif isinstance(error, Exception):
-            answer = listener.failed(self._method, error)
-        else:
-            raise error
-        if not self.answer.done():
-            network.later(self._source, network.travel(listener.process, self._source), self._answered, answer)
 
 
 def is_mistake(error: BaseException) -> bool:
@@ -433,8 +385,3 @@ def is_mistake(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_mistake, error.exceptions))
     return isinstance(error, _MISTAKES)
-
-
-def check_size(message: bytes) -> None:
-    if len(message) > MAX_TRANSPORT_BYTES:
-        raise ValueError(f"the message has {len(message)} bytes, and at most {MAX_TRANSPORT_BYTES} are taken")

@@ -38,6 +38,7 @@ class Process:
         "on_end",
         "parked",
         "paused",
+        "resumed_at",
         "tasks",
         "wall_skew_ms",
     )
@@ -48,6 +49,8 @@ class Process:
         self.context = context
         self.dead = False
         self.paused = False
+        # On the loop's clock; below 0: it never was paused.
+        self.resumed_at = -1.0
         # Dead or paused: the one thing that the loop looks at.
         self.halted = False
         self.parked: list[Handle] = []
@@ -81,6 +84,7 @@ class Process:
     def resume(self) -> None:
         if self.paused:
             self.paused = self.halted = False
+            self.resumed_at = self.loop.elapsed_s
             parked, self.parked = self.parked, []
             self.loop.ready(parked)
 

@@ -12,25 +12,36 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import magnetar
 import magnetar_bookie
+import magnetar_broker
 
 __all__ = ["Branch", "Reach"]
 
-# A file below magnetar_bookie, and the text of a line in it.
+# A file of one of the packages (where none is named, of magnetar_bookie), and the text of a line in it; several lines
+# that follow each other stand for the last of them.
 Branch = tuple[str, str]
+_PACKAGES = {
+    package.__name__: Path(str(package.__file__)).parent for package in (magnetar, magnetar_bookie, magnetar_broker)
+}
 _Tracer = Callable[[FrameType, str, Any], Any]
+
+
+def _path(file: str) -> Path:
+    package, _, rest = file.partition("/")
+    return _PACKAGES[package] / rest if package in _PACKAGES else _PACKAGES["magnetar_bookie"] / file
 
 
 class Reach:
     """`run` what is to be seen; `missing` says what it did not come to."""
 
     def __init__(self, branches: Iterable[Branch]) -> None:
-        root = Path(magnetar_bookie.__file__).parent
         # File and line number → branch, as long as it was not reached.
         self._left: dict[tuple[str, int], Branch] = {}
         for file, text in branches:
-            path = root / file
-            found = [number for number, line in enumerate(path.read_text().splitlines(), 1) if line.strip() == text]
+            path = _path(file)
+            lines, wanted = [line.strip() for line in path.read_text().splitlines()], text.split("\n")
+            found = [end for end in range(len(wanted), len(lines) + 1) if lines[end - len(wanted) : end] == wanted]
             assert len(found) == 1, f"{file} has the line {text!r} {len(found)} times: name the branch by another"
             self._left[str(path), found[0]] = (file, text)
         # Code that was seen running, by its id: whether it holds a branch. It is kept, so that the id stays its own.

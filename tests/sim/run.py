@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,9 +28,11 @@ class Outcome:
     # What was violated, empty: nothing.
     item: str = ""
     failure: str = ""
+    world: str = ""
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.failure or 'well'} (at {self.virtual_s:.4f} s)"
+        where = f", --world {shlex.quote(self.world)}" if self.world else ""
+        return f"seed {self.seed}: {self.failure or 'well'} (at {self.virtual_s:.4f} s{where})"
 
 
 class _Mistakes(logging.Handler):
@@ -80,7 +83,7 @@ def run_seed(
         logging.disable(logging.NOTSET)
         log.handlers = handlers
     error = world.failure or error
-    outcome = Outcome(seed, world.loop.elapsed_s, world.loop.steps, world.counts, world.checker.history.looked)
+    outcome = Outcome(seed, world.loop.elapsed_s, world.loop.steps, world.counts, world.looked)
     if error is not None:
         outcome.item = error.item if isinstance(error, Violation) else type(error).__name__
         outcome.failure = f"{type(error).__name__}: {error}"

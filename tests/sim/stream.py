@@ -40,6 +40,8 @@ class SimulatedStream:
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: str, method: str) -> None:
         self._network = network
+        # The same at both ends.
+        self.number = 0
         self._process = process
         self._address = address
         self._method = method
@@ -58,6 +60,8 @@ class SimulatedStream:
         self._broken: TransportError | None = None
         # The latest moment at which something sent arrives: order is kept.
         self._last_arrival = 0.0
+        # It has no connection any more: the other end is not told of anything.
+        self._parted = False
         # A message was lost: nothing that follows it arrives.
         self._lost = False
         self.on_end: Callable[[], object] = lambda: None
@@ -84,6 +88,8 @@ class SimulatedStream:
         if peer is not None:
             for tap in self._network.taps:
                 tap.message_sent(self._process, peer._process, self._method, message, served=self._served)
+            for stream_tap in self._network.stream_taps:
+                stream_tap.sent(self.number, self._process, peer._process, self._method, message, served=self._served)
         self._transmit(message)
 
     async def receive(self) -> bytes | None:
@@ -99,6 +105,8 @@ class SimulatedStream:
             item = self._arrived.popleft()
             if isinstance(item, bytes):
                 self._make_room()
+                for tap in self._network.stream_taps:
+                    tap.taken(self.number, self._process, self._method, item, served=not self._served)
                 return item
             self._over = item
             if item is not _END:
@@ -118,7 +126,7 @@ class SimulatedStream:
     def cancel(self) -> None:
         self.breaks(Disconnected("the stream was cancelled"))
         peer = self._peer
-        if peer is not None:
+        if peer is not None and not self._parted:
             network = self._network
             if self._process is peer._process or not network.is_cut(self._process, peer._process):
                 network.later(peer._process, network.delay(), peer._peer_is_gone)
@@ -135,6 +143,7 @@ class SimulatedStream:
             return
         self._listener = listener
         self._peer = SimulatedStream(network, listener.process, self._address, self._method)
+        self._peer.number = self.number
         self._peer._served = True
         self._peer._peer = self
         listener.coming[self] = self._server_is_gone
@@ -148,6 +157,11 @@ class SimulatedStream:
             self._arrived.append(error)
             self._wake()
             self._stop()
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        for tap in self._network.stream_taps if self._served else ():
+            tap.ended(self.number)
 
     def _stop(self) -> None:
         """Nothing is taken any more, in either direction."""
@@ -205,6 +219,22 @@ class SimulatedStream:
             self._peer._lost = True
         network.later(self._process, network.learns_after(silent=silent), self._peer_is_gone)
 
+    def breaks_at_its_client(self) -> None:
+        self._parted = True
+        network, peer = self._network, self._peer
+        if peer is not None:
+            network.later(peer._process, network.learns_after(silent=True), peer._peer_is_gone)
+        network.later(self._process, 0.0, self._peer_is_gone)
+
+    def loses_its_client(self) -> None:
+        """At the client's end: it is dead, or does not answer for too long. The server learns it, and so will it."""
+        network, peer = self._network, self._peer
+        self._lost = True
+        if peer is not None:
+            peer._lost = True
+            network.later(peer._process, network.learns_after(), peer._peer_is_gone)
+        network.later(self._process, 0.0, self._peer_is_gone)
+
     def _peer_is_gone(self) -> None:
         """At this end, in its process."""
         self.breaks(Disconnected(f"the stream {self._method} at {self._address} broke"))
@@ -239,6 +269,10 @@ class SimulatedStream:
         if isinstance(item, bytes):
             for tap in network.taps:
                 tap.message_arrived(self._process, peer._process, self._method, item, served=self._served)
+            for stream_tap in network.stream_taps:
+                stream_tap.arrived(self.number, self._process, peer._process, self._method, item, served=self._served)
+        else:
+            peer._tell_end()
         peer._arrived.append(item)
         if not isinstance(item, bytes) and self._served:
             peer._ended_by_server()

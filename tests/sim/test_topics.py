@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -22,14 +23,24 @@ _SEEDS = 12
 def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) -> None:
     """CHK-1, CHK-5, CHK-30, CHK-58: rivals for one topic, crashes of all, deletions, trims: what was acknowledged and
     not trimmed is read in the end, once, in order, under indexes without gaps (MSG-5); no ledger lies outside the list
-    or stays behind, and none is open besides the last."""
+    or stays behind, and none is open besides the last. SPK-5: nothing is deleted while a reader's lease holds it."""
     first = part * _SEEDS
     outcomes = [run_seed(seed, make=TopicWorld) for seed in range(first, first + _SEEDS)]
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join(failed)
-    counts = {what: sum(outcome.counts.get(what, 0) for outcome in outcomes) for what in ("lost", "trimmed", "opened")}
+    happened = ("lost", "trimmed", "opened", "leases taken", "leases renewed", "leased entries read")
+    counts = {what: sum(outcome.counts.get(what, 0) for outcome in outcomes) for what in happened}
     assert sum(outcome.counts.get("entries acknowledged", 0) for outcome in outcomes) > 100 * _SEEDS
     assert all(counts.values()), counts
+
+
+@pytest.mark.slow
+def test_who_follows_a_log_by_plans_misses_nothing_and_is_told_of_nothing_unconfirmed() -> None:
+    """SPK-5: whoever makes each plan, brokers that have lost the topic and don't know it yet among them."""
+    outcomes = [run_seed(seed, make=partial(TopicWorld, plans=0.3)) for seed in range(200, 204)]
+    failed = [str(outcome) for outcome in outcomes if outcome.failure]
+    assert not failed, "\n".join(failed)
+    assert sum(outcome.counts.get("entries planned", 0) for outcome in outcomes) > 200
 
 
 @pytest.mark.slow

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
+from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from magnetar_protos import ledger_pb2
+from magnetar_protos import broker_pb2, frame_pb2, ledger_pb2
 from tests.sim.loop import SimulatedLoop
 from tests.sim.process import Process
 
@@ -22,6 +23,14 @@ _REQUESTS: dict[str, tuple[type[Message], type[Message]]] = {
     "last_add_confirmed": (ledger_pb2.LastAddConfirmedRequest, ledger_pb2.LastAddConfirmedAnswer),
     "confirm": (ledger_pb2.ConfirmRequest, ledger_pb2.ConfirmAnswer),
     "inventory": (ledger_pb2.InventoryRequest, ledger_pb2.InventoryAnswer),
+    "lookup": (broker_pb2.LookupRequest, broker_pb2.LookupAnswer),
+    "partitions": (broker_pb2.PartitionsRequest, broker_pb2.PartitionsAnswer),
+    "last_message": (broker_pb2.LastMessageRequest, broker_pb2.LastMessageAnswer),
+}
+# Of streams: what the client sends, and what the server does.
+_MESSAGES: dict[str, tuple[type[Message], type[Message]]] = {
+    "produce": (broker_pb2.ProduceRequest, broker_pb2.ProduceAnswer),
+    "consume": (broker_pb2.ConsumeRequest, broker_pb2.ConsumeAnswer),
 }
 
 
@@ -50,10 +59,10 @@ class Trace:
         self.line(target.name, f"has the answer of {source.name} to {method} {_shown(method, answer, 1)}")
 
     def message_sent(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
-        self.line(source.name, f"→ {target.name} {method} {_shown_adds(message, served=served)}")
+        self.line(source.name, f"→ {target.name} {method} {_shown_message(method, message, served=served)}")
 
     def message_arrived(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
-        self.line(target.name, f"has {method} of {source.name} {_shown_adds(message, served=served)}")
+        self.line(target.name, f"has {method} of {source.name} {_shown_message(method, message, served=served)}")
 
 
 def _shown(method: str, message: bytes, which: int) -> str:
@@ -74,10 +83,33 @@ def _value(value: object) -> str:
         return f"{crc32(value):08x}"
     if isinstance(value, (int, str, bool)):
         return str(value)
+    if isinstance(value, Message):
+        return _on_one_line(value)
     items = list(value)  # type: ignore[call-overload]
     if items and isinstance(items[0], bytes):
         return f"{len(items)}"
     return "[" + ", ".join(str(item).replace("\n", " ").strip() for item in items) + "]"
+
+
+def _shown_message(method: str, message: bytes, *, served: bool) -> str:
+    if method == "add":
+        return _shown_adds(message, served=served)
+    kinds = _MESSAGES.get(method)
+    if kinds is None:
+        return f"{len(message)} bytes"
+    parts = []
+    for field, value in kinds[served].FromString(message).ListFields():
+        shown = _shown_runs(value) if field.name == "frame" else ", ".join(_on_one_line(one) for one in value)
+        parts.append(f"{field.name}: {shown}")
+    return "; ".join(parts)
+
+
+def _shown_runs(frame: frame_pb2.Frame) -> str:
+    return " ".join(f"{run.channel}:{run.first}+{run.count}" for run in frame.runs)
+
+
+def _on_one_line(message: Message) -> str:
+    return "(" + text_format.MessageToString(message, as_one_line=True).strip() + ")"
 
 
 def _shown_adds(message: bytes, *, served: bool) -> str:

@@ -28,6 +28,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
     "magnetar_broker": _STORAGE | {"magnetar"},
     "magnetar": _WIRE,
     "magnetar_spark": _WIRE | {"magnetar", "magnetar_bookie.read"},
+    "pyspark_magnetar": frozenset({"magnetar_spark"}),
     "magnetar_cli": None,  # None: everything
     "magnetar_testing": None,
 }
@@ -46,6 +47,7 @@ WIRE_SHELLS: Final = frozenset(
         "loop_watch",
         "metric_families",
         "pipe",
+        "process",
         "randomness",
         "shared_question",
         "tasks",
@@ -62,7 +64,7 @@ class Module:
 
 def source_roots(project: Path) -> list[str]:
     settings = tomllib.loads((project / "pyproject.toml").read_text())
-    return list(settings["tool"]["setuptools"]["packages"]["find"]["where"])
+    return list(settings["tool"]["hatch"]["build"]["dev-mode-dirs"])
 
 
 def modules(project: Path, roots: list[str]) -> dict[str, Module]:

@@ -65,9 +65,11 @@ def test_every_tool_names_the_same_source_roots() -> None:
     assert settings["mypy"]["mypy_path"] == roots
     assert settings["pyright"]["extraPaths"] == roots
     assert settings["pytest"]["ini_options"]["pythonpath"] == [*roots, "."]
-    for root in roots:
-        for package in (path for path in (PROJECT / root).iterdir() if (path / "__init__.py").exists()):
-            assert (package / "py.typed").exists(), package
+    packages = [path for root in roots for path in (PROJECT / root).iterdir() if (path / "__init__.py").exists()]
+    for package in packages:
+        assert (package / "py.typed").exists(), package
+    shipped = settings["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted(shipped) == sorted(package.relative_to(PROJECT).as_posix() for package in packages)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="the pinned protobuf compiler has no wheel for this Python")

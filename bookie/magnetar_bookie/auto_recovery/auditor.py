@@ -195,11 +195,7 @@ class Auditor:
         client, cookies = self._client, self._cluster.lost.view.cookies
         if not metadata.holders or any(one not in cookies for one in metadata.holders):
             await client.ledgers.store.sync()
-            gone = [
-                one
-                for one in metadata.holders
-                if await client.ledgers.store.exists(paths.cookie(one)) is None
-            ]
+            gone = [one for one in metadata.holders if await client.ledgers.store.exists(paths.cookie(one)) is None]
             if gone or not metadata.holders:
                 await take_off_tombstone(client.ledgers.store, ledger_id, gone, client.clock, client.randomness)
         if ledger_id in self._lingering:

@@ -122,9 +122,7 @@ class LedgerRepair:
             target = successor(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(f"{no_successor(step)} (it lacks entries and is read-only)") from None
-            await put_in_place(
-                self._client, self._options, self._ledger_id, metadata, step.at(target), self._copied
-            )
+            await put_in_place(self._client, self._options, self._ledger_id, metadata, step.at(target), self._copied)
 
     async def _copied(self, entries: int) -> None:
         self.copied = min(self.copied + entries, self.total)

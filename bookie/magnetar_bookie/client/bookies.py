@@ -50,6 +50,12 @@ class BookieInfo:
     address: str
     instance_id: bytes
     read_only: bool
+    # By the names of its listeners, where it has several.
+    listeners: tuple[tuple[str, str], ...] = ()
+
+    def address_at(self, listener_name: str) -> str:
+        """Where those reach it who name that listener; a bookie that has none of that name is reached as by brokers."""
+        return dict(self.listeners).get(listener_name, self.address)
 
 
 class Bookies:
@@ -117,6 +123,11 @@ class Bookies:
     def seen(self) -> list[str]:
         """All that were ever registered since the start, in order."""
         return sorted(self._known)
+
+    def address(self, bookie_id: str, listener_name: str = "") -> str:
+        """Where it is reached, or was when it was registered last; empty: it has not been seen."""
+        info = self._known.get(bookie_id)
+        return "" if info is None else info.address_at(listener_name)
 
     def why_not(self, bookie_id: str) -> str:
         """What keeps a bookie that is not `writable` from being chosen, in words that follow its name."""
@@ -282,7 +293,8 @@ class Bookies:
         except DecodeError as error:
             log.warning("the registration of bookie %s can't be read: %s", bookie_id, error)
             return
-        info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only)
+        listeners = tuple((one.name, one.address) for one in said.listeners)
+        info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only, listeners)
         session = node.stat.ephemeral_owner
         anew = self._sessions.get(bookie_id) != session
         if not anew and self._known.get(bookie_id) == info:

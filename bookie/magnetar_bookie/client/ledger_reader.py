@@ -130,6 +130,15 @@ class LedgerReader:
                     break
         return entries
 
+    async def read_record(self, entry_id: int) -> bytes:
+        """The entry with its header, checked. Raises `NoSuchEntry` outside the bounds."""
+        if not 0 <= entry_id <= self._last_add_confirmed:
+            raise NoSuchEntry(
+                f"entry {entry_id} of ledger {self.ledger_id} was asked for, and those up to "
+                f"{self._last_add_confirmed} may be read"
+            )
+        return (await self._read_records(entry_id, entry_id, _READ_BYTES))[0]
+
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncGenerator[tuple[int, bytes], None]:
         """Entry ids and entries in order, up to `last` or what may be read when this begins.
 

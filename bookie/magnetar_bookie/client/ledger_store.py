@@ -11,6 +11,7 @@ from typing import Final
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node
+from magnetar_bookie.client.ledger_ids import LedgerIds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
@@ -50,6 +51,7 @@ class LedgerStore:
         self.foreign = ForeignNodes()
         self._clock = clock
         self._randomness = randomness
+        self._ids = LedgerIds(self._draw)
 
     async def make(
         self,
@@ -73,7 +75,7 @@ class LedgerStore:
         )
         intent = LedgerIntent(created_ms=now_ms, purpose=purpose)
         while True:
-            ledger_id = await self._next_id()
+            ledger_id = await self._ids.next()
             nodes = {paths.intent(ledger_id): intent.SerializeToString(), paths.ledger(ledger_id): metadata.encode()}
             puts = [
                 Put(path, compare_and_set.first_value(payload, self._randomness), ABSENT)
@@ -87,19 +89,18 @@ class LedgerStore:
                 raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
             return MadeLedger(ledger_id, metadata)
 
-    async def _next_id(self) -> int:
-        drawn = 0
+    async def _draw(self, count: int) -> int:
+        """The last of so many ids."""
 
         def raised(payload: bytes | None) -> bytes:
-            nonlocal drawn
-            drawn = decode_node(LedgerIdCounter, paths.LEDGER_IDS, payload or b"").last_ledger_id + 1
-            return LedgerIdCounter(last_ledger_id=drawn).SerializeToString()
+            last = decode_node(LedgerIdCounter, paths.LEDGER_IDS, payload or b"").last_ledger_id
+            return LedgerIdCounter(last_ledger_id=last + count).SerializeToString()
 
         while True:
             try:
                 stored = await self._change(paths.LEDGER_IDS, raised)
             except OutcomeUnknown:
-                continue  # perhaps raised: that number is nobody's
+                continue  # perhaps raised: those numbers are nobody's
             assert stored is not None
             return LedgerIdCounter.FromString(stored.payload).last_ledger_id
 
@@ -125,9 +126,7 @@ class LedgerStore:
 
     async def read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
         """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`."""
-        if fresh:
-            await self.store.sync()
-        stored = await compare_and_set.read(self.store, paths.ledger(ledger_id))
+        stored = await compare_and_set.read(self.store, paths.ledger(ledger_id), fresh=fresh)
         if stored is None:
             raise NoSuchLedger(f"there is no ledger {ledger_id}")
         return ledger_metadata.decode(stored.payload)

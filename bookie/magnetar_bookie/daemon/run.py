@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.daemon.disk_use import DiskUse
-from magnetar_bookie.daemon.exit_status import ExitStatus
 from magnetar_bookie.daemon.health import Health
 from magnetar_bookie.daemon.http_routes import BookieHttp
-from magnetar_bookie.daemon.settings import BookieSettings, options_of
-from magnetar_bookie.daemon.signals import StopSignals
+from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
@@ -35,10 +33,14 @@ from magnetar_metadata.errors import InvalidLocation, StoreDamaged, StoreInUse
 from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
+from magnetar_wire.configuration import options_of
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from magnetar_wire.loop_watch import LoopWatch
+from magnetar_wire.process.ending import Ending
+from magnetar_wire.process.exit_status import ExitStatus
+from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import NotReached, Transport
 
@@ -47,8 +49,6 @@ __all__ = ["BookieDaemon", "Parts", "run_bookie"]
 _log = logging.getLogger(__name__)
 # What is added to the bounds of all steps, before the process is ended from outside the event loop.
 _MARGIN_S: Final = 5.0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ class BookieDaemon:
         self._settings = settings
         self._parts = parts
         self._clock = parts.clock
-        self._told_to_end = asyncio.Event()
+        self._ending = Ending(settings.close_timeout_s)
         # When it is served.
         self.http_address = ""
         self.process: BookieProcess | None = None
 
     def end(self) -> None:
         """It is to end in peace."""
-        self._told_to_end.set()
+        self._ending.ask()
 
     async def run(self) -> ExitStatus:
         """Until it is told to end, or can't go on. Whatever happens is logged."""
@@ -132,7 +132,7 @@ class BookieDaemon:
     async def _live(self) -> ExitStatus:
         settings = self._settings
         opening = asyncio.ensure_future(self._parts.open_storage())
-        if not await self._done_before_the_end(opening):
+        if not await self._ending.comes_after(opening):
             return await self._not_opened(opening)
         storage = opening.result()
         try:
@@ -140,9 +140,9 @@ class BookieDaemon:
         except StorageFailed:
             raise  # nothing touches the disk again
         except BaseException:
-            await self._within(storage.close(), "closing the storage")
+            await self._ending.within(storage.close(), "closing the storage")
             raise
-        if not await self._within(storage.close(), "closing the storage"):
+        if not await self._ending.within(storage.close(), "closing the storage"):
             _log.critical("the disk has not answered for %s s", settings.close_timeout_s)
             return ExitStatus.DISK_FAILED
         return status
@@ -160,7 +160,7 @@ class BookieDaemon:
             options_of(BookieOptions, settings),
             options_of(LedgerClientOptions, settings),
             options_of(AutoRecoveryOptions, settings),
-            advertised_address=settings.advertised_address,
+            advertised_listeners=settings.advertised,
         )
         loop_watch = LoopWatch(self._clock)
         health = Health(process, settings, self._clock, loop_watch)
@@ -171,17 +171,17 @@ class BookieDaemon:
             process.http_address = self.http_address
             return await self._serve(process)
         finally:
-            await self._within(health.close(), "answering for the health")
+            await self._ending.within(health.close(), "answering for the health")
             loop_watch.close()
             disk.close()
             if http is not None:
-                await self._within(http.close(), "closing HTTP")
+                await self._ending.within(http.close(), "closing HTTP")
 
     async def _serve(self, process: BookieProcess) -> ExitStatus:
         serving = asyncio.get_running_loop().create_task(process.run(), name="bookie")
         telling = asyncio.get_running_loop().create_task(self._tell_when_started(process))
         try:
-            if await self._done_before_the_end(serving):
+            if await self._ending.comes_after(serving):
                 serving.result()
                 raise AssertionError("a bookie that is not cancelled runs until it fails")
             leaving = asyncio.get_running_loop().create_task(process.leave(), name="leaving")
@@ -202,7 +202,7 @@ class BookieDaemon:
         if not serving.done():
             # The metadata store hangs, or a client does. Nothing is taken to the disk any more.
             _log.warning("the service did not end within %s s", self._settings.close_timeout_s)
-            await self._within(process.bookie.close(), "closing the bookie")
+            await self._ending.within(process.bookie.close(), "closing the bookie")
         elif not serving.cancelled():
             serving.result()
         return ExitStatus.ENDED
@@ -231,30 +231,10 @@ class BookieDaemon:
             process.advertised_address,
         )
 
-    async def _done_before_the_end(self, work: asyncio.Future[T]) -> bool:
-        """Waits for it, or until the process is to end."""
-        told = asyncio.get_running_loop().create_task(self._told_to_end.wait())
-        try:
-            either: list[asyncio.Future[Any]] = [work, told]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            told.cancel()
-        return work.done()
-
     async def _not_opened(self, opening: asyncio.Future[LedgerStorage]) -> ExitStatus:
         """The process is to end while the storage is being opened."""
         await asyncio.wait([opening], timeout=self._settings.close_timeout_s)
-        if opening.done() and await self._within(opening.result().close(), "closing the storage"):
+        if opening.done() and await self._ending.within(opening.result().close(), "closing the storage"):
             return ExitStatus.ENDED
         _log.critical("the storage could not be opened within %s s more", self._settings.close_timeout_s)
         return ExitStatus.DID_NOT_END
-
-    async def _within(self, work: Coroutine[Any, Any, None], what: str) -> bool:
-        """Whether it was done within the time for closing. Where not, it is left as it is: it may hang."""
-        task = asyncio.get_running_loop().create_task(work)
-        await asyncio.wait([task], timeout=self._settings.close_timeout_s)
-        if not task.done():
-            _log.warning("%s did not end within %s s", what, self._settings.close_timeout_s)
-            return False
-        task.result()
-        return True

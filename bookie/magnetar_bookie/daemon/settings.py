@@ -5,28 +5,23 @@ Where two parts have an option of the same name it is one setting, with one defa
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.rocksdb import RocksOptions
 from magnetar_metadata.location import parse_location
-from magnetar_wire.configuration import Configuration
 from magnetar_wire.grpc_transport import GrpcOptions
 from magnetar_wire.http_server import HttpOptions
 from magnetar_wire.logs import LogOptions
+from magnetar_wire.process.addresses import check_address
+from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners
 
-__all__ = ["BookieSettings", "options_of"]
-
-_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
-_MAX_PORT: Final = 65_535
-
-C = TypeVar("C", bound=Configuration)
+__all__ = ["BookieSettings"]
 
 
 class BookieSettings(
@@ -41,6 +36,12 @@ class BookieSettings(
     listen_address: str = "127.0.0.1:3181"
     # What others are told, where that differs; empty: where it listens. Port 0 in it is the port that was chosen.
     advertised_address: str = ""
+    # The same by the names of its listeners, in its place: internal:magnetar://host:port,external:magnetar://host:port.
+    # Who reads entries past the brokers, as Spark's tasks do, gets the address of the listener that it names, or of the
+    # internal one where the bookie has none of that name.
+    advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
+    # Which of them brokers and other bookies use; empty: the first.
+    internal_listener_name: str = ""
     # Health, status and metrics. Whoever reaches it can turn the bookie read-only. Empty: none.
     http_address: str = "127.0.0.1:8081"
     # How long ending in peace may wait for what is under way, and then for the disk.
@@ -51,6 +52,16 @@ class BookieSettings(
     health_max_sync_s: float = Field(default=10.0, gt=0)
     health_max_answer_s: float = Field(default=2.0, gt=0)
     health_max_lateness_s: float = Field(default=5.0, gt=0)
+
+    @property
+    def advertised(self) -> AdvertisedAt:
+        """Listeners' names and addresses, the internal one first."""
+        return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
+
+    @field_validator("advertised_listeners", mode="before")
+    @classmethod
+    def _with_commas(cls, value: Any) -> Any:
+        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
 
     @field_validator("metadata")
     @classmethod
@@ -63,12 +74,11 @@ class BookieSettings(
     def _is_an_address(cls, value: str, info: object) -> str:
         if not value and getattr(info, "field_name", "") != "listen_address":
             return value
-        found = _ADDRESS.fullmatch(value)
-        if found is None or int(found[1]) > _MAX_PORT:
-            raise ValueError("an address is host:port, or [host]:port for IPv6")
-        return value
+        return check_address(value)
 
-
-def options_of(kind: type[C], settings: BookieSettings) -> C:
-    """The options of one part."""
-    return kind.model_validate({name: getattr(settings, name) for name in kind.model_fields})
+    @model_validator(mode="after")
+    def _can_be_told(self) -> Self:
+        advertised_listeners(
+            self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_address
+        )
+        return self

@@ -26,6 +26,7 @@ def status_of(process: BookieProcess, http_address: str, uptime_s: float, disk: 
         "uptime_s": round(uptime_s, 3),
         "listen_address": process.address,
         "advertised_address": process.advertised_address,
+        "advertised_listeners": dict(process.advertised_listeners),
         "http_address": http_address,
         "ready": process.registered,
         "session": process.session_state.value,

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from magnetar_bookie.read.read_answer import BadAnswer, Lack, ReadEntries, read_entries
+from magnetar_bookie.read.read_answer import BadAnswer, Lack, LedgerGone, ReadEntries, read_entries
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
@@ -63,14 +63,20 @@ class RangeRead:
 
 
 class NotRead(Exception):
-    """No replica could give the entry; `reasons` says why, by bookie."""
+    """No replica could give the entry; `reasons` says why, by bookie.
 
-    def __init__(self, ledger_id: int, entry_id: int, reasons: dict[str, str], faults: dict[Fault, None]) -> None:
+    `settled`: all of them have answered that they don't have it, whole. Else one that could not be asked may have it.
+    """
+
+    def __init__(
+        self, ledger_id: int, entry_id: int, reasons: dict[str, str], faults: dict[Fault, None], *, settled: bool
+    ) -> None:
         told = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
         super().__init__(f"entry {entry_id} of ledger {ledger_id} can't be read: {told}")
         self.entry_id = entry_id
         self.reasons = reasons
         self.faults = faults
+        self.settled = settled
 
 
 class EntryReader:
@@ -86,13 +92,16 @@ class EntryReader:
         *,
         timeout_s: float,
         speculative_timeout_s: float,
+        answer_bytes: int = _ANSWER_BYTES,
     ) -> None:
+        """`answer_bytes`: what one answer is asked to hold at most."""
         self.ledger_id = ledger_id
         self.fragments = fragments
         self.ask = ask
         self.clock = clock
         self.timeout_s = timeout_s
         self.speculative_timeout_s = speculative_timeout_s
+        self.answer_bytes = answer_bytes
         self._striping = striping
         # Until when, on the monotonic clock, a bookie is asked after the others.
         self._troubled: dict[str, float] = {}
@@ -150,7 +159,7 @@ def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane], max_bytes: int) 
         for lane in lanes:
             if place >= len(lane.records):
                 if not result.records:
-                    raise NotRead(ledger_id, first, lane.reasons, result.faults)
+                    raise NotRead(ledger_id, first, lane.reasons, result.faults, settled=not lane.unsure)
                 return result
             left -= len(lane.records[place])
             if result.records and left < 0:
@@ -170,6 +179,7 @@ class _Lane:
         self.records: list[bytes] = []
         self.faults: dict[Fault, None] = {}
         self.reasons: dict[str, str] = {}
+        self.unsure: dict[str, None] = {}
         self.last_add_confirmed = NO_ENTRY
 
     async def read(self, max_bytes: int) -> None:
@@ -182,12 +192,12 @@ class _Lane:
                 first_entry_id=wanted[0],
                 last_entry_id=wanted[-1],
                 step=wanted.step,
-                max_bytes=max(1, min(max_bytes - held, _ANSWER_BYTES)),
+                max_bytes=max(1, min(max_bytes - held, self._reader.answer_bytes)),
             )
             race = _Race(self._reader, request, self._reader.in_order(self._bookies), self.faults)
             winner, read = await race.run()
             if read is None:
-                self.reasons = race.reasons
+                self.reasons, self.unsure = race.reasons, race.unsure
                 return
             self.last_add_confirmed = max(self.last_add_confirmed, read.last_add_confirmed)
             if read.records is not None:
@@ -224,6 +234,8 @@ class _Race:
         self._over = asyncio.Event()
         self._timer: Timer | None = None
         self.reasons: dict[str, str] = {}
+        # Those of them that may have the entry for all that is known.
+        self.unsure: dict[str, None] = {}
 
     async def run(self) -> tuple[str, ReadEntries] | tuple[str, None]:
         try:
@@ -267,6 +279,8 @@ class _Race:
         except (TransportError, BadAnswer) as error:
             self._reader.has_trouble(bookie_id)
             self.reasons[bookie_id] = str(error) or type(error).__name__
+            if not isinstance(error, LedgerGone):
+                self.unsure[bookie_id] = None
         else:
             for entry_id, found in read.entries.items() if read.records is None else ():
                 # What may be lost in limbo the bookie repairs by itself.
@@ -278,5 +292,7 @@ class _Race:
                 self._over.set()
             else:
                 self.reasons[bookie_id] = first.value
+                if first is Lack.UNKNOWN:
+                    self.unsure[bookie_id] = None
         self._under_way -= 1
         self._ask_next(tasks)

@@ -17,7 +17,7 @@ from magnetar_bookie.read.record import BadRecord, all_whole, check_record
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 
-__all__ = ["BadAnswer", "Lack", "ReadEntries", "read_entries", "status_name"]
+__all__ = ["BadAnswer", "Lack", "LedgerGone", "ReadEntries", "read_entries", "status_name"]
 
 
 class Lack(enum.Enum):
@@ -30,6 +30,10 @@ class Lack(enum.Enum):
 
 class BadAnswer(ValueError):
     """An answer that does not fit what was asked, or a refusal."""
+
+
+class LedgerGone(BadAnswer):
+    """The bookie knows that the ledger was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def status_name(status: int) -> str:
 
 def read_entries(request: ReadRequest, answer: ReadAnswer) -> ReadEntries:
     """Raises `BadAnswer`."""
+    if answer.status == ledger_pb2.DELETED:
+        raise LedgerGone("the ledger was deleted")
     if answer.status != ledger_pb2.OK:
         raise BadAnswer(f"it answered {status_name(answer.status)}")
     if answer.next_entry_id <= request.first_entry_id:

@@ -356,9 +356,7 @@ class Bookie:
         count = min((last - first) // step + 1, self.options.max_ids_per_answer)
         return range(first, first + count * step, step)
 
-    async def _bounded(
-        self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message
-    ) -> Message | bytes:
+    async def _bounded(self, reading: Callable[[Any], Awaitable[Message | bytes]], request: Message) -> Message | bytes:
         """Reads, unless too many do already."""
         if self._reads >= self.options.max_concurrent_reads:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"the bookie is at {self._reads} reads, and does no more at a time")

@@ -73,11 +73,13 @@ class BookieProcess:
         auto_recovery_options: AutoRecoveryOptions | None = None,
         with_session: Sequence[WithSession] | None = None,
         advertised_address: str = "",
+        advertised_listeners: Sequence[tuple[str, str]] = (),
     ) -> None:
         """`with_session`: what lives with a session besides registration and garbage; None: all that there is.
 
         `advertised_address` is what others are told, where that is not the address at which it listens: behind a proxy
-        or in a container. Port 0 in it stands for the one at which it listens.
+        or in a container. Port 0 in it stands for the one at which it listens. `advertised_listeners` are the same by
+        name, for readers elsewhere; brokers and other bookies use the first, in the place of `advertised_address`.
         """
         if not _BOOKIE_ID.fullmatch(bookie_id):
             raise BookieRefused(
@@ -91,7 +93,8 @@ class BookieProcess:
         self.started = asyncio.Event()
         # Where it listens, when it does, and what others are told.
         self.address = address
-        self._advertised_address = advertised_address
+        self._advertised_address = advertised_listeners[0][1] if advertised_listeners else advertised_address
+        self._advertised_listeners = tuple(advertised_listeners)
         # Where it answers over HTTP, if whoever runs it has it do so.
         self.http_address = ""
         # Of the present session.
@@ -125,10 +128,12 @@ class BookieProcess:
     @property
     def advertised_address(self) -> str:
         """What others are told."""
-        host, colon, port = self._advertised_address.rpartition(":")
-        if colon and port == "0":
-            return f"{host}:{self.address.rpartition(':')[2]}"
-        return self._advertised_address or self.address
+        return self._with_port(self._advertised_address) or self.address
+
+    @property
+    def advertised_listeners(self) -> tuple[tuple[str, str], ...]:
+        """What others are told who name a listener."""
+        return tuple((name, self._with_port(address)) for name, address in self._advertised_listeners)
 
     @property
     def advertised_http_address(self) -> str:
@@ -220,7 +225,14 @@ class BookieProcess:
         client = LedgerClient(store, self._transport, clock, self._randomness, self._client_options)
         http_address = self.advertised_http_address
         registration = Registration(
-            bookie, self.advertised_address, store, clock, self._retry_s, self.started, http_address
+            bookie,
+            self.advertised_address,
+            store,
+            clock,
+            self._retry_s,
+            self.started,
+            http_address,
+            self.advertised_listeners,
         )
         self._store, self._registration = store, registration
         try:
@@ -280,6 +292,11 @@ class BookieProcess:
 
     async def _scrubbing(self, client: LedgerClient, bookie: Bookie) -> None:
         await self.scrubber.run(client)
+
+    def _with_port(self, address: str) -> str:
+        """The address with the port at which it listens, where it has port 0."""
+        host, colon, port = address.rpartition(":")
+        return f"{host}:{self.address.rpartition(':')[2]}" if colon and port == "0" else address
 
     @property
     def _retry_s(self) -> float:

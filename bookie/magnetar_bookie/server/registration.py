@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -23,7 +24,7 @@ from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.read_only import LEAVING
 from magnetar_metadata.errors import BadVersion, NoNode, Refused, Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore
-from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
 from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -44,10 +45,12 @@ class Registration:
         retry_s: float,
         registered: asyncio.Event,
         http_address: str = "",
+        listeners: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._bookie = bookie
         self._address = address
         self._http_address = http_address
+        self._listeners = [BookieListener(name=name, address=where) for name, where in listeners]
         self._store = store
         self._clock = clock
         self._retry_s = retry_s
@@ -123,6 +126,7 @@ class Registration:
             instance_id=self._bookie.record.cookie.instance_id,
             read_only=self._bookie.read_only,
             http_address=self._http_address,
+            listeners=self._listeners,
         )
         return registration.SerializeToString(deterministic=True)
 

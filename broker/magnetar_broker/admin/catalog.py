@@ -4,13 +4,16 @@
     /topics                                 the managed ledger's; the catalog only lists them
 
 What is read to decide whether something may be *made* is read afresh, and goes into the transaction that makes it as a
-check of its version (`creation`), so that no deletion and no growth can happen in between. What is read to *find*
-something is a few seconds old at most: a namespace is kept in memory for so long, a partitioned topic not at all, since
-it has to grow at once. Nothing is watched: ten thousand topics would be as many watches.
+check of its version (`creation`), so that no deletion and no growth can happen in between. What holds for a topic as it
+is *opened* is read afresh too, since any broker may have changed it (`check_topic`). What is read to *find* something
+is a few seconds old at most: a namespace is kept in memory for so long, a partitioned topic not at all, since it has to
+grow at once. That something is not there is believed of a fresh read alone: an administrator who has just made it at
+another broker must find it here. Nothing is watched: ten thousand topics would be as many watches.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -56,10 +59,10 @@ class Catalog:
         self._nodes = CatalogNodes(store, clock, randomness, self.options.metadata_operation_timeout_s)
         max_partitions = self.options.max_num_partitions_per_partitioned_topic
         self.tenants = Tenants(self._nodes, cluster)
-        self.namespaces = Namespaces(self._nodes, max_partitions)
+        self.namespaces = Namespaces(self._nodes, self.options)
         self.partitioned = PartitionedTopics(self._nodes, max_partitions)
         # When each was read, on the monotonic clock; the one that was asked for last is at the end.
-        self._cache: OrderedDict[NamespaceName, tuple[float, NamespaceNode]] = OrderedDict()
+        self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
 
     async def bootstrap(self) -> None:
         """Makes what every cluster has, where it is not there."""
@@ -72,12 +75,32 @@ class Catalog:
 
     async def check_topic(self, name: TopicName) -> Policies:
         """Raises `BrokerError` where there can't be such a topic; returns what holds in its namespace."""
-        if name.domain is not TopicDomain.PERSISTENT:
-            raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: topics that are not persistent are not served yet")
-        node = standing(name.namespace_name, await self._namespace(name.namespace_name))
+        _check_persistent(name)
+        namespace = await self.namespace(name.namespace_name, fresh=True)
         if name.is_partition:
-            await self._partition(name, fresh=False)
-        return node.policies
+            await self._partition(name)
+        return standing(name.namespace_name, namespace.node).policies
+
+    async def namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
+        """Its node, marked or not: as it was a few seconds ago at most, or as it is. Raises NOT_FOUND."""
+        now = self._clock.monotonic()
+        kept = self._cache.get(name)
+        if kept is not None and not fresh and now - kept[0] < self.options.metadata_cache_ttl_s:
+            self._cache.move_to_end(name)
+            return kept[1]
+        self._cache.pop(name, None)
+        try:
+            found = await self.namespaces.get(name, fresh=fresh)
+        except BrokerError as error:
+            if fresh or error.code != ErrorCode.NOT_FOUND:
+                raise
+            # One that was just made elsewhere may not be known here yet.
+            found = await self.namespaces.get(name)
+        self._cache[name] = now, found
+        self._cache.move_to_end(name)
+        if len(self._cache) > _CACHED_NAMESPACES:
+            self._cache.popitem(last=False)
+        return found
 
     async def creation(self, name: TopicName, *, asked: bool = False) -> list[Change]:
         """What has to hold while the topic is made: checks for the transaction that makes it.
@@ -90,7 +113,7 @@ class Catalog:
         checks: list[Change] = [Check(paths.namespace(name.namespace_name), namespace.version)]
         await self._check_room(name)
         if name.is_partition:
-            version = await self._partition(name, fresh=True)
+            version = await self._partition(name)
             return [*checks, Check(paths.partitioned(name.base), version)]
         if not asked:
             if is_system_topic(name):
@@ -111,16 +134,20 @@ class Catalog:
 
         Raises TOPIC_NOT_FOUND.
         """
-        policies = await self.check_topic(name)
-        if name.is_partition:
-            return 0
-        found = await self.partitioned.find(name)
-        if found is not None:
-            if found.node.deletion != Deletion.DELETION_NONE:
-                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"partitioned topic {name} is being deleted")
-            return found.node.partitions
-        if await self._nodes.exists(paths.topic(name)):
-            return 0
+        _check_persistent(name)
+        namespace = await self.namespace(name.namespace_name)
+        try:
+            there = await self._count(name, namespace.node)
+        except BrokerError as error:
+            if error.code not in (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED):
+                raise
+            there = None
+        if there is None:
+            namespace = await self.namespace(name.namespace_name, fresh=True)
+            there = await self._count(name, namespace.node)
+        if there is not None:
+            return there
+        policies = namespace.node.policies
         allowed, partitions = self._auto_creation(policies)
         if not (create and allowed) and not is_system_topic(name):
             reason = "allow_auto_topic_creation is off" if create else "nobody asked for it to be made"
@@ -129,6 +156,19 @@ class Catalog:
             await _unless_there(lambda: self.partitioned.create(name, partitions, {}))
             return (await self.partitioned.get(name)).partitions
         return 0
+
+    async def _count(self, name: TopicName, namespace: NamespaceNode) -> int | None:
+        """None: there is no such topic. Raises `BrokerError` where there can be none."""
+        standing(name.namespace_name, namespace)
+        if name.is_partition:
+            await self._partition(name)
+            return 0
+        found, stored = await asyncio.gather(self.partitioned.find(name), self._nodes.exists(paths.topic(name)))
+        if found is not None:
+            if found.node.deletion != Deletion.DELETION_NONE:
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"partitioned topic {name} is being deleted")
+            return found.node.partitions
+        return 0 if stored else None
 
     async def topic_state(self, name: TopicName) -> TopicState | None:
         """Of its log; None: there is none."""
@@ -149,24 +189,31 @@ class Catalog:
         return sorted(names)
 
     async def delete_tenant(
-        self, tenant: str, delete_topics: Callable[[NamespaceName], Awaitable[None]] | None
+        self,
+        tenant: str,
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
-        """`delete_topics` deletes all that is in a namespace, where it is by force."""
+        """`delete_topics` deletes all that is in a namespace, where it is by force; `release`: see there."""
         if tenant in [name.tenant for name in _OURS]:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"tenant {tenant} is there in every cluster, and stays")
 
         async def delete_namespace(name: NamespaceName) -> None:
-            await _unless_gone(lambda: self.delete_namespace(name, delete_topics))
+            await _unless_gone(lambda: self.delete_namespace(name, delete_topics, release))
 
         await self.tenants.delete(tenant, delete_namespace if delete_topics else None)
 
     async def delete_namespace(
-        self, name: NamespaceName, delete_topics: Callable[[NamespaceName], Awaitable[None]] | None
+        self,
+        name: NamespaceName,
+        delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
+        """`release` has brokers let go of its bundles, before it is gone."""
         if name in _OURS:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"namespace {name} is there in every cluster, and stays")
         self._cache.pop(name, None)
-        await self.namespaces.delete(name, self._everything, delete_topics)
+        await self.namespaces.delete(name, self._everything, delete_topics, release)
 
     async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
         await self.namespaces.update(name, policies)
@@ -198,9 +245,9 @@ class Catalog:
                     f"max_topics_per_namespace is {limit:,}",
                 )
 
-    async def _partition(self, name: TopicName, *, fresh: bool) -> int:
+    async def _partition(self, name: TopicName) -> int:
         """Its partitioned topic's version; raises TOPIC_NOT_FOUND where that has it not."""
-        found = await self.partitioned.find(name.base, fresh=fresh)
+        found = await self.partitioned.find(name.base)
         if found is None:
             raise BrokerError(
                 ErrorCode.TOPIC_NOT_FOUND,
@@ -214,24 +261,6 @@ class Catalog:
                 ErrorCode.TOPIC_NOT_FOUND, f"{name.base} has {node.partitions:,} partitions, and no {name}"
             )
         return found.version
-
-    async def _namespace(self, name: NamespaceName) -> NamespaceNode:
-        """As it was a few seconds ago at most."""
-        now = self._clock.monotonic()
-        kept = self._cache.get(name)
-        if kept is not None and now - kept[0] < self.options.metadata_cache_ttl_s:
-            self._cache.move_to_end(name)
-            return kept[1]
-        try:
-            found: Found[NamespaceNode] = await self.namespaces.get(name, fresh=False)
-        except BrokerError:
-            # One that was just made elsewhere may not be known here yet.
-            found = await self.namespaces.get(name)
-        self._cache[name] = now, found.node
-        self._cache.move_to_end(name)
-        if len(self._cache) > _CACHED_NAMESPACES:
-            self._cache.popitem(last=False)
-        return found.node
 
     async def _listed(
         self, root: str, namespace: NamespaceName, domain: TopicDomain, include_system: bool
@@ -250,6 +279,11 @@ class Catalog:
             if include_system or not is_system_topic(name):
                 names.append(str(name))
         return names
+
+
+def _check_persistent(name: TopicName) -> None:
+    if name.domain is not TopicDomain.PERSISTENT:
+        raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: topics that are not persistent are not served yet")
 
 
 async def _unless_there(create: Callable[[], Awaitable[None]]) -> None:

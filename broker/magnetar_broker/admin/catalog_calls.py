@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+
+from magnetar_broker.admin.bundle_calls import BundleCalls
 from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.names import namespace_named
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.core.policies import check_known
 from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE
 from magnetar_broker.errors import BrokerError
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName
 
-__all__ = ["CatalogCalls", "namespace_named"]
+__all__ = ["CatalogCalls"]
 
-
-def namespace_named(text: str) -> NamespaceName:
-    try:
-        return NamespaceName.parse(text)
-    except InvalidTopicName as error:
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+_log = logging.getLogger(__name__)
 
 
 class CatalogCalls:
-    def __init__(self, catalog: Catalog, topics: TopicCalls) -> None:
+    def __init__(self, catalog: Catalog, topics: TopicCalls, bundles: BundleCalls) -> None:
         self._catalog = catalog
         self._topics = topics
+        self._bundles = bundles
 
     async def tenants(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         names = await self._catalog.tenants.names()
@@ -46,7 +45,8 @@ class CatalogCalls:
         return pb.Done()
 
     async def delete_tenant(self, request: pb.DeleteRequest) -> pb.Done:
-        await self._catalog.delete_tenant(request.name, self._topics.delete_all if request.force else None)
+        delete_topics = self._topics.delete_all if request.force else None
+        await self._catalog.delete_tenant(request.name, delete_topics, self._release)
         return pb.Done()
 
     async def namespaces(self, request: pb.NamesRequest) -> pb.NamesAnswer:
@@ -59,18 +59,29 @@ class CatalogCalls:
 
     async def create_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
         check_known(request, "create_namespace")
-        await self._catalog.namespaces.create(namespace_named(request.namespace), request.policies)
+        await self._catalog.namespaces.create(namespace_named(request.namespace), request.policies, request.bundles)
         return pb.Done()
 
     async def update_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
         check_known(request, "update_namespace")
+        if request.bundles:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, "how many bundles a namespace has is said when it is made: split them"
+            )
         await self._catalog.update_policies(namespace_named(request.namespace), request.policies)
         return pb.Done()
 
     async def delete_namespace(self, request: pb.DeleteRequest) -> pb.Done:
         delete_topics = self._topics.delete_all if request.force else None
-        await self._catalog.delete_namespace(namespace_named(request.name), delete_topics)
+        await self._catalog.delete_namespace(namespace_named(request.name), delete_topics, self._release)
         return pb.Done()
+
+    async def _release(self, namespace: NamespaceName) -> None:
+        """An owner that can't be asked now notices by itself that the namespace is gone."""
+        try:
+            await self._bundles.release(namespace)
+        except BrokerError as error:
+            _log.info("not every broker has let go of the bundles of %s, which is deleted: %s", namespace, error)
 
     async def topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         name = namespace_named(request.within)

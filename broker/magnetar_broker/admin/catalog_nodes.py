@@ -6,6 +6,7 @@ the text says that it was not. What an update function raises is believed of a f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, SessionLost
-from magnetar_metadata.store import ABSENT, Change, MetadataStore, Put
+from magnetar_metadata.store import ABSENT, ANY, Change, MetadataStore, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -47,9 +48,7 @@ class CatalogNodes:
     async def read(self, kind: type[M], path: str, *, fresh: bool = False) -> Found[M] | None:
         """Possibly stale, unless it is to be fresh."""
         with _told(path):
-            if fresh:
-                await self._store.sync()
-            stored = await compare_and_set.read(self._store, path)
+            stored = await compare_and_set.read(self._store, path, fresh=fresh)
             return Found(_decoded(kind, path, stored.payload), stored.version) if stored else None
 
     async def exists(self, path: str) -> bool:
@@ -93,6 +92,11 @@ class CatalogNodes:
                 timeout_s=self._timeout_s,
             )
         return made
+
+    async def remove_empty(self, path: str) -> None:
+        """Where nothing stands any more. If it can't be done now nothing is wrong: it is an empty node that stays."""
+        with contextlib.suppress(MetadataError):
+            await self._store.delete(path, ANY)
 
     def making(self, path: str, node: Message) -> Put:
         """The change that makes a node along with that of another."""

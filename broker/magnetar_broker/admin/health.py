@@ -33,11 +33,20 @@ _PRODUCER: Final = "__heartbeat"
 _TOKEN_BYTES: Final = 16
 
 
+class Registered(Protocol):
+    @property
+    def waits_for(self) -> str:
+        """What keeps this broker from being registered; empty: nothing does."""
+
+
 class Living(Protocol):
     """What a broker has with one metadata session."""
 
     store: MetadataStore
     topics: Topics
+
+    @property
+    def ownership(self) -> Registered: ...
 
 
 class BrokerHealth:
@@ -48,8 +57,11 @@ class BrokerHealth:
         options: HealthOptions,
         clock: Clock,
         randomness: Randomness,
+        waits_for: Callable[[], str] = str,
     ) -> None:
+        """`waits_for`: what keeps the broker from having a life."""
         self._living = living
+        self._waits_for = waits_for
         self._broker_id = broker_id
         self._options = options
         self._clock = clock
@@ -64,7 +76,11 @@ class BrokerHealth:
         """Whether a message can go through, and if not, why."""
         living = self._living()
         if living is None:
-            return False, ["the broker has no session with its metadata store, and serves nothing"]
+            waits_for = self._waits_for()
+            return False, [waits_for or "the broker has no session with its metadata store, and serves nothing"]
+        if waits_for := living.ownership.waits_for:
+            # The heartbeat's topic may be that other broker's: it would be taken from it.
+            return False, [waits_for]
         if living is not self._asked or self._question is None:
             before, self._asked = self._question, living
             self._question = SharedQuestion(

@@ -16,25 +16,29 @@ from collections.abc import Awaitable, Callable
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.tenants import check_tenant_name, no_tenant
 from magnetar_broker.core.policies import check_policies
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import Refused
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
+from magnetar_wire.bundles import default_bundles
 from magnetar_wire.topic_name import NamespaceName
 
 __all__ = ["Namespaces"]
 
 
 class Namespaces:
-    def __init__(self, nodes: CatalogNodes, max_partitions: int) -> None:
+    def __init__(self, nodes: CatalogNodes, options: CatalogOptions) -> None:
         self._nodes = nodes
-        self._max_partitions = max_partitions
+        self._options = options
+        self._max_partitions = options.max_num_partitions_per_partitioned_topic
 
     async def names(self, tenant: str) -> list[str]:
         """Of the tenant's namespaces, without its own."""
         check_tenant_name(tenant)
+        await self._nodes.sync()
         names = await self._nodes.names(f"{paths.NAMESPACES}/{tenant}")
         if not names and await self._nodes.read(TenantNode, paths.tenant(tenant), fresh=True) is None:
             raise no_tenant(tenant)
@@ -47,9 +51,19 @@ class Namespaces:
             raise no_namespace(name)
         return found
 
-    async def create(self, name: NamespaceName, policies: Policies) -> None:
+    async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
+        """`bundles`: into how many its topics are divided; 0: as the options say."""
         check_policies(policies, self._max_partitions)
-        node = NamespaceNode(incarnation=self._nodes.incarnation(), policies=policies)
+        limit = self._options.load_balancer_namespace_maximum_bundles
+        if bundles > limit:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"{bundles:,} bundles: a namespace has 1 to {limit:,} (load_balancer_namespace_maximum_bundles)",
+            )
+        starts = [
+            bundle.lower for bundle in default_bundles(bundles or self._options.default_number_of_namespace_bundles)
+        ]
+        node = NamespaceNode(incarnation=self._nodes.incarnation(), policies=policies, bundle_starts=starts)
 
         def raised(tenant: TenantNode | None) -> TenantNode:
             if tenant is None:
@@ -80,8 +94,10 @@ class Namespaces:
         name: NamespaceName,
         topics: Callable[[NamespaceName], Awaitable[list[str]]],
         delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
+        release: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
-        """`topics` names what is in it, freshly; `delete_topics` deletes all of that, where it is by force."""
+        """`topics` names what is in it, freshly; `delete_topics` deletes all of that, where it is by force; `release`
+        has brokers let go of its bundles when it is empty."""
         while True:
             marked = await self._mark(name, Deletion.DELETION_IF_EMPTY)
             there = await topics(name)
@@ -97,6 +113,8 @@ class Namespaces:
                 await self._mark(name, Deletion.DELETION_BEGUN)
                 await delete_topics(name)
                 continue
+            if release is not None:
+                await release(name)
             changed = False
 
             def deleted(node: NamespaceNode | None, marked: NamespaceNode = marked) -> NamespaceNode | None:
@@ -106,6 +124,8 @@ class Namespaces:
 
             await self._nodes.change(NamespaceNode, paths.namespace(name), deleted)
             if not changed:
+                # Where its bundles' owners stood; whoever has one still takes it away when he notices.
+                await self._nodes.remove_empty(paths.owners(name))
                 return
 
     async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:

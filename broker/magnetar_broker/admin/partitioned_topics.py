@@ -96,7 +96,9 @@ class PartitionedTopics:
         await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
         await self._nodes.change(PartitionedTopicNode, path, grown)
 
-    async def delete(self, name: TopicName, delete_partition: Callable[[TopicName], Awaitable[None]]) -> None:
+    async def delete(
+        self, name: TopicName, delete_partitions: Callable[[Sequence[TopicName]], Awaitable[None]]
+    ) -> None:
         def marked(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
             if node is None:
                 raise no_partitioned_topic(name)
@@ -105,8 +107,7 @@ class PartitionedTopics:
 
         node = await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), marked)
         assert node is not None
-        for index in range(max(node.partitions, node.growing_to)):
-            await delete_partition(name.partition(index))
+        await delete_partitions([name.partition(index) for index in range(max(node.partitions, node.growing_to))])
         await self._delete_node(name, node.incarnation)
 
     async def _delete_node(self, name: TopicName, incarnation: bytes) -> None:

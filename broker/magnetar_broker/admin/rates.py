@@ -40,5 +40,6 @@ def _traffic(topic: Topic) -> Iterator[Traffic]:
     yield topic.counters.received
     for producer in topic.producers():
         yield producer.counters
+    yield topic.subscriptions.deliveries.delivered
     for counters in topic.subscriptions.counters():
         yield counters.delivered

@@ -38,6 +38,7 @@ class Tenants:
         self._cluster = cluster
 
     async def names(self) -> list[str]:
+        await self._nodes.sync()
         return await self._nodes.names(paths.TENANTS)
 
     async def settings(self, tenant: str) -> TenantSettings:

@@ -1,47 +1,38 @@
-"""What an administrator asks of topics, with and without partitions."""
+"""What an administrator asks of topics, with and without partitions: each is done by the broker that serves it
+(topics_here.py), a partitioned topic's at those of its partitions, some at a time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.admin.topic_stats import internal_stats, sum_of, topic_stats
+from magnetar_broker.admin.names import topic_named
+from magnetar_broker.admin.owner_calls import OwnerCalls
+from magnetar_broker.admin.some_at_a_time import on_each_part, some_at_a_time
+from magnetar_broker.admin.topic_stats import sum_of
 from magnetar_broker.core.policies import check_known
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topic.topic import Topic
-from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
-from magnetar_protos.managed_ledger_pb2 import TopicState
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["TopicCalls", "topic_named"]
+__all__ = ["TopicCalls"]
 
 # Of a properties' map, keys and values together.
 _MAX_PROPERTIES_BYTES = 16_384
 
 
-def topic_named(text: str) -> TopicName:
-    try:
-        return TopicName.parse(text)
-    except InvalidTopicName as error:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
-
-
 class TopicCalls:
-    def __init__(self, topics: Topics, catalog: Catalog) -> None:
-        self._topics = topics
+    def __init__(self, catalog: Catalog, owners: OwnerCalls) -> None:
         self._catalog = catalog
+        self._owners = owners
 
     async def create_topic(self, request: pb.TopicRequest) -> pb.Done:
         name = _users(request.topic)
         await self._catalog.check_topic(name)
-        if await self._catalog.topic_state(name) == TopicState.LIVE:
-            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
-        await self._topics.get(name, create=True, asked=True)
-        return pb.Done()
+        return await self._owners.of_topic(name, "create_topic", request, pb.Done)
 
     async def delete_topic(self, request: pb.DeleteRequest) -> pb.Done:
         name = topic_named(request.name)
@@ -51,35 +42,37 @@ class TopicCalls:
             )
         if await self._catalog.topic_state(name) is None:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
-        await self._topics.delete(name, force=request.force)
-        return pb.Done()
+        return await self._owners.of_topic(name, "delete_topic", request, pb.Done)
 
     async def truncate_topic(self, request: pb.TopicRequest) -> pb.Done:
-        for topic in await self.parts(topic_named(request.topic)):
-            for subscription in topic.subscriptions.stats():
-                if subscription.durable:
-                    await topic.subscriptions.skip_all(subscription.name)
-            await topic.log.truncate()
-            topic.cursors.log_was_trimmed()
+        await self._each(await self.names(topic_named(request.topic)), "truncate_topic")
         return pb.Done()
 
     async def unload_topic(self, request: pb.TopicRequest) -> pb.Done:
-        for name in await self.names(topic_named(request.topic)):
-            await self._topics.unload(name)
+        await self._each(await self.names(topic_named(request.topic)), "unload_topic", harmless=True)
         return pb.Done()
 
     async def topic_stats(self, request: pb.TopicRequest) -> pb.TopicStatsAnswer:
         name = topic_named(request.topic)
-        stats = [await topic_stats(topic) for topic in await self.parts(name)]
-        if name.is_partition or not await self._partitions(name):
-            return pb.TopicStatsAnswer(stats=stats[0])
-        return pb.TopicStatsAnswer(stats=sum_of(str(name), stats))
+        parts = await self.names(name)
+        if parts == [name]:
+            return await self._stats(name)
+
+        async def summed_up(part: TopicName) -> pb.TopicStats:
+            stats = (await self._stats(part)).stats
+            # Nobody is shown these, and there may be very many of them.
+            stats.ClearField("producers")
+            for one in stats.subscriptions:
+                one.ClearField("consumers")
+            return stats
+
+        return pb.TopicStatsAnswer(stats=sum_of(str(name), await some_at_a_time(parts, summed_up)))
 
     async def internal_stats(self, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
         name = topic_named(request.topic)
-        if await self._partitions(name):
+        if await self.names(name) != [name]:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: ask {name.partition(0)} …")
-        return pb.InternalStatsAnswer(stats=internal_stats(await self.one(name)))
+        return await self._owners.of_topic(name, "internal_stats", request, pb.InternalStatsAnswer, harmless=True)
 
     # ── partitioned topics ──
 
@@ -109,13 +102,8 @@ class TopicCalls:
         name = topic_named(request.name)
         node = (await self._catalog.partitioned.find(name, fresh=True)) if not name.is_partition else None
         if node is not None and not request.force:
-            for index in range(node.node.partitions):
-                topic = self._topics.get_loaded(name.partition(index))
-                if topic is not None and topic.in_use:
-                    raise BrokerError(
-                        ErrorCode.NOT_ALLOWED,
-                        f"{topic.name} has producers or consumers: close them, or delete {name} by force",
-                    )
+            parts = [name.partition(index) for index in range(node.node.partitions)]
+            await self._each(parts, "check_unused", harmless=True)
         await self._delete_partitioned(name, force=request.force)
         return pb.Done()
 
@@ -123,48 +111,65 @@ class TopicCalls:
         """All that is in it, by force."""
         for text in await self._catalog.partitioned_topics(namespace, include_system=True):
             await _unless_gone(self._delete_partitioned(TopicName.parse(text), force=True))
-        for text in await self._catalog.topics(namespace, include_system=True):
-            await _unless_gone(self._topics.delete(TopicName.parse(text), force=True))
+        topics = [TopicName.parse(text) for text in await self._catalog.topics(namespace, include_system=True)]
+        await some_at_a_time(topics, lambda topic: self._delete_for_good(topic, force=True))
 
     # ── finding ──
 
     async def names(self, name: TopicName) -> list[TopicName]:
         """The topic, or its partitions. Raises TOPIC_NOT_FOUND."""
-        partitions = await self._partitions(name)
+        partitions = await self._catalog.partitions(name, create=False)
         return [name.partition(index) for index in range(partitions)] if partitions else [name]
 
-    async def parts(self, name: TopicName) -> list[Topic]:
-        """The topic, or its partitions, loaded."""
-        partitions = await self._partitions(name)
-        if not partitions:
-            return [await self.one(name)]
-        # A partition that nobody has used yet is made.
-        return [await self._topics.get(name.partition(index), create=True) for index in range(partitions)]
+    async def durable_subscriptions(self, name: TopicName) -> Sequence[pb.DurableSubscription]:
+        request = pb.TopicRequest(topic=str(name))
+        answer = await self._owners.of_topic(
+            name, "durable_subscriptions", request, pb.DurableSubscriptionsAnswer, harmless=True
+        )
+        return answer.subscriptions
 
-    async def one(self, name: TopicName) -> Topic:
-        return await self._topics.get(name, create=name.is_partition)
+    async def _stats(self, name: TopicName) -> pb.TopicStatsAnswer:
+        request = pb.TopicRequest(topic=str(name))
+        return await self._owners.of_topic(name, "topic_stats", request, pb.TopicStatsAnswer, harmless=True)
 
-    async def _partitions(self, name: TopicName) -> int:
-        return await self._catalog.partitions(name, create=False)
+    async def _each(self, parts: Sequence[TopicName], call: str, *, harmless: bool = False) -> None:
+        async def ask(part: TopicName) -> None:
+            await self._owners.of_topic(part, call, pb.TopicRequest(topic=str(part)), pb.Done, harmless=harmless)
+
+        await (some_at_a_time if harmless else on_each_part)(parts, ask)
 
     async def _prepare(self, name: TopicName, new: Sequence[TopicName]) -> None:
         """Gives new partitions the subscriptions that the first one has, from the beginning."""
-        first = await self._topics.get(name.partition(0), create=True)
-        subscriptions = [(one.name, one.properties) for one in first.subscriptions.stats() if one.durable]
-        for partition in new:
-            topic = await self._topics.get(partition, create=True)
-            for subscription, properties in subscriptions:
+        subscriptions = await self.durable_subscriptions(name.partition(0))
+
+        async def prepare(partition: TopicName) -> None:
+            await self.durable_subscriptions(partition)  # it is made
+            for one in subscriptions:
+                request = pb.SubscriptionRequest(
+                    topic=str(partition),
+                    subscription=one.subscription,
+                    start=StartAt(earliest=True),
+                    properties=one.properties,
+                )
                 try:
-                    await topic.subscriptions.create(subscription, StartAt(earliest=True), properties)
+                    await self._owners.of_topic(partition, "create_subscription", request, pb.Done, harmless=True)
                 except BrokerError as error:
                     if error.code != ErrorCode.ALREADY_EXISTS:
                         raise
 
-    async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
-        async def delete_partition(partition: TopicName) -> None:
-            await _unless_gone(self._topics.delete(partition, force=force))
+        await some_at_a_time(new, prepare)
 
-        await self._catalog.partitioned.delete(name, delete_partition)
+    async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
+        async def delete_partitions(partitions: Sequence[TopicName]) -> None:
+            await some_at_a_time(partitions, lambda partition: self._delete_for_good(partition, force=force))
+
+        await self._catalog.partitioned.delete(name, delete_partitions)
+
+    async def _delete_for_good(self, name: TopicName, *, force: bool) -> None:
+        """Of something that is marked: no topic is made under that name meanwhile, so it may be done twice."""
+        if await self._catalog.topic_state(name) is not None:
+            request = pb.DeleteRequest(name=str(name), force=force)
+            await _unless_gone(self._owners.of_topic(name, "delete_topic", request, pb.Done, harmless=True))
 
 
 def _users(text: str) -> TopicName:
@@ -175,7 +180,7 @@ def _users(text: str) -> TopicName:
     return name
 
 
-async def _unless_gone(deletion: Awaitable[None]) -> None:
+async def _unless_gone(deletion: Awaitable[object]) -> None:
     try:
         await deletion
     except BrokerError as error:

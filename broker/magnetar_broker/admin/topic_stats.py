@@ -27,6 +27,7 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         topic=str(topic.name),
         incarnation=topic.log.incarnation,
         received=_rates(topic.counters.received),
+        delivered=_rates(topic.subscriptions.deliveries.delivered),
         refused_entries=topic.counters.refused_entries,
         failed_entries=topic.counters.failed_entries,
         storage_bytes=log.stored_bytes,
@@ -36,10 +37,8 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         waiting_for=log.waiting_for,
         producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
     )
-    stats.delivered.SetInParent()
     left = _MAX_SHOWN
     for one in topic.subscriptions.stats():
-        _add(stats.delivered, _rates(one.counters.delivered))
         if not left:
             continue
         consumers = one.consumers[:left]
@@ -93,6 +92,15 @@ def internal_stats(topic: Topic) -> pb.InternalStats:
                 open_entries=cursor.open_entries(),
             )
             for cursor in topic.cursors.durable()[:_MAX_SHOWN]
+        ],
+        leases=[
+            pb.LeaseStats(
+                holder=lease.holder,
+                from_ledger_id=lease.from_ledger_id,
+                left_ms=int(left_s * 1000),
+                lease_ms=lease.lease_ms,
+            )
+            for lease, left_s in topic.log.leases.standing()[:_MAX_SHOWN]
         ],
     )
 

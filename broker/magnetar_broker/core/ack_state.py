@@ -367,6 +367,9 @@ class AckState:
 
     def _advance(self) -> None:
         """On to the last place that has nothing open before it."""
+        if self._entries and self.mark_delete < (first := self._log.before_first):
+            # A subscription of a topic that had no ledger yet begins before all of them, and nothing is between.
+            self._set_mark(first)
         while self._entries:
             ledger_id, entry_id = self.mark_delete
             entries = self._entries.get(ledger_id)

@@ -3,7 +3,8 @@
     BrokerCounters                        the process, whatever becomes of its topics
     TopicCounters                         one topic while it is loaded
     ├── Traffic                           of each producer
-    └── DeliveryCounters                  of each subscription, and of each of its consumers
+    └── Deliveries                        of its subscriptions, those included that are gone
+        └── DeliveryCounters              of each subscription, and of each of its consumers
 
 All of them only rise. A rate is what a total rose by, over a time that is not too short: `Traffic.sample` is called for
 all of them now and then, so nothing that counts ever looks at a clock.
@@ -11,11 +12,12 @@ all of them now and then, so nothing that counts ever looks at a clock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from magnetar_wire.histogram import BYTES, SECONDS, Histogram
 
-__all__ = ["BrokerCounters", "DeliveryCounters", "TopicCounters", "Traffic"]
+__all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "TopicCounters", "Traffic"]
 
 # Over less than that a rate says little.
 _SHORTEST_S: Final = 1.0
@@ -81,25 +83,69 @@ class TopicCounters:
 class DeliveryCounters:
     """Of one subscription, or of one consumer."""
 
-    __slots__ = ("acknowledged_entries", "delivered", "expired_entries", "redelivered_messages")
+    __slots__ = ("_of_topic", "acknowledged_entries", "delivered", "expired_entries", "redelivered_messages")
 
-    def __init__(self) -> None:
+    def __init__(self, of_topic: Traffic | None = None) -> None:
+        """`of_topic` counts the same deliveries: a subscription's are the topic's, too."""
+        self._of_topic = of_topic
         # Whatever was sent to consumers, what they were sent before included.
         self.delivered = Traffic()
         self.redelivered_messages = 0
         self.acknowledged_entries = 0
         self.expired_entries = 0
 
+    def deliver(self, messages: int, entries: int, size_bytes: int, redelivered_messages: int) -> None:
+        self.delivered.count(messages, entries, size_bytes)
+        self.redelivered_messages += redelivered_messages
+        if self._of_topic is not None:
+            self._of_topic.count(messages, entries, size_bytes)
+
+
+class Deliveries:
+    """Of one topic while it is loaded. What a durable subscription did is known until it is deleted, whether consumers
+    are connected or not; what the topic delivered in all is known from those that are gone, too."""
+
+    __slots__ = ("_by_name", "delivered")
+
+    def __init__(self) -> None:
+        self.delivered = Traffic()
+        # Of durable subscriptions that something was done with: no more than there are cursors.
+        self._by_name: dict[str, DeliveryCounters] = {}
+
+    def of_durable(self, name: str) -> DeliveryCounters:
+        """To be counted with."""
+        if name not in self._by_name:
+            self._by_name[name] = DeliveryCounters(self.delivered)
+        return self._by_name[name]
+
+    def of_transient(self) -> DeliveryCounters:
+        return DeliveryCounters(self.delivered)
+
+    def known_of(self, name: str) -> DeliveryCounters:
+        """To be looked at: zeros where nothing was done."""
+        return self._by_name.get(name) or DeliveryCounters()
+
+    def forget(self, name: str) -> None:
+        self._by_name.pop(name, None)
+
+    def durable(self) -> Iterator[DeliveryCounters]:
+        yield from self._by_name.values()
+
 
 class BrokerCounters:
     """Since the process began."""
 
     __slots__ = (
+        "bundle_claims",
+        "bundle_splits",
+        "bundle_unloads",
+        "bundles_lost",
         "delivered",
         "entry_bytes",
         "load_seconds",
         "loads_failed",
         "lookups",
+        "lookups_elsewhere",
         "lookups_failed",
         "publish_seconds",
         "received",
@@ -120,5 +166,12 @@ class BrokerCounters:
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0
         self.unloads = 0
+        # Of those, what another broker serves, and what nobody could be found for.
         self.lookups = 0
+        self.lookups_elsewhere = 0
         self.lookups_failed = 0
+        # Bundles that were taken, that were given up in peace, and whose loss was found out.
+        self.bundle_claims = 0
+        self.bundle_unloads = 0
+        self.bundles_lost = 0
+        self.bundle_splits = 0

@@ -23,6 +23,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
+from magnetar_broker.core.leases import Lease
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -68,6 +69,8 @@ class ListChange:
     trimmed: int | None = None
     # Of those to be deleted: they are.
     deleted: frozenset[int] = frozenset()
+    # Made, or written anew. Leases stand beside the list (leases.py).
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)

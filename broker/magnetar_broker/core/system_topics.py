@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.path_component import encode_path_component
+from magnetar_wire.path_component import decode_path_component, encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
-__all__ = ["SYSTEM_NAMESPACE", "SYSTEM_PREFIX", "heartbeat_topic", "is_system_topic"]
+__all__ = ["SYSTEM_NAMESPACE", "SYSTEM_PREFIX", "heartbeat_broker", "heartbeat_topic", "is_system_topic"]
 
 SYSTEM_NAMESPACE: Final = NamespaceName("pulsar", "system")
 SYSTEM_PREFIX: Final = "__"
@@ -25,3 +25,13 @@ def heartbeat_topic(broker_id: str) -> TopicName:
     """Into which that broker writes to see whether it can."""
     local_name = _HEARTBEAT + encode_path_component(broker_id)
     return TopicName(TopicDomain.PERSISTENT, SYSTEM_NAMESPACE.tenant, SYSTEM_NAMESPACE.namespace, local_name)
+
+
+def heartbeat_broker(name: TopicName) -> str | None:
+    """Whose heartbeat's topic it is, which that broker serves whoever has its bundle; None: no broker's."""
+    if not name.local_name.startswith(_HEARTBEAT) or name.namespace_name != SYSTEM_NAMESPACE:
+        return None
+    try:
+        return decode_path_component(name.local_name.removeprefix(_HEARTBEAT))
+    except ValueError:
+        return None

@@ -83,6 +83,11 @@ class BrokerMetrics:
         yield self._counter("broker_refused_entries", "Entries refused.", counters.refused_entries)
         yield self._counter("broker_lookup", "Lookups.", counters.lookups)
         yield self._counter("broker_lookup_failures", "Lookups that failed.", counters.lookups_failed)
+        yield self._counter("lb_lookups_elsewhere", "Lookups of what others serve.", counters.lookups_elsewhere)
+        yield self._counter("lb_bundle_claims", "Bundles that were taken.", counters.bundle_claims)
+        yield self._counter("lb_unload_bundle", "Bundles that were given up in peace.", counters.bundle_unloads)
+        yield self._counter("lb_bundles_split", "Bundles that were split.", counters.bundle_splits)
+        yield self._counter("lb_bundles_lost", "Bundles whose loss was found out.", counters.bundles_lost)
         yield self._counter("broker_topic_load_failed", "Topics that could not be loaded.", counters.loads_failed)
         yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
         yield _FAMILIES.histogram(
@@ -91,6 +96,7 @@ class BrokerMetrics:
         yield _FAMILIES.histogram("broker_entry_size_bytes", "Sizes of entries published.", counters.entry_bytes)
         yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
         if life is not None:
+            yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
             yield self._gauge("active_connections", "Streams of clients.", life.sessions)
             yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
             cache = life.cache

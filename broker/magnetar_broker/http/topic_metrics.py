@@ -34,8 +34,8 @@ _OF_TOPICS: Final = (
     ("throughput_out", "Bytes a second that are delivered.", False),
     ("in_messages_total", "Messages published.", True),
     ("in_bytes_total", "Bytes published.", True),
-    ("out_messages_total", "Messages delivered to the subscriptions' present consumers.", False),
-    ("out_bytes_total", "Bytes delivered to the subscriptions' present consumers.", False),
+    ("out_messages_total", "Messages delivered.", True),
+    ("out_bytes_total", "Bytes delivered.", True),
     ("storage_size", "Bytes that the topic's ledgers hold.", False),
     ("storage_entries", "Entries that the topic's ledgers hold.", False),
     ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
@@ -52,8 +52,8 @@ _OF_SUBSCRIPTIONS: Final = (
     ("subscription_blocked", "1: something keeps entries from being delivered; the topic's stats say what.", False),
     ("subscription_msg_rate_out", "Messages a second that are delivered.", False),
     ("subscription_msg_throughput_out", "Bytes a second that are delivered.", False),
-    ("subscription_redelivered_messages", "Messages delivered again, since consumers are connected.", False),
-    ("subscription_acked_entries", "Entries acknowledged, since consumers are connected.", False),
+    ("subscription_redelivered_messages", "Messages delivered again.", False),
+    ("subscription_acked_entries", "Entries acknowledged.", False),
 )
 
 
@@ -105,14 +105,10 @@ class TopicMetrics:
         own = totals.topics <= self.max_topics
         namespace, name = str(topic.name.namespace_name), str(topic.name) if own else ""
         subscriptions, log, received = topic.subscriptions.stats(), topic.log.stats(), topic.counters.received
-        out_messages = out_bytes = consumers = backlog = 0
-        rate_out = throughput_out = 0.0
+        sent = topic.subscriptions.deliveries.delivered
+        consumers = backlog = 0
         for one in subscriptions:
             delivered = one.counters.delivered
-            out_messages += delivered.messages
-            out_bytes += delivered.bytes
-            rate_out += delivered.messages_per_s
-            throughput_out += delivered.bytes_per_s
             consumers += len(one.consumers)
             backlog += one.backlog_entries
             totals.blocked += bool(one.blocked_by)
@@ -134,12 +130,12 @@ class TopicMetrics:
             consumers,
             received.messages_per_s,
             received.bytes_per_s,
-            rate_out,
-            throughput_out,
+            sent.messages_per_s,
+            sent.bytes_per_s,
             received.messages,
             received.bytes,
-            out_messages,
-            out_bytes,
+            sent.messages,
+            sent.bytes,
             log.stored_bytes,
             log.stored_entries,
             backlog,

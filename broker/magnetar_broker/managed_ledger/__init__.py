@@ -24,7 +24,9 @@ The list is one node until it is long. Then its older part moves, in the transac
 of some thousand ledgers, which never change and go when all in them was trimmed (core/ledger_list.py).
 
 Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). A
-topic is deleted in steps, too, which whoever meets it half deleted goes on with (deletion.py).
+topic is deleted in steps, too, which whoever meets it half deleted goes on with (deletion.py). Neither deletes what a
+reader past the broker has leased: that is told in core/leases.py, log_leases.py and, of topics that are gone,
+leased_remains.py.
 
 Theory of operation: the cursors
 --------------------------------

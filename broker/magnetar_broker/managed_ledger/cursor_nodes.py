@@ -68,8 +68,10 @@ class CursorNodes:
         # Of the table's node, since it was claimed.
         self._version = _NOT_CLAIMED
 
-    async def claim(self, still_ours: Callable[[], Sequence[Check]]) -> None:
-        """From now on the cursors are this life's, and nobody else's.
+    async def claim(
+        self, still_ours: Callable[[], Sequence[Check]], seen: compare_and_set.Stored | None = None
+    ) -> None:
+        """From now on the cursors are this life's, and nobody else's. `seen` is the table's node as it was read before.
 
         `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
         was deleted rise again, empty, or take the cursors of one that was made again.
@@ -77,20 +79,20 @@ class CursorNodes:
         while True:
             checks = still_ours()
             try:
-                self._version = await self._write_life(checks) or await self._write_life(checks)
+                self._version = await self._write_life(checks, seen) or await self._write_life(checks)
                 return
             except TopicGivenUp:
                 if still_ours() == checks:
                     raise  # else it changed meanwhile, by the log's own doing
 
-    async def _write_life(self, checks: Sequence[Check]) -> int:
+    async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.Stored | None = None) -> int:
         """Returns the version that the table's node has then.
 
         Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
         it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
         """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
-        stored = await self._change(paths.cursors(self._topic), lambda _: node, checks)
+        stored = await self._change(paths.cursors(self._topic), lambda _: node, checks, seen)
         assert stored is not None
         return stored.version
 
@@ -170,6 +172,7 @@ class CursorNodes:
         path: str,
         update: Callable[[bytes | None], bytes | compare_and_set.Instead],
         checks: Sequence[Check] = (),
+        seen: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
         if self._version != _NOT_CLAIMED:
             checks = [self._check]
@@ -181,6 +184,7 @@ class CursorNodes:
                 clock=self._clock,
                 randomness=self._randomness,
                 along=checks,
+                known=seen,
             )
         except MetadataError as error:
             raise _told(error, self._topic) from error

@@ -75,13 +75,18 @@ class CursorTable:
     )
 
     def __init__(
-        self, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
+        self,
+        log: CursorLog,
+        client: LedgerClient,
+        options: CursorOptions,
+        clock: Clock,
+        randomness: Randomness,
+        nodes: CursorNodes,
     ) -> None:
         self.on_lost: Callable[[TopicGivenUp], object] = lambda _: None
         self._log = log
         self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
-        nodes = CursorNodes(log.name, client, clock, randomness)
         self._home = CursorHome(str(log.name), log.incarnation, client, nodes, options, clock, self._tasks)
         self._cursors: dict[str, DurableCursor] = {}
         # Being made, from where; and being deleted.
@@ -94,12 +99,19 @@ class CursorTable:
 
     @classmethod
     async def open(
-        cls, log: CursorLog, client: LedgerClient, options: CursorOptions, clock: Clock, randomness: Randomness
+        cls,
+        log: CursorLog,
+        client: LedgerClient,
+        options: CursorOptions,
+        clock: Clock,
+        randomness: Randomness,
+        nodes: CursorNodes | None = None,
     ) -> CursorTable:
-        """Raises `BrokerError`."""
-        table = cls(log, client, options, clock, randomness)
-        nodes = table._home.nodes
-        await nodes.claim(lambda: log.still_ours)
+        """`nodes` are claimed, if they are given. Raises `BrokerError`."""
+        if nodes is None:
+            nodes = CursorNodes(log.name, client, clock, randomness)
+            await nodes.claim(lambda: log.still_ours)
+        table = cls(log, client, options, clock, randomness, nodes)
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def open_one(name: str) -> DurableCursor | None:

@@ -2,23 +2,29 @@
 
 From the moment when the node says DELETING no life changes it any more, and nobody opens the topic: who would, goes on
 with the deletion and then finds no topic. Cursors and ledgers go, then the pages that named ledgers, then the node. So
-at each moment either all that there still is can be found from the node, or there is nothing.
+at each moment either all that there still is can be found from the node, or there is nothing. Only what leases hold
+stays, and another node names it before (leased_remains.py).
 
 Several may be at it, and one of them be late: the others may have finished, and the topic be there again. So whatever
 is taken away below the node goes with a check that the node is still the one that was found.
+
+Who deletes only what nobody uses must have the topic: what it knows of its users is true of its own life of it alone.
+So it names that life, and the deletion is begun only if the node has it still; another broker may serve the topic else.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_table import delete_cursors
+from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata import compare_and_set
@@ -44,18 +50,20 @@ async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
     return stored is not None and decode_topic(path, stored.payload).state != pb.DELETING
 
 
-async def delete_topic(name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
-    """Returns when there is nothing left of it, or nothing was there.
+async def delete_topic(
+    name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness, life: bytes | None = None
+) -> None:
+    """Returns when there is nothing left of it, or nothing was there. With `life` it is begun only while that is the
+    topic's: else `NothingDone`.
 
     Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
     served no more; the next attempt, or the next who opens the topic, goes on.
     """
-    store, path = client.ledgers.store, paths.topic(name)
-    await store.sync()
-    stored = await compare_and_set.read(store, path)
+    path = paths.topic(name)
+    stored = await compare_and_set.read(client.ledgers.store, path, fresh=True)
     if stored is not None:
         incarnation = decode_topic(path, stored.payload).incarnation
-        await finish_deletion(name, incarnation, client, clock, randomness, begin=True)
+        await finish_deletion(name, incarnation, client, clock, randomness, begin=True, life=life)
 
 
 async def finish_deletion(
@@ -66,6 +74,7 @@ async def finish_deletion(
     randomness: Randomness,
     *,
     begin: bool = False,
+    life: bytes | None = None,
 ) -> None:
     """Of this incarnation, where it was begun, or with `begin` is to be. Raises what `delete_topic` does."""
     store, path = client.ledgers.store, paths.topic(name)
@@ -75,6 +84,8 @@ async def finish_deletion(
         node = None if payload is None else decode_topic(path, payload)
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
+        if life is not None and node.life != life:
+            raise NothingDone(f"topic {name} was opened anew, by this broker or another one: it is not deleted")
         node.state, node.life = pb.DELETING, b""
         return node.SerializeToString()
 
@@ -90,26 +101,38 @@ async def finish_deletion(
                 return
             check = Check(path, stored.version)
             await delete_cursors(name, client, clock, randomness, (check, marker))
-            await _delete_ledgers(name, client, node)
+            await _delete_ledgers(name, client, node, clock, randomness, (check, marker))
             pages = [page_path(name, page.number) for page in node.pages]
             for below in (*pages, paths.pages(name), paths.cursors(name)):
                 await _remove(store, below, check, marker)
             await store.transaction([Delete(marker.path, marker.expected), Delete(path, stored.version)])
             return
+        except NothingDone:
+            raise
         except (BadVersion, NoNode, NotEmpty, TopicGivenUp):
             # Somebody else is at it, too: he was faster, or begins with the cursors just now.
             if last:
                 raise
 
 
-async def _delete_ledgers(name: TopicName, client: LedgerClient, node: pb.ManagedLedgerNode) -> None:
+async def _delete_ledgers(
+    name: TopicName,
+    client: LedgerClient,
+    node: pb.ManagedLedgerNode,
+    clock: Clock,
+    randomness: Randomness,
+    checks: Sequence[Check],
+) -> None:
     try:
         listed = LedgerList.decode(node, await read_pages(client.ledgers.store, name, node))
     except ForeignList as error:
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
     if listed.written is not None:
         await _fence(client, listed.written.ledger_id)
-    ledgers = [*listed.deleting, *(one.ledger_id for one in listed.ledgers)]
+    held = await leave_remains(name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks)
+    # Leases that hold any hold all up to the last.
+    not_held = listed.ledgers[: len(listed.ledgers) - len(held)]
+    ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]
     left = len(ledgers) - len(await delete_ledgers(client, ledgers))
     if left:
         text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted; try again"

@@ -7,24 +7,26 @@ None of them has a task or a timer while nothing happens on the topic.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import LedgerError
-from magnetar_broker.core.ledger_list import ListedLedger
+from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.interface import AppendDone
+from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.reading import LedgerReads
+from magnetar_broker.managed_ledger.seen_topic import SeenTopic
+from magnetar_broker.managed_ledger.time_search import first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimming import Trimming
 from magnetar_broker.managed_ledger.writing import LogWriting
@@ -56,7 +58,7 @@ class ManagedLedgerStats:
 class ManagedLedger:
     """`open` makes it. Implements `Log`."""
 
-    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "held")
+    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases")
 
     def __init__(
         self,
@@ -72,8 +74,7 @@ class ManagedLedger:
         self._reads: LedgerReads | None = None
         self._trimming = Trimming(node, client, self._given_up)
         self._writing = LogWriting(node, client, self._cached, options, clock, self._trimming.finish_soon, self._let_go)
-        # Whether a ledger must not be deleted yet.
-        self.held: Callable[[int], bool] = _not_held
+        self.leases = LogLeases(node, options, clock, self._check_open, self._given_up)
 
     @classmethod
     async def open(
@@ -87,13 +88,25 @@ class ManagedLedger:
         *,
         create: bool,
         along: Sequence[Change] = (),
+        seen: SeenTopic | None = None,
+        claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
     ) -> Self:
-        """Takes the topic from whoever had it. `along` are changes of the metadata that go with making a new one.
+        """Takes the topic from whoever had it. `along` are changes of the metadata that go with making a new one,
+        `seen` is what was read ahead, and `claimed` is called as soon as the topic is this life's.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and none is to be made, SERVICE_NOT_READY where
         one of `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
         """
-        node = await open_node(name, client, clock, randomness, create=create, along=along)
+        node = await open_node(
+            name,
+            client,
+            clock,
+            randomness,
+            create=create,
+            along=along,
+            seen=seen.log if seen is not None else None,
+            claimed=claimed,
+        )
         self = cls(node, client, cache, options, clock)
         if self.has_rest:
             self._trimming.finish_soon()
@@ -104,6 +117,16 @@ class ManagedLedger:
     @property
     def name(self) -> TopicName:
         return self._node.name
+
+    @property
+    def listed(self) -> LedgerList:
+        """The ledgers that there are. It changes by what this log does alone."""
+        return self._node.list
+
+    @property
+    def life(self) -> bytes:
+        """What the topic's node has as long as it is this life's."""
+        return self._node.life
 
     @property
     def incarnation(self) -> str:
@@ -251,7 +274,7 @@ class ManagedLedger:
             assert found is not None
             try:
                 return await self._ledger_reads().read(
-                    place, found, self._metadata(place.ledger_id), max_entries, max_bytes
+                    place, found, self.metadata_of(place.ledger_id), max_entries, max_bytes
                 )
             except (LedgerError, MetadataError) as error:
                 if self._node.list.find(place.ledger_id) is None:
@@ -285,28 +308,27 @@ class ManagedLedger:
         if listed is None:
             return {}  # it was trimmed meanwhile
         try:
-            return await self._ledger_reads().read_some(listed, self._metadata(ledger_id), entry_ids)
+            return await self._ledger_reads().read_some(listed, self.metadata_of(ledger_id), entry_ids)
         except (LedgerError, MetadataError) as error:
             if self._node.list.find(ledger_id) is None:
                 return {}
             raise _unreadable(Position(ledger_id, entry_ids[0]), error) from error
 
+    async def record_at(self, position: Position) -> bytes | None:
+        """The entry's record as a bookie has it; None: there is no such entry (any more). Raises `BrokerError`."""
+        self._check_open()
+        if (listed := self.listed.find(position.ledger_id)) is None or not self.listed.holds(position):
+            return None
+        try:
+            return await self._ledger_reads().record(listed, self.metadata_of(position.ledger_id), position.entry_id)
+        except (LedgerError, MetadataError) as error:
+            if self.listed.find(position.ledger_id) is None:
+                return None  # it was trimmed meanwhile
+            raise _unreadable(position, error) from error
+
     async def first_at_time(self, time_ms: int) -> Position:
-        """As `Log` says; broker times never fall, so it is searched for by halves. Raises `BrokerError`."""
-        ledgers = [listed for listed in self._node.list.ledgers if listed.entries]
-        at = bisect_left(ledgers, time_ms, key=lambda listed: listed.last_time_ms)
-        if at == len(ledgers):
-            return self.first_after(self.last)
-        listed = ledgers[at]
-        low, high = 0, listed.entries - 1
-        while low < high and listed.first_time_ms < time_ms:
-            middle = (low + high) // 2
-            (entry,) = await self.read_at([Position(listed.ledger_id, middle)])
-            if entry is not None and entry.broker_time_ms >= time_ms:
-                high = middle
-            else:
-                low = middle + 1
-        return Position(listed.ledger_id, low)
+        """As `Log` says. Raises `BrokerError`."""
+        return await first_at_time(self, self.listed, time_ms)
 
     def _check_open(self) -> None:
         ended = self._writing.ended
@@ -318,7 +340,8 @@ class ManagedLedger:
             self._reads = LedgerReads(self._client, self._cached.read_ahead)
         return self._reads
 
-    def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
+    def metadata_of(self, ledger_id: int) -> LedgerMetadata | None:
+        """Of the ledger that is written, as its writer knows them."""
         written = self._writing.written
         return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
 
@@ -330,15 +353,16 @@ class ManagedLedger:
         first = listed.ledgers[0] if listed.ledgers else None
         if first is None or not first.closed or not first.entries or (up_to is not None and first.last > up_to):
             return self.has_rest
-        return not self.held(first.ledger_id) or self.has_rest
+        return not self.leases.hold(first.ledger_id) or self.has_rest
 
     async def trim(self, up_to: Position | None) -> bool:
-        """Deletes the closed ledgers that end at or before it; None: all closed ones. Returns whether any went.
+        """Deletes the closed ledgers that end at or before it; None: all closed ones; up to the first that a lease
+        holds. Returns whether any went.
 
         What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
         """
         self._check_open()
-        trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.held)
+        trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.leases.hold)
         if trimmed:
             gone = self._node.list.trimmed_up_to
             self._cached.drop_up_to(gone)
@@ -347,7 +371,8 @@ class ManagedLedger:
         return trimmed
 
     async def truncate(self) -> None:
-        """Deletes everything that was stored before this call, whoever has read it. Raises `TopicGivenUp`."""
+        """Deletes everything that was stored before this call, whoever has read it; but for what leases hold, which a
+        trim deletes later. Raises `TopicGivenUp`."""
         last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
         await self._writing.roll()
         await self.trim(Position(last, LATEST.entry_id))
@@ -369,10 +394,6 @@ class ManagedLedger:
         self._cached.drop_all()
         if self._reads is not None:
             self._reads.close()
-
-
-def _not_held(_: int) -> bool:
-    return False
 
 
 def _unreadable(place: Position, error: Exception) -> BrokerError:

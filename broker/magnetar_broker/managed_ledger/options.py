@@ -31,6 +31,11 @@ class ManagedLedgerOptions(Configuration):
     managed_ledger_read_ahead_readers: int = Field(default=16, gt=0)
     # Of one topic: what was published and is not stored yet. More is refused. The entry that passes it is still taken.
     managed_ledger_max_pending_bytes: int = Field(default=67_108_864, gt=0)
+    # Of one topic: readers past the broker for whom its ledgers are kept; and for how long at a time at most.
+    managed_ledger_max_leases_per_topic: int = Field(default=1000, gt=0, le=2000)
+    managed_ledger_max_lease_minutes: float = Field(default=1440, gt=0, le=1440)
+    # About so often a broker looks whether readers' time with what deleted topics have left to them is over.
+    managed_ledger_remains_sweep_interval_s: float = Field(default=120.0, gt=0)
 
     @model_validator(mode="after")
     def _holds(self) -> Self:
@@ -60,6 +65,10 @@ class ManagedLedgerOptions(Configuration):
             self.managed_ledger_min_ledger_rollover_time_minutes * _S_PER_MINUTE,
             self.managed_ledger_max_ledger_rollover_time_minutes * _S_PER_MINUTE,
         )
+
+    @property
+    def max_lease_ms(self) -> int:
+        return int(self.managed_ledger_max_lease_minutes * _S_PER_MINUTE * 1000)
 
     @property
     def cache_bytes(self) -> int:

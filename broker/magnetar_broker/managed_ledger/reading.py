@@ -91,6 +91,10 @@ class LedgerReads:
                 found[position] = decoded(position, [stored[entry_id - group[0]]])[0]
         return found
 
+    async def record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:
+        """The entry as the ledger has it, its record's header in front."""
+        return await (await self._reader(listed, metadata)).read_record(entry_id)
+
     async def _reader(self, listed: ListedLedger, metadata: LedgerMetadata | None) -> LedgerReader:
         ledger_id = listed.ledger_id
         reader = self._readers.pop(ledger_id, None)

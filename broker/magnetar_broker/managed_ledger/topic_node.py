@@ -23,6 +23,7 @@ from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_broker import paths
+from magnetar_broker.core.leases import Leases, encoded
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
@@ -55,6 +56,7 @@ class TopicNode:
         "_path",
         "_randomness",
         "_version",
+        "leases",
         "list",
         "name",
     )
@@ -67,31 +69,37 @@ class TopicNode:
         self._randomness = randomness
         self._life = randomness.token(_LIFE_BYTES)
         self.list = LedgerList("")
+        self.leases = Leases()
         # The topic's, and the node's version as this life has left it.
         self._incarnation = ""
         self._version = 0
         # The change under way, if any; whoever comes next waits for it.
         self._changing: asyncio.Task[None] | None = None
 
-    async def take_over(self, *, create: bool, along: Sequence[Change] = ()) -> None:
+    @property
+    def life(self) -> bytes:
+        return self._life
+
+    async def take_over(self, *, create: bool, along: Sequence[Change] = (), seen: Stored | None = None) -> None:
         """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
+        `seen` is the node as it was read before, if it was.
 
         Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
         metadata store raises.
         """
         stored, node = None, pb.ManagedLedgerNode()
+        asked_at = self._clock.monotonic()
         while stored is None or node.life != self._life:
-            stored = await compare_and_set.read(self._store, self._path)
+            stored, seen = seen or await compare_and_set.read(self._store, self._path), None
             if stored is None:
-                await self._store.sync()
-                stored = await compare_and_set.read(self._store, self._path)
+                stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
                 if not create:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
                 await self._make(along)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
-            stored = await self._claimed()
+            stored = await self._claimed(stored)
             if stored is not None:
                 node = decode_topic(self._path, stored.payload)
                 if node.state == pb.DELETING:
@@ -102,6 +110,7 @@ class TopicNode:
             self.list = LedgerList.decode(node, pages)
         except ForeignList as error:
             raise ForeignValue(f"{self._path!r}: {error}") from None
+        self.leases.found(node.leases, asked_at, self._clock.monotonic())
 
     async def _make(self, along: Sequence[Change]) -> None:
         """Unless somebody else does."""
@@ -124,7 +133,7 @@ class TopicNode:
             text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
 
-    async def _claimed(self) -> Stored | None:
+    async def _claimed(self, known: Stored) -> Stored | None:
         """What stands there, with this life in it unless it is being deleted; None: it is another topic by now."""
 
         def claimed(payload: bytes | None) -> bytes | Instead:
@@ -135,7 +144,7 @@ class TopicNode:
             return node.SerializeToString()
 
         try:
-            return await self._changed_to(claimed, [self._is_this_one])
+            return await self._changed_to(claimed, [self._is_this_one], known)
         except (BadVersion, NoNode) as error:
             if not error.index:
                 raise
@@ -146,9 +155,11 @@ class TopicNode:
     def _is_this_one(self) -> Check:
         return Check(paths.incarnation(self.name, self._incarnation), 0)
 
-    async def _changed_to(self, update: Update, along: Sequence[Change] = ()) -> Stored | None:
+    async def _changed_to(
+        self, update: Update, along: Sequence[Change] = (), known: Stored | None = None
+    ) -> Stored | None:
         return await compare_and_set.change(
-            self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along
+            self._store, self._path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )
 
     @property
@@ -162,11 +173,16 @@ class TopicNode:
         Raises `TopicGivenUp` if the node is not this life's any more or nobody can tell, and `IntentSwept`; of other
         errors of the metadata store nothing was changed.
         """
-        while self._changing is not None:
-            await asyncio.wait([self._changing])
+        await self.settled()
         task = self._changing = asyncio.create_task(self._change(change, made))
         task.add_done_callback(self._changed)
         await asyncio.shield(task)
+
+    async def settled(self) -> None:
+        """Returns when no change is under way. Who makes one in the same turn of the loop has decided on it by what
+        there then is: nothing comes between."""
+        while self._changing is not None:
+            await asyncio.wait([self._changing])
 
     def _changed(self, task: asyncio.Task[None]) -> None:
         self._changing = None
@@ -175,6 +191,8 @@ class TopicNode:
 
     async def _change(self, change: ListChange, made: MadeLedger | None) -> None:
         known, result = self.list, pb.ManagedLedgerNode()
+        asked_at = self._clock.monotonic()
+        leases = self.leases.begin(change.lease, asked_at)
 
         def changed(payload: bytes | None) -> bytes:
             nonlocal result
@@ -184,6 +202,8 @@ class TopicNode:
             if node.life != self._life:
                 raise TopicGivenUp(f"topic {self.name} was opened anew, by this broker or another one")
             known.encode(change, node)
+            del node.leases[:]
+            node.leases.extend(map(encoded, leases))
             result = node
             return node.SerializeToString()
 
@@ -207,6 +227,7 @@ class TopicNode:
         assert stored is not None
         self._version = stored.version
         known.apply(change, result)
+        self.leases.made(leases, change.lease, asked_at, self._clock.monotonic())
 
     @property
     def _store(self) -> MetadataStore:

@@ -66,7 +66,11 @@ class Trimming:
         return self._node.list.trimmed_up_to != before
 
     async def _take_off(self, up_to: Position, held: Callable[[int], bool]) -> bool:
-        """As many as go at a time; returns whether there were any."""
+        """As many as go at a time; returns whether there were any.
+
+        What is held is looked at in the turn in which the change begins: a lease that is taken later finds them gone.
+        """
+        await self._node.settled()
         listed = self._node.list
         going: list[int] = []
         for ledger_id in listed.may_trim(up_to)[:_LEDGERS_AT_A_TIME]:

@@ -3,6 +3,11 @@
 What goes wrong with what was asked is told in the answer, with its code; a request that can't be read, or that nobody
 knows, is refused by the transport. So many calls are served at a time, and more are refused: an administrator's tool
 that runs wild must not keep the broker from its messages.
+
+A broker whose metadata session is suspended takes none, but for those about itself: it could not find out what there
+is, and others can. What other brokers ask of it about its open topics it answers all the same.
+
+Whom it takes to do it is found in `admin/owner_calls.py`; what other brokers ask of this one comes as `here.<name>`.
 """
 
 from __future__ import annotations
@@ -13,20 +18,36 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_broker.admin.bundle_calls import BundleCalls
+from magnetar_broker.admin.bundle_owners import BundleOwners
+from magnetar_broker.admin.bundles_here import BundlesHere
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.catalog_calls import CatalogCalls
+from magnetar_broker.admin.here_calls import HereCalls
+from magnetar_broker.admin.owner_calls import OwnerCalls
+from magnetar_broker.admin.reading_calls import ReadingCalls
+from magnetar_broker.admin.reading_here import ReadingHere
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls
+from magnetar_broker.admin.subscriptions_here import SubscriptionsHere
 from magnetar_broker.admin.topic_calls import TopicCalls
+from magnetar_broker.admin.topics_here import TopicsHere
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.peers import PeersLike
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_wire.clock import Clock
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["AdminCalls", "HealthLook"]
 
 _log = logging.getLogger(__name__)
 _AT_A_TIME: Final = 64
+# Of those of reading.proto, counted apart: a query plans all its topics' partitions at a time, as often as it likes.
+_READERS_AT_A_TIME: Final = 256
+_ABOUT_ITSELF: Final = ("broker", "health")
 
 _Handler = Callable[[Any], Awaitable[Message]]
 
@@ -41,17 +62,38 @@ class AdminCalls:
         self,
         topics: Topics,
         catalog: Catalog,
+        ownership: BundleOwners,
+        peers: PeersLike,
+        clock: Clock,
         about: Callable[[], pb.BrokerAnswer],
+        ledgers: LedgerClient,
         health: HealthLook | None = None,
+        connected: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`about`: what the broker says of itself."""
+        """`about`: what the broker says of itself, its id among it. `connected`: with its metadata store."""
         self._topics = topics
+        self._connected = connected
         self._about = about
         self._health = health
-        self._serving = 0
-        of_topics = TopicCalls(topics, catalog)
-        of_subscriptions = SubscriptionCalls(of_topics, catalog.options.admin_max_peeked_entries)
-        of_catalog = CatalogCalls(catalog, of_topics)
+        # How many of administrators, and of readers.
+        self._serving = self._serving_readers = 0
+
+        def broker_id() -> str:
+            return about().broker_id
+
+        topics_here = TopicsHere(topics, catalog, ownership, broker_id)
+        self.here = HereCalls(
+            topics_here.calls()
+            | SubscriptionsHere(topics_here).calls()
+            | ReadingHere(topics_here, ledgers).calls()
+            | BundlesHere(topics, ownership).calls()
+        )
+        owners = OwnerCalls(self.here, ownership, peers, clock, catalog.options.admin_forward_timeout_s)
+        of_topics = TopicCalls(catalog, owners)
+        of_subscriptions = SubscriptionCalls(of_topics, owners, catalog.options.admin_max_peeked_entries)
+        of_bundles = BundleCalls(catalog, of_topics, ownership, owners, broker_id)
+        of_logs = ReadingCalls(of_topics, owners)
+        of_catalog = CatalogCalls(catalog, of_topics, of_bundles)
 
         async def subscriptions(request: pb.NamesRequest) -> pb.NamesAnswer:
             return of_catalog.page(await of_subscriptions.names(request.within), request)
@@ -79,6 +121,13 @@ class AdminCalls:
             "partitioned_topic": (pb.TopicRequest, pb.PartitionedTopicAnswer, of_topics.partitioned_topic),
             "grow_partitioned": (pb.PartitionsRequest, pb.Done, of_topics.grow_partitioned),
             "delete_partitioned": (pb.DeleteRequest, pb.Done, of_topics.delete_partitioned),
+            "topic_homes": (pb.TopicHomesRequest, pb.TopicHomesAnswer, of_bundles.topic_homes),
+            "bundles": (pb.NamespaceRequest, pb.BundlesAnswer, of_bundles.bundles),
+            "unload_bundle": (pb.UnloadBundleRequest, pb.Done, of_bundles.unload_bundle),
+            "unload_namespace": (pb.UnloadNamespaceRequest, pb.Done, of_bundles.unload_namespace),
+            "split_bundle": (pb.SplitBundleRequest, pb.SplitBundleAnswer, of_bundles.split_bundle),
+            "brokers": (pb.BrokersRequest, pb.BrokersAnswer, of_bundles.brokers),
+            "owned_bundles": (pb.OwnedBundlesRequest, pb.OwnedBundlesAnswer, of_bundles.owned_bundles),
             "subscriptions": (pb.NamesRequest, pb.NamesAnswer, subscriptions),
             "create_subscription": (pb.SubscriptionRequest, pb.Done, of_subscriptions.create_subscription),
             "delete_subscription": (pb.DeleteSubscriptionRequest, pb.Done, of_subscriptions.delete_subscription),
@@ -86,6 +135,10 @@ class AdminCalls:
             "skip": (pb.SkipRequest, pb.Done, of_subscriptions.skip),
             "expire": (pb.ExpireRequest, pb.Done, of_subscriptions.expire),
             "peek": (pb.PeekRequest, pb.PeekAnswer, of_subscriptions.peek),
+            "log_place": (reading.LogPlaceRequest, reading.LogPlaceAnswer, of_logs.log_place),
+            "plan": (reading.PlanRequest, reading.PlanAnswer, of_logs.plan),
+            "renew_lease": (reading.RenewLeaseRequest, pb.Done, of_logs.renew_lease),
+            "advance_progress": (reading.AdvanceProgressRequest, pb.Done, of_logs.advance_progress),
             "broker": (pb.BrokerRequest, pb.BrokerAnswer, self._broker),
             "health": (pb.HealthRequest, pb.HealthAnswer, self._look),
         }
@@ -99,11 +152,16 @@ class AdminCalls:
             asked = kind.FromString(request)
         except DecodeError as error:
             raise Refusal(Code.INVALID_ARGUMENT, f"the request for admin.{method} can't be read: {error}") from None
-        if self._serving >= _AT_A_TIME:
+        reads = kind.DESCRIPTOR.file is reading.DESCRIPTOR
+        serving, most = (self._serving_readers, _READERS_AT_A_TIME) if reads else (self._serving, _AT_A_TIME)
+        if serving >= most:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, f"{most} administrative calls are being served: try again later")
+        if not self._connected() and method not in _ABOUT_ITSELF:
             raise Refusal(
-                Code.RESOURCE_EXHAUSTED, f"{_AT_A_TIME} administrative calls are being served: try again later"
+                Code.UNAVAILABLE, "the broker's session with its metadata store is suspended: ask it later, or another"
             )
-        self._serving += 1
+        self._serving += not reads
+        self._serving_readers += reads
         try:
             answer = await handler(asked)
         except BrokerError as error:
@@ -113,7 +171,8 @@ class AdminCalls:
             problem = Problem(code=ErrorCode.UNKNOWN_ERROR, text=f"the broker failed at it: {type(error).__name__}")
             answer = answer_kind(problem=problem)
         finally:
-            self._serving -= 1
+            self._serving -= not reads
+            self._serving_readers -= reads
         return answer.SerializeToString()
 
     async def _broker(self, request: pb.BrokerRequest) -> pb.BrokerAnswer:

@@ -4,9 +4,12 @@
     stream consume          consume_session.py
     call   lookup, partitions, last_message     finding.py
     call   admin.<name>     admin_calls.py
+    call   here.<name>      the same between brokers
+    call   claim            claiming.py: of other brokers
+    call   instance         which process this is; answered always
 
-A broker that has no session with its metadata store, or is closing, refuses all of it as UNAVAILABLE: nothing was done,
-and the client tries again, here or elsewhere.
+A broker that has no session with its metadata store, or is closing, refuses all the rest as UNAVAILABLE: nothing was
+done, and the client tries again, here or elsewhere.
 """
 
 from __future__ import annotations
@@ -14,20 +17,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from magnetar_broker.service.claiming import Claiming
 from magnetar_broker.service.finding import Finding
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
 __all__ = ["BrokerService", "Serving"]
 
 _ADMIN: Final = "admin."
+_HERE: Final = "here."
 
 
 class Serving(Protocol):
     """What there is while the broker serves."""
 
     finding: Finding
+    claiming: Claiming
 
     async def admin(self, method: str, request: bytes) -> bytes: ...
+
+    async def here(self, method: str, request: bytes) -> bytes: ...
 
     async def produce(self, peer: Peer, stream: Stream) -> None: ...
 
@@ -37,18 +45,24 @@ class Serving(Protocol):
 class BrokerService:
     """Is a magnetar_wire.transport.Service."""
 
-    def __init__(self, serving: Callable[[], Serving | None]) -> None:
+    def __init__(self, serving: Callable[[], Serving | None], instance: bytes) -> None:
         self._serving = serving
+        self._instance = instance
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method == "instance":
+            return self._instance
         serving = self._now()
         if method.startswith(_ADMIN):
             return await serving.admin(method.removeprefix(_ADMIN), request)
+        if method.startswith(_HERE):
+            return await serving.here(method.removeprefix(_HERE), request)
         finding = serving.finding
         calls: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "lookup": finding.lookup,
             "partitions": finding.partitions,
             "last_message": finding.last_message,
+            "claim": serving.claiming.claim,
         }
         if method not in calls:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {method!r:.100}")

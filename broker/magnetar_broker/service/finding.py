@@ -1,17 +1,22 @@
 """The calls by which a client finds a topic: `partitions`, `lookup`, `last_message`. See broker.proto.
 
 What goes wrong is told in the answer, with its code; only a request that can't be read is refused by the transport.
+
+Each may wait for the metadata store, or for a bundle that changes hands, as long as the bounds of those allow: so there
+are so many at a time, and further ones are told to come again.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.service.ownership import Ownership
+from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.topic.topics import Topics
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
@@ -39,18 +44,26 @@ class PartitionCounts(Protocol):
 
 class Finding:
     def __init__(
-        self, topics: Topics, catalog: PartitionCounts, ownership: Ownership, counters: BrokerCounters
+        self,
+        topics: Topics,
+        catalog: PartitionCounts,
+        ownership: Ownership,
+        counters: BrokerCounters,
+        max_under_way: int,
     ) -> None:
         self._topics = topics
         self._catalog = catalog
         self._ownership = ownership
         self._counters = counters
+        self._max_under_way = max_under_way
+        self._under_way = 0
 
     async def partitions(self, request: bytes) -> bytes:
         asked = read_request(PartitionsRequest, request)
         answer = PartitionsAnswer()
         try:
-            answer.partitions = await self._catalog.partitions(_topic_name(asked.topic), asked.create)
+            with self._counted():
+                answer.partitions = await self._catalog.partitions(_topic_name(asked.topic), asked.create)
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
         return answer.SerializeToString()
@@ -60,7 +73,10 @@ class Finding:
         answer = LookupAnswer()
         self._counters.lookups += 1
         try:
-            answer.address = await self._ownership.owner(_topic_name(asked.topic))
+            with self._counted():
+                home = await self._ownership.home(_topic_name(asked.topic))
+            self._counters.lookups_elsewhere += not home.here
+            answer.address = home.advertised.at(asked.listener_name)
         except BrokerError as error:
             self._counters.lookups_failed += 1
             answer.problem.CopyFrom(error.problem)
@@ -70,19 +86,37 @@ class Finding:
         asked = read_request(LastMessageRequest, request)
         answer = LastMessageAnswer()
         try:
-            topic = await self._topics.get(_topic_name(asked.topic), create=False)
-            log = topic.log
-            answer.incarnation = log.incarnation
-            last = log.last
-            if last > log.before_first:
-                (entry,) = await log.read_at([last])
-                if entry is not None:
-                    answer.last.CopyFrom(
-                        LastMessage(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_size=entry.batch_size)
-                    )
+            with self._counted():
+                await self._tell_last(_topic_name(asked.topic), answer)
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
         return answer.SerializeToString()
+
+    async def _tell_last(self, name: TopicName, answer: LastMessageAnswer) -> None:
+        log = (await self._topics.get(name, create=False)).log
+        answer.incarnation = log.incarnation
+        last = log.last
+        if last > log.before_first:
+            (entry,) = await log.read_at([last])
+            if entry is not None:
+                answer.last.CopyFrom(
+                    LastMessage(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_size=entry.batch_size)
+                )
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Raises `BrokerError` where too many are under way."""
+        if self._under_way >= self._max_under_way:
+            raise BrokerError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"{self._under_way} lookups are under way at this broker, which is max_concurrent_lookup_request: come "
+                "again in a moment",
+            )
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
 
 def read_request(kind: type[M], request: bytes) -> M:

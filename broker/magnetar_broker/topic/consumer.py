@@ -7,7 +7,7 @@ has no room says so through `room`, and calls `room_again` later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -115,7 +115,7 @@ class Consumer:
         """Calls `done` when all that was acknowledged before is durable, or with what went wrong."""
         self.subscription.receipts.add(done)
 
-    def redeliver(self, epoch: int, entries: Iterable[EntryRange]) -> None:
+    def redeliver(self, epoch: int, entries: Sequence[EntryRange]) -> None:
         """Raises `BrokerError` where the ranges are none."""
         self.subscription.redeliver(self, epoch, entries)
 

@@ -3,8 +3,8 @@
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
 age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where no durable cursor
-asks for anything in its first ledger any more, or one is not deleted yet. One that nobody uses is deleted or closed,
-where the options say so.
+asks for anything in its first ledger any more and no lease holds it, or one is not deleted yet. One that nobody uses,
+nor reads by a lease, is deleted or closed, where the options say so.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Housekeeping:
         now = self._clock.monotonic()
         topic.log.tick(now)
         topic.cursors.tick(now)
-        if topic.in_use:
+        if topic.in_use or topic.log.leases.any_stands:
             topic.unused_since = now
         if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
             self._at_work[topic] = None
@@ -92,7 +92,7 @@ class Housekeeping:
                 await self._trim(topic)
             elif self._inactive_too_long(topic, now):
                 _log.info("%s has no subscription and nobody uses it: it is deleted", topic.name)
-                await self._topics.delete(topic.name, force=False)
+                await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_go(topic, one))
             elif self._idle_too_long(topic, now):
                 await self._topics.unload(topic.name, TopicGivenUp(f"{topic.name} was idle, and was closed"))
         except BrokerError as error:
@@ -101,6 +101,10 @@ class Housekeeping:
             _log.exception("%s could not be looked after", topic.name)
         finally:
             del self._at_work[topic]
+
+    def _may_go(self, judged: Topic, found: Topic | None) -> bool:
+        """Nothing is different from when it was judged."""
+        return found is judged and self._inactive_too_long(judged, self._clock.monotonic())
 
     async def _trim(self, topic: Topic) -> None:
         if await topic.log.trim(topic.cursors.slowest_saved()):

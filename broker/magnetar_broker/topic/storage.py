@@ -14,17 +14,23 @@ from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
-from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
+from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
+from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_broker.topic.topic import Topic
+from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -84,17 +90,39 @@ class StoredTopics:
         # For topics whose namespace has policies of its own: few differ, and topics share them.
         self._special: dict[bytes, _Options] = {}
 
-    async def exists(self, name: TopicName) -> bool:
-        return await topic_exists(self._client.ledgers.store, name)
+    async def see(self, name: TopicName) -> SeenTopic:
+        return await see_topic(self._client.ledgers.store, name)
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
+    async def open(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        seen: SeenTopic | None = None,
+    ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
         options = self._options(policies)
+        nodes = CursorNodes(name, client, clock, randomness)
+
+        async def claim_cursors(node: TopicNode) -> None:
+            await nodes.claim(lambda: node.still_ours, seen.cursors if seen is not None else None)
+
         log = await ManagedLedger.open(
-            name, client, self._cache, options.ledgers, clock, randomness, create=create, along=along
+            name,
+            client,
+            self._cache,
+            options.ledgers,
+            clock,
+            randomness,
+            create=create,
+            along=along,
+            seen=seen,
+            claimed=claim_cursors,
         )
         try:
-            cursors = await CursorTable.open(log, client, options.cursors, clock, randomness)
+            cursors = await CursorTable.open(log, client, options.cursors, clock, randomness, nodes)
         except BaseException:
             log.abandon()
             raise
@@ -127,5 +155,22 @@ class StoredTopics:
             found = self._special[key] = self._usual.under(policies)
         return found
 
-    async def delete(self, name: TopicName) -> None:
-        await delete_topic(name, self._client, self._clock, self._randomness)
+    async def claim(self, name: TopicName) -> bytes:
+        node = TopicNode(name, self._client, self._clock, self._randomness)
+        try:
+            try:
+                await node.take_over(create=False)
+            except BeingDeleted as deleted:
+                (incarnation,) = deleted.args
+                await finish_deletion(name, incarnation, self._client, self._clock, self._randomness)
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was being deleted, and is gone") from None
+        except MetadataError as error:
+            raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
+        return node.life
+
+    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
+        try:
+            await delete_topic(name, self._client, self._clock, self._randomness, life)
+        except MetadataError as error:
+            text = f"topic {name} may be deleted, in part or not at all: delete it again: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

@@ -11,7 +11,7 @@ and can't undo it. Consumers are told when it has moved.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
@@ -82,6 +82,7 @@ class Subscription:
         tasks: TasksInOrder,
         released: Callable[[Subscription], object],
         unsubscribe: Callable[[Subscription], Coroutine[Any, Any, None]],
+        counters: DeliveryCounters,
     ) -> None:
         self.cursor = cursor
         self._log = log
@@ -105,7 +106,7 @@ class Subscription:
         self.deleting = False
         self.history = ServedHistory()
         self.receipts = AckReceipts(cursor, tasks, self.release)
-        self.counters = DeliveryCounters()
+        self.counters = counters
 
     @property
     def name(self) -> str:
@@ -165,9 +166,8 @@ class Subscription:
         return consumer
 
     def _drop_broken(self) -> None:
-        for consumer in self.consumers:
-            if consumer.sink.broken:
-                self.leave(consumer)
+        for consumer in [one for one in self.consumers if one.sink.broken]:
+            self.leave(consumer)
 
     def _check_joining(self, opened: OpenConsumer) -> None:
         if self.deleting:
@@ -256,10 +256,10 @@ class Subscription:
             self._pump.dispatch.ready(consumer.state)
             self._pump.run()
 
-    def redeliver(self, consumer: Consumer, epoch: int, ranges: Iterable[EntryRange]) -> None:
+    def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
         checked = check_ranges(ranges, self._log)
-        if self._pump is None or consumer.state not in self._consumers:
-            return
+        if self._pump is None or consumer.state not in self._consumers or (ranges and not checked):
+            return  # what it names is trimmed: to name nothing would mean everything
         self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
         self._pump.run()
 
@@ -298,8 +298,7 @@ class Subscription:
             if one.redelivery_count:
                 again += one.entry.messages
         for counters in (self.counters, consumer.counters):
-            counters.delivered.count(messages, len(entries), size)
-            counters.redelivered_messages += again
+            counters.deliver(messages, len(entries), size, again)
         consumer.sink.deliver(delivery_runs(state.epoch, entries))
 
     def _tell(self, changes: Changes) -> None:
@@ -324,7 +323,6 @@ class Subscription:
         return MessagePlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
     # What waits for storage.
-
     async def whole(self, change: Coroutine[Any, Any, T]) -> T:
         """The change is made whole, whatever becomes of the caller: nothing is left half moved."""
         return await self._tasks.whole(change)
@@ -348,6 +346,12 @@ class Subscription:
                     self._pump.paused = False
                     self._pump.run()
                 self.release()
+
+    async def changed(self) -> None:
+        """Returns when what is being changed now is. Whoever waits is no change: two would wait for each other."""
+        if self._changing is not None:
+            async with self._changing:
+                pass
 
     async def seek(self, to: StartAt, asking: Consumer | None = None) -> None:
         async with self.changing():

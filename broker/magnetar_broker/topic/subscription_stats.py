@@ -55,7 +55,7 @@ class SubscriptionStats:
     consumers: list[ConsumerStats] = field(default_factory=list)
 
 
-def cursor_stats(cursor: Cursor) -> SubscriptionStats:
+def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
     """Of one without consumers."""
     backlog = cursor.open_entries()
     return SubscriptionStats(
@@ -69,7 +69,7 @@ def cursor_stats(cursor: Cursor) -> SubscriptionStats:
         redelivery_entries=0,
         blocked_by="no consumer is connected" if backlog else "",
         properties=cursor.properties,
-        counters=DeliveryCounters(),
+        counters=counters,
     )
 
 

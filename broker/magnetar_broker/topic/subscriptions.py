@@ -16,11 +16,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from magnetar_broker.core.counters import DeliveryCounters
+from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
+from magnetar_broker.topic.progress import advance
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import find_start
 from magnetar_broker.topic.subscription import Subscription
@@ -56,6 +57,7 @@ class Subscriptions:
         "_options",
         "_randomness",
         "_tasks",
+        "deliveries",
     )
 
     def __init__(
@@ -77,6 +79,7 @@ class Subscriptions:
         self._loaded: dict[tuple[str, bool], Subscription] = {}
         # Of durable ones that are not loaded: who was served last, and how often that had changed.
         self._histories: dict[str, ServedHistory] = {}
+        self.deliveries = Deliveries()
         # Names of durable ones that are being made or deleted.
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._tasks = TasksInOrder()
@@ -109,18 +112,19 @@ class Subscriptions:
         found = []
         for cursor in self._cursors.durable():
             loaded = self._loaded.get((cursor.name, True))
-            found.append(cursor_stats(cursor) if loaded is None else subscription_stats(loaded, self._log))
+            counters = self.deliveries.known_of(cursor.name)
+            found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
         for (_, durable), subscription in self._loaded.items():
             if not durable:
                 found.append(subscription_stats(subscription, self._log))
         return found
 
     def counters(self) -> Iterator[DeliveryCounters]:
-        """Of those with consumers, and of their consumers."""
+        """Of subscriptions and their consumers."""
+        yield from self.deliveries.durable()
         for subscription in self._loaded.values():
-            yield subscription.counters
-            for consumer in subscription.consumers:
-                yield consumer.counters
+            yield from () if subscription.durable else (subscription.counters,)
+            yield from (consumer.counters for consumer in subscription.consumers)
 
     async def backlog_messages(self, name: str) -> int:
         """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries
@@ -147,8 +151,7 @@ class Subscriptions:
             subscription = await self._found(opened)
             if not subscription.waiting:
                 break
-            async with subscription.changing():
-                pass
+            await subscription.changed()
         try:
             return subscription.join(opened, name, sink)
         finally:
@@ -192,6 +195,7 @@ class Subscriptions:
             self._tasks,
             self._released,
             self._delete_unsubscribed,
+            self.deliveries.of_durable(cursor.name) if cursor.durable else self.deliveries.of_transient(),
         )
         if cursor.durable and (history := self._histories.get(cursor.name)) is not None:
             subscription.history = history
@@ -260,6 +264,7 @@ class Subscriptions:
                 raise
             self._released(subscription)
             self._histories.pop(subscription.name, None)
+            self.deliveries.forget(subscription.name)
 
     async def reset(self, name: str, to: StartAt) -> None:
         """Moves it, for its consumers too, as a seek does."""
@@ -292,6 +297,13 @@ class Subscriptions:
         expired = await subscription.whole(self._skip_to(subscription, begin.previous))
         subscription.counters.expired_entries += expired
         return expired
+
+    async def advance(self, name: str, to: StartAt) -> None:
+        """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py)."""
+        if self._cursors.get(name) is None:
+            await self.create(name, to, may_exist=True)
+        subscription = self._durable(name)
+        await subscription.whole(advance(subscription, self._log, to))
 
     async def _skip_to(self, subscription: Subscription, position: Position) -> int:
         async with subscription.changing():

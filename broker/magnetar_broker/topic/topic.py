@@ -47,6 +47,7 @@ class Topic:
     __slots__ = (
         "_all_counters",
         "_clock",
+        "_closing",
         "_names",
         "_options",
         "_pending_of",
@@ -93,6 +94,7 @@ class Topic:
         self._names: ProducerNames[Producer] = ProducerNames()
         # Producers by name, those that have gone too, of whose entries some are pending.
         self._pending_of: dict[str, list[Producer]] = {}
+        self._closing: asyncio.Task[None] | None = None
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost
         cursors.on_lost = self._lost
@@ -201,10 +203,12 @@ class Topic:
             self.give_up(error)
 
     def give_up(self, error: BrokerError) -> None:
-        """At once. Whoever has it in `on_lost` closes it."""
+        """At once, also where it is being closed in peace. Whoever has it in `on_lost` closes it."""
         if self.ended is None:
             self._end(error)
             self.on_lost(self, error)
+        elif self._closing is not None:
+            self._closing.cancel()
 
     def _end(self, error: BrokerError) -> None:
         self.ended = self.ended or error
@@ -216,6 +220,7 @@ class Topic:
         lost = self.ended is not None
         self.ended = self.ended or problem
         closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
+        self._closing = closing
         try:
             await asyncio.wait([closing], timeout=self._options.topic_close_timeout_s)
         finally:
@@ -224,7 +229,7 @@ class Topic:
                 await asyncio.wait([closing])
             self._abandon()
         if closing.cancelled():
-            _log.warning("%s was not closed within %s s", self.name, self._options.topic_close_timeout_s)
+            _log.warning("%s was not closed in peace: it was given up, or took too long", self.name)
         elif (error := closing.exception()) is not None:
             _log.warning("%s was not closed in peace: %s: %s", self.name, type(error).__name__, error)
 

@@ -5,26 +5,31 @@ Whoever asks for a topic that is being opened waits for the same opening, and ta
 away; whoever asks for one that is ending waits until it has ended, and has it opened anew. So there are never two lives
 of a topic in one process.
 
-`TopicStorage` makes and deletes what is stored, and `TopicCatalog` says which topics there may be.
+`TopicStorage` makes and deletes what is stored, `TopicCatalog` says which topics there may be, and `Ownership` which of
+them may be open here: that is looked at before one is opened and after, since its bundle may have gone meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.core.system_topics import heartbeat_broker
+from magnetar_broker.core.topics_by_hash import TopicsByHash
+from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.bundles import BundleRange
 from magnetar_wire.clock import Clock
-from magnetar_wire.topic_name import TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicName
 
 __all__ = ["TopicCatalog", "TopicStorage", "Topics"]
 
@@ -33,16 +38,24 @@ _NOT_MADE: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
 
 
 class TopicStorage(Protocol):
-    async def exists(self, name: TopicName) -> bool: ...
+    async def see(self, name: TopicName) -> Any:
+        """What `open` can go by, read ahead. Raises `BrokerError`."""
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
+    async def open(
+        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: Any = None
+    ) -> Topic:
         """`along`: what the metadata store has to agree with if the topic is made. `policies` hold in its namespace.
 
         Raises `BrokerError`, TOPIC_NOT_FOUND among them. Whoever is cancelled leaves nothing open.
         """
 
-    async def delete(self, name: TopicName) -> None:
-        """With its ledgers and cursors. Raises `BrokerError`; may be repeated."""
+    async def claim(self, name: TopicName) -> bytes:
+        """Takes the topic from whoever has it, without opening it: the life that it has then. What is being deleted is
+        deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
+
+    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
+        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. Raises
+        `BrokerError`; may be repeated."""
 
 
 class TopicCatalog(Protocol):
@@ -69,9 +82,11 @@ class Topics:
         catalog: TopicCatalog,
         options: TopicOptions,
         clock: Clock,
+        ownership: Ownership,
         counters: BrokerCounters | None = None,
     ) -> None:
         self._storage = storage
+        self._ownership = ownership
         self._catalog = catalog
         self._options = options
         self._clock = clock
@@ -80,6 +95,10 @@ class Topics:
         self._opening: dict[TopicName, _Opening] = {}
         # What ends them. One task at a time for a name.
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
+        # Those among them that were loaded: they may have to be given up before they have ended in peace.
+        self._leaving: dict[TopicName, Topic] = {}
+        # All that are in one of these states.
+        self._by_hash = TopicsByHash()
         self._load_room = asyncio.Semaphore(options.max_concurrent_topic_load_request)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
@@ -109,8 +128,12 @@ class Topics:
                 continue
             opening = self._opening.get(name)
             if opening is None:
+                if not self._may_be_here(name):
+                    await self._ownership.admit(name)
+                    continue
                 task = asyncio.get_running_loop().create_task(self._open(name, create, asked))
                 opening = self._opening[name] = _Opening(task, create, asked)
+                self._by_hash.add(name)
                 task.add_done_callback(lambda done: self._opened(name, done))
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
@@ -144,31 +167,82 @@ class Topics:
         if (ending := self._ending.get(name)) is not None:
             await asyncio.wait([ending])
 
-    async def delete(self, name: TopicName, *, force: bool) -> None:
-        """Deletes the topic with all that it has. Raises `BrokerError`: NOT_ALLOWED while somebody is connected to it,
-        unless by `force`."""
-        while True:
-            if self._closed is not None:
-                raise self._closed.again()
-            if (opening := self._opening.get(name)) is not None:
-                await asyncio.wait([opening.task])
-            elif (ending := self._ending.get(name)) is not None:
-                await asyncio.wait([ending])
-            else:
-                break
-        topic = self._loaded.get(name)
+    async def delete(
+        self, name: TopicName, *, force: bool, only_if: Callable[[Topic | None], bool] | None = None
+    ) -> None:
+        """Deletes the topic with all that it has; `only_if` says at the last moment whether it may go, of the topic as
+        it is loaded. Raises `BrokerError`: NOT_ALLOWED while somebody is connected to it, unless by `force`;
+        `NothingDone` where it may not go, or is another broker's.
+
+        Whose it is is read afresh: a broker that has lost it, and not noticed, knows nothing of who is connected.
+        """
+        # The topic as it was loaded when that was read; so it is from before.
+        confirmed: object = self
+        try:
+            while True:
+                if self._closed is not None:
+                    raise self._closed.again()
+                if (opening := self._opening.get(name)) is not None:
+                    await asyncio.wait([opening.task])
+                elif (ending := self._ending.get(name)) is not None:
+                    await asyncio.wait([ending])
+                elif not self._may_be_here(name):
+                    await self._ownership.admit(name)
+                elif (topic := self._loaded.get(name)) is not confirmed:
+                    await self._ownership.confirm(name)
+                    confirmed = topic
+                else:
+                    break
+        except TopicGivenUp as elsewhere:
+            raise NothingDone(str(elsewhere)) from elsewhere
+        if only_if is not None and not only_if(topic):
+            raise NothingDone(f"{name} is not deleted: it was used, or closed, meanwhile")
         if topic is not None and topic.in_use and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"{name} has {len(topic.producers())} producers and {topic.subscriptions.consumers} consumers: close "
                 "them, or delete it by force",
             )
-        deleting = self._begin_ending(name, self._delete(name, topic))
+        deleting = self._begin_ending(name, self._delete(name, topic, force))
         await asyncio.wait([deleting])
         if deleting.cancelled():
             raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
         if (error := deleting.exception()) is not None:
             raise _told(name, error)
+
+    async def unload_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+        """Those of one bundle, in peace, each within a bounded time; returns when none is open, being opened or being
+        deleted any more. `Ownership` lets none be opened meanwhile."""
+        self._break_off(namespace, bundle)
+        for topic in self._loaded_within(namespace, bundle):
+            self._end(topic, topic.close(problem))
+        while tasks := self._under_way_within(namespace, bundle):
+            await asyncio.wait(tasks)
+
+    def give_up_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+        """Those of one bundle, at once: somebody else may have them already."""
+        self._break_off(namespace, bundle)
+        for name in self._within(namespace, bundle):
+            if (topic := self._loaded.get(name) or self._leaving.get(name)) is not None:
+                topic.give_up(problem)
+
+    def _break_off(self, namespace: NamespaceName, bundle: BundleRange) -> None:
+        for name in self._within(namespace, bundle):
+            if (opening := self._opening.get(name)) is not None:
+                opening.task.cancel()
+
+    def _loaded_within(self, namespace: NamespaceName, bundle: BundleRange) -> list[Topic]:
+        return [self._loaded[name] for name in self._within(namespace, bundle) if name in self._loaded]
+
+    def _under_way_within(self, namespace: NamespaceName, bundle: BundleRange) -> list[asyncio.Task[Any]]:
+        names = self._within(namespace, bundle)
+        opening = [self._opening[name].task for name in names if name in self._opening]
+        return opening + [self._ending[name] for name in names if name in self._ending]
+
+    def _within(self, namespace: NamespaceName, bundle: BundleRange) -> list[TopicName]:
+        """A broker's heartbeat is that broker's, whoever has its bundle."""
+        names = self._by_hash.within(namespace.tenant, namespace.namespace, bundle)
+        return [name for name in names if heartbeat_broker(name) is None]
 
     async def close(self, problem: BrokerError) -> None:
         """All of them, in peace, each within a bounded time."""
@@ -184,7 +258,7 @@ class Topics:
         self._closed = problem
         for opening in list(self._opening.values()):
             opening.task.cancel()
-        for topic in self.loaded():
+        for topic in [*self.loaded(), *self._leaving.values()]:
             topic.give_up(problem)
 
     async def wait_ended(self) -> None:
@@ -197,7 +271,12 @@ class Topics:
     def _opened(self, name: TopicName, task: asyncio.Task[Topic]) -> None:
         """Also where it was cancelled before it began."""
         del self._opening[name]
+        self._may_be_gone(name)
         _seen(task)
+
+    def _may_be_gone(self, name: TopicName) -> None:
+        if name not in self._loaded and name not in self._opening and name not in self._ending:
+            self._by_hash.discard(name)
 
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
@@ -205,9 +284,9 @@ class Topics:
                 began = self._clock.monotonic()
                 async with asyncio.timeout(self._options.topic_load_timeout_seconds):
                     topic = await self._open_stored(name, create, asked)
-            if self._closed is not None:
-                await topic.close(self._closed)
-                raise self._closed.again()
+            if (problem := self._closed or self._why_not_here(name)) is not None:
+                await topic.close(problem)
+                raise problem.again()
             self._counters.load_seconds.observe(self._clock.monotonic() - began)
             self._loaded[name] = topic
             topic.on_lost = self._lost
@@ -227,15 +306,29 @@ class Topics:
     async def _open_stored(self, name: TopicName, create: bool, asked: bool) -> Topic:
         if not name.is_persistent:
             raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: this broker has no non-persistent topics yet")
-        policies = await self._catalog.check_topic(name)
-        along: Sequence[Change] = ()
-        if create:
-            create = not await self._storage.exists(name)
-            if create:
-                along = await self._catalog.creation(name, asked=asked)
-        return await self._storage.open(name, create=create, along=along, policies=policies)
+        # Nothing is done before the catalog has agreed; what is read meanwhile may be stale, as any read may be.
+        policies, seen = await asyncio.gather(self._catalog.check_topic(name), self._storage.see(name))
+        try:
+            # Nearly always there is one: whether is not asked apart.
+            return await self._storage.open(name, create=False, along=(), policies=policies, seen=seen)
+        except BrokerError as error:
+            if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
+                raise
+        along = await self._catalog.creation(name, asked=asked)
+        return await self._storage.open(name, create=True, along=along, policies=policies)
+
+    def _may_be_here(self, name: TopicName) -> bool:
+        return self._why_not_here(name) is None
+
+    def _why_not_here(self, name: TopicName) -> BrokerError | None:
+        try:
+            self._ownership.check(name)
+        except TopicGivenUp as error:
+            return error
+        return None
 
     def _lost(self, topic: Topic, error: BrokerError) -> None:
+        self._ownership.doubt(topic.name)
         self._end(topic, topic.close(error))
 
     def _end(self, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
@@ -245,21 +338,44 @@ class Topics:
         self._begin_ending(topic.name, work)
 
     def _begin_ending(self, name: TopicName, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        if self._loaded.pop(name, None) is not None:
+        if (topic := self._loaded.pop(name, None)) is not None:
             self._counters.unloads += 1
+            self._leaving[name] = topic
         task = self._ending[name] = asyncio.get_running_loop().create_task(work)
+        self._by_hash.add(name)
 
         def ended(task: asyncio.Task[None]) -> None:
             del self._ending[name]
+            self._leaving.pop(name, None)
+            self._may_be_gone(name)
             _seen(task)
 
         task.add_done_callback(ended)
         return task
 
-    async def _delete(self, name: TopicName, topic: Topic | None) -> None:
+    async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
+        """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
+        is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
+        life: bytes | None = None
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
-        await self._storage.delete(name)
+            life = topic.log.life
+        elif not force:
+            try:
+                life = await self._storage.claim(name)
+            except BrokerError as error:
+                if error.code != ErrorCode.TOPIC_NOT_FOUND:
+                    raise
+                return  # whoever deleted it before has not finished, or was faster
+            try:
+                await self._ownership.confirm(name)
+            except TopicGivenUp as elsewhere:
+                raise NothingDone(str(elsewhere)) from elsewhere
+        try:
+            await self._storage.delete(name, None if force else life)
+        except NothingDone:
+            self._ownership.doubt(name)
+            raise
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

@@ -9,7 +9,10 @@ from magnetar._client_core import LateTransport
 from magnetar._loop import background
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin._groups import AsyncBrokers, AsyncNamespaces, AsyncSubscriptions, AsyncTenants, AsyncTopics
+from magnetar.admin._reading import AsyncReading, Reading
 from magnetar.admin._sync_groups import Brokers, Namespaces, Subscriptions, Tenants, Topics
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
 
 __all__ = ["Admin", "AsyncAdmin"]
@@ -20,17 +23,29 @@ class AsyncAdmin:
 
     async with AsyncAdmin("magnetar://localhost:6652") as admin:
         await admin.topics.create_partitioned("orders", 4)
+
+    `listener_name`: by which of their listeners bookies are named that are to be read from; empty: the internal one.
     """
 
     def __init__(
-        self, service_url: str, operation_timeout_seconds: float = 30, *, transport: Transport | None = None
+        self,
+        service_url: str,
+        operation_timeout_seconds: float = 30,
+        *,
+        listener_name: str = "",
+        transport: Transport | None = None,
+        _clock: Clock | None = None,
+        _randomness: Randomness | None = None,
     ) -> None:
-        self._calls = AdminCalls(service_url, operation_timeout_seconds, lambda: transport or LateTransport())
+        self._calls = AdminCalls(
+            service_url, operation_timeout_seconds, lambda: transport or LateTransport(), _clock, _randomness
+        )
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
         self.topics = AsyncTopics(self._calls)
         self.subscriptions = AsyncSubscriptions(self._calls)
         self.brokers = AsyncBrokers(self._calls)
+        self.reading = AsyncReading(self._calls, listener_name)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -53,8 +68,9 @@ class Admin:
     Any thread may use it, and a process that was forked off goes on with it.
     """
 
-    def __init__(self, service_url: str, operation_timeout_seconds: float = 30) -> None:
-        self._asynchronous = asynchronous = AsyncAdmin(service_url, operation_timeout_seconds)
+    def __init__(self, service_url: str, operation_timeout_seconds: float = 30, *, listener_name: str = "") -> None:
+        asynchronous = AsyncAdmin(service_url, operation_timeout_seconds, listener_name=listener_name)
+        self._asynchronous = asynchronous
         self._closed = False
         background.enter(self)
         self.tenants = Tenants(asynchronous.tenants, background.run)
@@ -62,6 +78,7 @@ class Admin:
         self.topics = Topics(asynchronous.topics, background.run)
         self.subscriptions = Subscriptions(asynchronous.subscriptions, background.run)
         self.brokers = Brokers(asynchronous.brokers, background.run)
+        self.reading = Reading(asynchronous.reading, background.run)
 
     def close(self) -> None:
         if not self._closed:

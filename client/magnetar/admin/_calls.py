@@ -1,27 +1,42 @@
-"""An administrator's way to the brokers: any of them is asked, and does or forwards it.
+"""An administrator's way to the brokers: any of them is asked, and does it or has it done by the one whose it is.
 
-What only looks is asked again after a trouble of the moment. What changes something is asked again only where nobody
-was reached, so nothing was done: where the answer was lost, the caller is told so, since only the caller can tell
-whether a second attempt would be right.
+What only looks is asked of the addresses of the service's URL as a client's questions are (_any_broker.py): of the next
+one after any trouble of the moment, and besides where one is silent for a while. What changes something goes on to the
+next only where nothing was done: nobody was reached, or the broker says so (it has no metadata session, or too much to
+do). Where the answer was lost the caller is told so, since only the caller can tell whether a second attempt would be
+right. When none could do it they are asked again after a pause, until the operation's time is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar._any_broker import AnyBroker
 from magnetar._connections import Connections
 from magnetar._problems import from_problem, from_transport
 from magnetar._service_url import parse_service_url
-from magnetar.exceptions import ConnectError, MagnetarException, UnknownError
+from magnetar.exceptions import (
+    ConnectError,
+    MagnetarException,
+    ServiceUnitNotReady,
+    TooManyLookupRequestException,
+    UnknownError,
+)
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import Randomness, SystemRandomness
-from magnetar_wire.transport import NotReached, Transport, TransportError
+from magnetar_wire.transport import Code, NotReached, Rejected, Transport, TransportError
 
 __all__ = ["AdminCalls"]
+
+# Where hardly any time is left a broker has so long all the same.
+_LEAST_WAIT_S: Final = 0.1
+# A look may open many topics, so the next broker is not asked for it at once.
+_PATIENCE_S: Final = 3.0
 
 A = TypeVar("A", bound=Message)
 
@@ -35,19 +50,37 @@ class AdminCalls:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
-        # Whom to ask next comes first.
-        self._addresses = list(parse_service_url(service_url))
+        self._addresses = parse_service_url(service_url)
         self._timeout_s = operation_timeout_s
         self._transport = transport
         self._clock = clock or SystemClock()
+        self._any = AnyBroker(self._addresses, self._clock, _PATIENCE_S)
         self._randomness = randomness or SystemRandomness()
         self.connections = self._new_connections()
 
     async def look(self, method: str, request: Message, kind: type[A]) -> A:
-        return await self.connections.retried(lambda: self._ask(method, request, kind))
+        ask_at = self._asking(method, request, kind)
+        return await self.connections.retried(lambda: self._any.ask(ask_at))
 
     async def change(self, method: str, request: Message) -> None:
-        await self._ask(method, request, pb.Done)
+        await self.changed(method, request, pb.Done)
+
+    async def changed(self, method: str, request: Message, kind: type[A]) -> A:
+        """What is answered to a change."""
+        ask_at = self._asking(method, request, kind)
+
+        async def attempt() -> A | _Told:
+            try:
+                return await self._any.ask_in_turn(ask_at, _nothing_done)
+            except MagnetarException as error:
+                if _nothing_done(error):
+                    raise
+                return _Told(error)
+
+        outcome = await self.connections.retried(attempt)
+        if isinstance(outcome, _Told):
+            raise outcome.error
+        return outcome
 
     async def names(self, method: str, within: str = "", *, include_system: bool = False) -> list[str]:
         """All pages of them."""
@@ -59,25 +92,21 @@ class AdminCalls:
             if not answer.more or not answer.names:
                 return found
 
-    async def _ask(self, method: str, request: Message, kind: type[A]) -> A:
+    def _asking(self, method: str, request: Message, kind: type[A]) -> Callable[[str], Coroutine[Any, Any, A]]:
+        """The question to one broker, which has all the time that is left for it."""
         encoded = request.SerializeToString()
-        refused: MagnetarException | None = None
-        for address in list(self._addresses):
+        deadline = self._clock.monotonic() + self._timeout_s
+
+        async def ask_at(address: str) -> A:
             connection = await self.connections.connection(address)
+            timeout_s = max(deadline - self._clock.monotonic(), _LEAST_WAIT_S)
             try:
-                answer = await connection.call(f"admin.{method}", encoded, timeout_s=self._timeout_s)
-                return _read(kind.FromString, answer, method)
-            except NotReached as error:
-                refused = from_transport(error)
-                if self._addresses[0] == address:
-                    self._addresses.append(self._addresses.pop(0))
+                answer = await connection.call(f"admin.{method}", encoded, timeout_s=timeout_s)
             except TransportError as error:
-                told = from_transport(error)
-                if isinstance(told, ConnectError):
-                    told = ConnectError(f"whether admin.{method} was done is not known: {error}")
-                raise told from error
-        assert refused is not None
-        raise refused
+                raise _told(error, method) from error
+            return _read(kind.FromString, answer, method)
+
+        return ask_at
 
     def _new_connections(self) -> Connections:
         return Connections(
@@ -94,6 +123,27 @@ class AdminCalls:
 
     async def close(self) -> None:
         await self.connections.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the caller is told, and is not tried again."""
+
+    error: MagnetarException
+
+
+def _told(error: TransportError, method: str) -> MagnetarException:
+    if isinstance(error, NotReached | Rejected):
+        return from_transport(error)
+    return ConnectError(f"whether admin.{method} was done is not known: {error}")
+
+
+def _nothing_done(error: MagnetarException) -> bool:
+    """It was not done, and may be a moment later, or by another broker."""
+    cause = error.__cause__
+    if isinstance(cause, Rejected):
+        return cause.code in (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
+    return isinstance(cause, NotReached) or isinstance(error, ServiceUnitNotReady | TooManyLookupRequestException)
 
 
 def _read(parse: Callable[[bytes], A], answer: bytes, method: str) -> A:

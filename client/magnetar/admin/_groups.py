@@ -6,25 +6,54 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from magnetar.admin._calls import AdminCalls
-from magnetar.admin._values import StartPoint, peeked, policies_message, start_at, value_of
+from magnetar.admin._values import (
+    StartPoint,
+    active_broker,
+    peeked,
+    policies_message,
+    split_request,
+    start_at,
+    value_of,
+)
 from magnetar.admin.models import (
+    ActiveBroker,
     BrokerInfo,
+    Bundle,
     Health,
     InternalStats,
     NamespacePolicies,
+    OwnedBundle,
     PartitionedTopic,
     PeekedMessage,
     TenantSettings,
+    TopicHome,
     TopicStats,
 )
+from magnetar.exceptions import InvalidArgument
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["AsyncBrokers", "AsyncNamespaces", "AsyncSubscriptions", "AsyncTenants", "AsyncTopics", "Names", "Peeked"]
+__all__ = [
+    "ActiveBrokers",
+    "AsyncBrokers",
+    "AsyncNamespaces",
+    "AsyncSubscriptions",
+    "AsyncTenants",
+    "AsyncTopics",
+    "Bundles",
+    "Homes",
+    "Names",
+    "OwnedBundles",
+    "Peeked",
+]
 
 # Within the classes `list` is a method.
 Names: TypeAlias = list[str]
 Peeked: TypeAlias = list[PeekedMessage]
+Bundles: TypeAlias = list[Bundle]
+OwnedBundles: TypeAlias = list[OwnedBundle]
+Homes: TypeAlias = list[TopicHome]
+ActiveBrokers: TypeAlias = list[ActiveBroker]
 
 
 class AsyncTenants:
@@ -62,8 +91,15 @@ class AsyncNamespaces:
         answer = await self._calls.look("namespace", pb.NamespaceRequest(namespace=namespace), pb.NamespaceAnswer)
         return value_of(NamespacePolicies, answer.policies)
 
-    async def create(self, namespace: str, policies: NamespacePolicies | None = None) -> None:
-        await self._calls.change("create_namespace", _namespace(namespace, policies or NamespacePolicies()))
+    async def create(
+        self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None
+    ) -> None:
+        """`bundles`: into how many its topics are divided; None: as the brokers' options say."""
+        if bundles is not None and bundles < 1:
+            raise InvalidArgument(f"a namespace has 1 bundle or more, and not {bundles}")
+        request = _namespace(namespace, policies or NamespacePolicies())
+        request.bundles = bundles or 0
+        await self._calls.change("create_namespace", request)
 
     async def set_policies(self, namespace: str, policies: NamespacePolicies) -> None:
         """All policies are replaced by these."""
@@ -72,6 +108,32 @@ class AsyncNamespaces:
     async def delete(self, namespace: str, force: bool = False) -> None:
         """One that has topics is refused, unless by force: then they go with it."""
         await self._calls.change("delete_namespace", pb.DeleteRequest(name=namespace, force=force))
+
+    async def bundles(self, namespace: str) -> Bundles:
+        """In the order of their ranges, and who has each."""
+        request = pb.NamespaceRequest(namespace=namespace)
+        answer = await self._calls.look("bundles", request, pb.BundlesAnswer)
+        return [value_of(Bundle, bundle) for bundle in answer.bundles]
+
+    async def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
+        """The bundle, or all of them, is let go of by its broker: its topics are closed, and found again at whichever
+        has the least to do, or at `destination`, a broker's id."""
+        if bundle is not None:
+            request = pb.UnloadBundleRequest(namespace=namespace, bundle=bundle, destination=destination or "")
+            await self._calls.change("unload_bundle", request)
+        elif destination is not None:
+            raise InvalidArgument("a destination goes with one bundle: name it")
+        else:
+            await self._calls.change("unload_namespace", pb.UnloadNamespaceRequest(namespace=namespace))
+
+    async def split_bundle(
+        self, namespace: str, bundle: str, algorithm: str | None = None, at: int | None = None
+    ) -> tuple[str, str]:
+        """Makes two of it, and returns them: of one size (`range_equally_divide`, the default), with as many topics
+        (`topic_count_equally_divide`), or at the hash `at` (`specified_positions_divide`)."""
+        request = split_request(namespace, bundle, algorithm, at)
+        answer = await self._calls.changed("split_bundle", request, pb.SplitBundleAnswer)
+        return answer.lower, answer.upper
 
 
 class AsyncTopics:
@@ -96,12 +158,35 @@ class AsyncTopics:
         await self._calls.change("delete_topic", pb.DeleteRequest(name=topic, force=force))
 
     async def truncate(self, topic: str) -> None:
-        """All messages that there are by now go, acknowledged or not."""
+        """All messages that there are by now go, acknowledged or not; what a lease holds, when it ends."""
         await self._calls.change("truncate_topic", pb.TopicRequest(topic=topic))
 
     async def unload(self, topic: str) -> None:
         """The broker lets go of it; whoever uses it next has it loaded again."""
         await self._calls.change("unload_topic", pb.TopicRequest(topic=topic))
+
+    async def lookup(self, topic: str, listener_name: str = "") -> TopicHome:
+        """Who serves it. A partitioned topic is refused: its partitions are served by one broker each."""
+        answer = await self._homes(topic, listener_name)
+        if answer.partitions:
+            raise InvalidArgument(f"{topic} has {answer.partitions:,} partitions: use lookup_partitioned")
+        return value_of(TopicHome, answer.homes[0])
+
+    async def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicHome]:
+        """Who serves each of its partitions, by their names."""
+        answer = await self._homes(topic, listener_name)
+        if not answer.partitions:
+            raise InvalidArgument(f"{topic} has no partitions: use lookup")
+        return {home.topic: value_of(TopicHome, home) for home in answer.homes}
+
+    async def homes(self, topic: str, listener_name: str = "") -> Homes:
+        """Who serves it, or each of its partitions in their order."""
+        answer = await self._homes(topic, listener_name)
+        return [value_of(TopicHome, home) for home in answer.homes]
+
+    async def _homes(self, topic: str, listener_name: str) -> pb.TopicHomesAnswer:
+        request = pb.TopicHomesRequest(topic=topic, listener_name=listener_name)
+        return await self._calls.look("topic_homes", request, pb.TopicHomesAnswer)
 
     async def stats(self, topic: str) -> TopicStats:
         answer = await self._calls.look("topic_stats", pb.TopicRequest(topic=topic), pb.TopicStatsAnswer)
@@ -189,6 +274,17 @@ class AsyncSubscriptions:
 class AsyncBrokers:
     def __init__(self, calls: AdminCalls) -> None:
         self._calls = calls
+
+    async def list(self) -> ActiveBrokers:
+        """Those that take topics, by their ids."""
+        answer = await self._calls.look("brokers", pb.BrokersRequest(), pb.BrokersAnswer)
+        return [active_broker(one) for one in answer.brokers]
+
+    async def bundles(self, broker_id: str | None = None) -> OwnedBundles:
+        """What that broker has; None: the one that is reached."""
+        request = pb.OwnedBundlesRequest(broker_id=broker_id or "")
+        answer = await self._calls.look("owned_bundles", request, pb.OwnedBundlesAnswer)
+        return [value_of(OwnedBundle, one) for one in answer.bundles]
 
     async def info(self) -> BrokerInfo:
         """Of the broker that was reached."""

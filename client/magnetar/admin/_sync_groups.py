@@ -6,12 +6,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from magnetar.admin._groups import (
+    ActiveBrokers,
     AsyncBrokers,
     AsyncNamespaces,
     AsyncSubscriptions,
     AsyncTenants,
     AsyncTopics,
+    Bundles,
+    Homes,
     Names,
+    OwnedBundles,
     Peeked,
 )
 from magnetar.admin._values import StartPoint
@@ -22,11 +26,12 @@ from magnetar.admin.models import (
     NamespacePolicies,
     PartitionedTopic,
     TenantSettings,
+    TopicHome,
     TopicStats,
 )
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Brokers", "Namespaces", "Run", "Subscriptions", "Tenants", "Topics"]
+__all__ = ["Brokers", "Namespaces", "Run", "Subscriptions", "Tenants", "Topics", "documented_as"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type[Any])
@@ -36,7 +41,9 @@ class Run(Protocol):
     def __call__(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
-def _documented_as(other: type[Any]) -> Callable[[C], C]:
+def documented_as(other: type[Any]) -> Callable[[C], C]:
+    """Gives a group that waits the documentation of the asynchronous one."""
+
     def document(kind: C) -> C:
         kind.__doc__ = kind.__doc__ or other.__doc__
         for name, method in vars(kind).items():
@@ -47,7 +54,7 @@ def _documented_as(other: type[Any]) -> Callable[[C], C]:
     return document
 
 
-@_documented_as(AsyncTenants)
+@documented_as(AsyncTenants)
 class Tenants:
     def __init__(self, group: AsyncTenants, run: Run) -> None:
         self._group = group
@@ -69,7 +76,7 @@ class Tenants:
         self._run(self._group.delete(tenant, force))
 
 
-@_documented_as(AsyncNamespaces)
+@documented_as(AsyncNamespaces)
 class Namespaces:
     def __init__(self, group: AsyncNamespaces, run: Run) -> None:
         self._group = group
@@ -81,8 +88,8 @@ class Namespaces:
     def policies(self, namespace: str) -> NamespacePolicies:
         return self._run(self._group.policies(namespace))
 
-    def create(self, namespace: str, policies: NamespacePolicies | None = None) -> None:
-        self._run(self._group.create(namespace, policies))
+    def create(self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None) -> None:
+        self._run(self._group.create(namespace, policies, bundles))
 
     def set_policies(self, namespace: str, policies: NamespacePolicies) -> None:
         self._run(self._group.set_policies(namespace, policies))
@@ -90,8 +97,19 @@ class Namespaces:
     def delete(self, namespace: str, force: bool = False) -> None:
         self._run(self._group.delete(namespace, force))
 
+    def bundles(self, namespace: str) -> Bundles:
+        return self._run(self._group.bundles(namespace))
 
-@_documented_as(AsyncTopics)
+    def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
+        self._run(self._group.unload(namespace, bundle, destination))
+
+    def split_bundle(
+        self, namespace: str, bundle: str, algorithm: str | None = None, at: int | None = None
+    ) -> tuple[str, str]:
+        return self._run(self._group.split_bundle(namespace, bundle, algorithm, at))
+
+
+@documented_as(AsyncTopics)
 class Topics:
     def __init__(self, group: AsyncTopics, run: Run) -> None:
         self._group = group
@@ -115,6 +133,15 @@ class Topics:
     def unload(self, topic: str) -> None:
         self._run(self._group.unload(topic))
 
+    def lookup(self, topic: str, listener_name: str = "") -> TopicHome:
+        return self._run(self._group.lookup(topic, listener_name))
+
+    def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicHome]:
+        return self._run(self._group.lookup_partitioned(topic, listener_name))
+
+    def homes(self, topic: str, listener_name: str = "") -> Homes:
+        return self._run(self._group.homes(topic, listener_name))
+
     def stats(self, topic: str) -> TopicStats:
         return self._run(self._group.stats(topic))
 
@@ -134,7 +161,7 @@ class Topics:
         self._run(self._group.delete_partitioned(topic, force))
 
 
-@_documented_as(AsyncSubscriptions)
+@documented_as(AsyncSubscriptions)
 class Subscriptions:
     def __init__(self, group: AsyncSubscriptions, run: Run) -> None:
         self._group = group
@@ -173,11 +200,17 @@ class Subscriptions:
         return self._run(self._group.peek(topic, subscription, entries))
 
 
-@_documented_as(AsyncBrokers)
+@documented_as(AsyncBrokers)
 class Brokers:
     def __init__(self, group: AsyncBrokers, run: Run) -> None:
         self._group = group
         self._run = run
+
+    def list(self) -> ActiveBrokers:
+        return self._run(self._group.list())
+
+    def bundles(self, broker_id: str | None = None) -> OwnedBundles:
+        return self._run(self._group.bundles(broker_id))
 
     def info(self) -> BrokerInfo:
         return self._run(self._group.info())

@@ -8,22 +8,28 @@ import functools
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from magnetar.admin.models import NamespacePolicies, PeekedMessage
+from magnetar.admin.models import ActiveBroker, BrokerLoad, NamespacePolicies, PeekedMessage
 from magnetar.exceptions import InvalidArgument
-from magnetar_protos.admin_pb2 import PeekedEntry, Place
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.admin_pb2 import PeekedEntry, Place, SplitBy
 from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["StartPoint", "peeked", "policies_message", "start_at", "value_of"]
+__all__ = ["StartPoint", "active_broker", "peeked", "policies_message", "split_request", "start_at", "value_of"]
 
 T = TypeVar("T")
+_ALGORITHMS: Final = {
+    "range_equally_divide": SplitBy.SPLIT_BY_RANGE,
+    "topic_count_equally_divide": SplitBy.SPLIT_BY_TOPICS,
+    "specified_positions_divide": SplitBy.SPLIT_BY_POSITION,
+}
 # Where a subscription goes on: `earliest` or `latest`, with a message, or at a time (ms since 1970, or a datetime).
 StartPoint = MessageId | datetime.datetime | int
 
@@ -103,3 +109,25 @@ def peeked(entry: PeekedEntry) -> Iterator[PeekedMessage]:
             publish_time_ms=opened.metadata.publish_time,
             event_time_ms=messages.event_times[index] if messages.event_times else 0,
         )
+
+
+def split_request(namespace: str, bundle: str, algorithm: str | None, at: int | None) -> pb.SplitBundleRequest:
+    algorithm = algorithm or ("range_equally_divide" if at is None else "specified_positions_divide")
+    if algorithm not in _ALGORITHMS:
+        raise InvalidArgument(f"a bundle can't be split by {algorithm!r:.50}: use one of {', '.join(_ALGORITHMS)}")
+    if (at is not None) != (algorithm == "specified_positions_divide"):
+        raise InvalidArgument(f"`at` goes with specified_positions_divide, and with nothing else: not {algorithm}")
+    if at is not None and not (isinstance(at, int) and 0 <= at <= 0xFFFF_FFFF):
+        raise InvalidArgument(f"a bundle is split at a hash, 0 … 0xffffffff, and not at {at!r:.50}")
+    return pb.SplitBundleRequest(namespace=namespace, bundle=bundle, by=_ALGORITHMS[algorithm], at=at or 0)
+
+
+def active_broker(message: pb.ActiveBroker) -> ActiveBroker:
+    return ActiveBroker(
+        broker_id=message.broker_id,
+        listeners={one.name: one.address for one in message.listeners},
+        http_address=message.http_address,
+        version=message.version,
+        started_ms=message.started_ms,
+        load=value_of(BrokerLoad, message.load),
+    )

@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 from magnetar_wire.message_id import MessageId
 
 __all__ = [
+    "ActiveBroker",
     "AutoSubscriptionCreation",
     "AutoTopicCreation",
     "BrokerInfo",
+    "BrokerLoad",
+    "Bundle",
     "ConsumerStats",
     "CursorStats",
     "Health",
     "InternalStats",
+    "LeaseStats",
     "LedgerStats",
     "NamespacePolicies",
+    "OwnedBundle",
     "PartitionedTopic",
     "PeekedMessage",
     "Persistence",
     "ProducerStats",
     "SubscriptionStats",
     "TenantSettings",
+    "TopicHome",
     "TopicStats",
     "Traffic",
 ]
@@ -155,6 +161,8 @@ class TopicStats:
     waiting_for: str
     producers: Sequence[ProducerStats]
     subscriptions: Sequence[SubscriptionStats]
+    # The id of the broker that serves it; empty for a partitioned one: `lookup_partitioned` tells those.
+    owner_broker: str
 
     def subscription(self, name: str) -> SubscriptionStats:
         """Raises KeyError."""
@@ -182,6 +190,17 @@ class CursorStats:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseStats:
+    """A reader that reads ledgers past the broker: from this one on none is deleted until its lease is over."""
+
+    holder: str
+    from_ledger_id: int
+    # Unless it is renewed.
+    left_ms: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class InternalStats:
     """How a topic is stored."""
 
@@ -192,6 +211,8 @@ class InternalStats:
     ledgers: Sequence[LedgerStats]
     more_ledgers: int
     cursors: Sequence[CursorStats]
+    # Why what all have acknowledged may be there still.
+    leases: Sequence[LeaseStats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +230,65 @@ class PeekedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicHome:
+    """Who serves a topic."""
+
+    topic: str
+    broker_id: str
+    address: str
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A part of a namespace's topics, which one broker serves."""
+
+    # As in 0x00000000_0x40000000.
+    bundle: str
+    # Empty, both: nobody has it.
+    broker_id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedBundle:
+    namespace: str
+    bundle: str
+    # That are loaded.
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """As a broker said of itself, at `time_ms`."""
+
+    time_ms: int
+    # Of one core: 1.0 is all that a broker can use.
+    cpu: float
+    # How late it was at most with what was due.
+    loop_lag_s: float
+    bytes_in_per_s: float
+    bytes_out_per_s: float
+    bundles: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveBroker:
+    """A broker that takes topics."""
+
+    broker_id: str
+    # By their names, the internal one first.
+    listeners: Mapping[str, str]
+    http_address: str
+    version: str
+    started_ms: int
+    load: BrokerLoad
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerInfo:
+    broker_id: str
     version: str
     address: str
     cluster: str

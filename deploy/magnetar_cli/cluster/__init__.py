@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from magnetar_cli.cluster.errors import ClusterBusy, ClusterError, NoCluster, NoSuchName, NotStarted, NotThere
-from magnetar_cli.cluster.local_bookie import LocalBookie
 from magnetar_cli.cluster.local_cluster import LocalCluster
+from magnetar_cli.cluster.local_parts import LocalBookie, LocalBroker
 from magnetar_cli.cluster.status import ClusterStatus, PartStatus
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "ClusterError",
     "ClusterStatus",
     "LocalBookie",
+    "LocalBroker",
     "LocalCluster",
     "NoCluster",
     "NoSuchName",

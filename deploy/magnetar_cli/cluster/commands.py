@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from magnetar_cli.cluster.bookie_settings import from_flags
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, from_flags
 from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
@@ -24,35 +25,60 @@ from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
 __all__ = ["DEFAULT_FOLDER", "Folder", "app"]
 
 DEFAULT_FOLDER = Path(".magnetar")
+_NUMBERS = re.compile(r"\d+\.\d+")
 _COLOURS = {RUNNING: "green", "stopped": "dim", "dead": "red", "unhealthy": "red"}
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
 
 Folder = Annotated[Path, typer.Option("--folder", "-f", help="Where the cluster keeps everything.")]
-Name = Annotated[str, typer.Argument(help="A bookie, or `zookeeper`; `status` names them.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="A broker, a bookie, or a ZooKeeper server; `status` names them.", show_default=False)
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(help="Brokers, bookies, ZooKeeper servers, in turn; `status` names them.", show_default=False),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An option of bookies; several times for several."),
 ]
+
+# A cluster that somebody makes by hand is to be published to.
+_BROKERS = 2
 
 
 @app.command()
 def up(
     folder: Folder = DEFAULT_FOLDER,
     bookies: Annotated[int | None, typer.Option(min=1, help="So many there are at least; 3 at first.")] = None,
+    brokers: Annotated[int | None, typer.Option(min=0, help="So many there are at least; 2 at first.")] = None,
+    zookeepers: Annotated[
+        int | None, typer.Option(min=1, max=9, help="Of so many servers a new cluster's ZooKeeper is made; 1 at first.")
+    ] = None,
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[,…]", help="One from outside, instead of one of the cluster's own.")
     ] = None,
     settings: Settings = None,
+    broker_settings: Annotated[
+        list[str] | None,
+        typer.Option("--set-broker", metavar="NAME=VALUE", help="An option of brokers; several times for several."),
+    ] = None,
     session_timeout_s: Annotated[
-        float | None, typer.Option(min=1, help="How long a bookie that was killed counts as there; 10 at first.")
+        float | None, typer.Option(min=1, help="How long a process that was killed counts as there; 10 at first.")
     ] = None,
     timeout_s: Annotated[float, typer.Option(min=1, help="How long it may take.")] = 60.0,
 ) -> None:
     """Make a cluster, or bring up what is down of it; returns when all are ready."""
     with _cluster(folder) as cluster:
         cluster.up(
-            bookies, zookeeper, from_flags(settings or []), session_timeout_s=session_timeout_s, timeout_s=timeout_s
+            bookies,
+            _BROKERS if brokers is None and not cluster.exists else brokers,
+            zookeepers=zookeepers,
+            zookeeper=zookeeper,
+            settings=from_flags(BOOKIES, settings or []),
+            broker_settings=from_flags(BROKERS, broker_settings or []),
+            session_timeout_s=session_timeout_s,
+            timeout_s=timeout_s,
         )
         _show(cluster.status())
 
@@ -75,13 +101,21 @@ def status(
 @app.command()
 def add(
     name: Annotated[str | None, typer.Argument(help="One of its own, if not given.", show_default=False)] = None,
+    broker: Annotated[
+        bool, typer.Option("--broker", help="A broker, and not a bookie; so is what is called broker….")
+    ] = False,
     folder: Folder = DEFAULT_FOLDER,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of it; several times for several."),
+    ] = None,
 ) -> None:
-    """Add a bookie. New ledgers use it at once; what is stored stays where it is."""
+    """Add a bookie, or a broker. New ledgers, and topics, use it at once; what is stored stays where it is."""
+    broker = broker or (name or "").startswith(BROKERS.name)
     with _cluster(folder) as cluster:
-        bookie = cluster.add(name, **from_flags(settings or []))
-        print(f"{bookie.name} is ready at {bookie.address}")
+        chosen = from_flags(BROKERS if broker else BOOKIES, settings or [])
+        added = cluster.add_broker(name, **chosen) if broker else cluster.add(name, **chosen)
+        print(f"{added.name} is ready at {added.address}")
 
 
 @app.command()
@@ -92,54 +126,78 @@ def remove(
         bool,
         typer.Option(
             "--force",
-            help="End it at once, even if too few others are left: what it stores is made again from other replicas, "
-            "and lost where there are none.",
+            help="End it at once, even if too few others are left: what a bookie stores is made again from other "
+            "replicas, and lost where there are none.",
         ),
     ] = False,
 ) -> None:
-    """Take a bookie out: its ledgers are copied to others first, then it ends and its data are deleted."""
+    """Take a bookie or a broker out.
+
+    A bookie's ledgers are copied to others first, then it ends and its data are deleted. A broker hands over its
+    topics.
+    """
     with _cluster(folder) as cluster:
+        bookie = name in cluster.names()
         try:
             cluster.remove(name, force=force)
         except KeyboardInterrupt:
-            print(f"magnetar: {name} may be leaving still: {how_to_cancel(name)}", file=sys.stderr)
+            if bookie:
+                print(f"magnetar: {name} may be leaving still: {how_to_cancel(name)}", file=sys.stderr)
             raise
         print(f"{name} is taken out")
 
 
 @app.command()
-def kill(name: Name, folder: Folder = DEFAULT_FOLDER) -> None:
+def kill(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
     """Kill -9."""
     with _cluster(folder) as cluster:
-        cluster.kill(name)
+        for name in names:
+            cluster.kill(name)
 
 
 @app.command()
-def pause(name: Name, folder: Folder = DEFAULT_FOLDER) -> None:
+def pause(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
     """Have it stand still, as a machine that hangs: its connections stay, and nothing is answered."""
     with _cluster(folder) as cluster:
-        cluster.pause(name)
+        for name in names:
+            cluster.pause(name)
 
 
 @app.command()
-def resume(name: Name, folder: Folder = DEFAULT_FOLDER) -> None:
+def resume(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
     """Have one that stands still go on."""
     with _cluster(folder) as cluster:
-        cluster.resume(name)
+        for name in names:
+            cluster.resume(name)
 
 
 @app.command()
-def stop(name: Name, folder: Folder = DEFAULT_FOLDER) -> None:
+def stop(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
     """Ask it to end (SIGTERM): it answers what is under way first."""
     with _cluster(folder) as cluster:
-        cluster.stop(name)
+        for name in names:
+            cluster.stop(name)
 
 
 @app.command()
-def restart(name: Name, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Stop it if it runs, and start it; returns when it is ready."""
+def restart(names: Names, folder: Folder = DEFAULT_FOLDER) -> None:
+    """Stop it if it runs, and start it; returns when it is ready. Each is ready before the next is stopped."""
     with _cluster(folder) as cluster:
-        cluster.restart(name)
+        for name in names:
+            cluster.restart(name)
+
+
+@app.command("set")
+def set_options(
+    name: Name,
+    settings: Annotated[list[str], typer.Argument(metavar="NAME=VALUE…", help="Its options.", show_default=False)],
+    folder: Folder = DEFAULT_FOLDER,
+) -> None:
+    """Set options of one bookie or broker; `restart` has it take them."""
+    with _cluster(folder) as cluster:
+        chosen = from_flags(cluster.daemon_part(name).options, settings)
+        cluster.set(name, **chosen)
+        print(f"{', '.join(chosen)}: {name} takes that at its next start")
 
 
 @app.command()
@@ -188,8 +246,10 @@ def _cluster(folder: Path) -> Iterator[LocalCluster]:
             said: list[str] = []
 
             def say(text: str) -> None:
-                if text not in said[-1:]:
-                    said.append(text)
+                # How long something takes is told once, and not as it goes on.
+                words = _NUMBERS.sub("", text)
+                if words not in said[-1:]:
+                    said.append(words)
                     print(text, file=console.file, flush=True)
 
         yield LocalCluster(folder, say=say)
@@ -197,7 +257,7 @@ def _cluster(folder: Path) -> Iterator[LocalCluster]:
 
 def _show(found: ClusterStatus) -> None:
     table = Table(box=None)
-    for column in ("name", "state", "pid", "address", "http", "up", "memory", "ledgers", "disk"):
+    for column in ("name", "state", "pid", "address", "http", "up", "memory", "topics", "bundles", "ledgers", "disk"):
         table.add_column(column, overflow="fold")
     for part in found.parts:
         colour = _COLOURS.get(part.state, "yellow")
@@ -212,6 +272,8 @@ def _show(found: ClusterStatus) -> None:
         if part.reason:
             console.print(f"{part.name}: {part.reason}", style="yellow", highlight=False, soft_wrap=True, markup=False)
     console.print(f"metadata: {found.metadata}", highlight=False, soft_wrap=True)
+    if found.service_url:
+        console.print(f"service URL: {found.service_url}", highlight=False, soft_wrap=True)
 
 
 def _cells(part: PartStatus) -> list[object]:
@@ -221,6 +283,8 @@ def _cells(part: PartStatus) -> list[object]:
         part.http,
         seconds_shown(part.uptime_s),
         bytes_shown(part.memory_bytes),
+        part.topics,
+        part.bundles,
         part.ledgers,
         bytes_shown(part.disk_bytes),
     ]

@@ -1,8 +1,9 @@
 """A cluster on this machine: real processes that outlive the command or the test that started them.
 
     cluster = LocalCluster(folder)
-    cluster.up(bookies=3)
-    cluster.bookie("bookie-2").kill()
+    cluster.up(bookies=3, brokers=2)
+    client = magnetar.Client(cluster.service_url)
+    cluster.broker("broker-1").kill()
     async with cluster.client() as ledgers: ...
     cluster.down()
 
@@ -18,8 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 import secrets
 import shutil
 import signal
@@ -29,16 +28,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from magnetar_cli.cluster.bookie_settings import checked
-from magnetar_cli.cluster.errors import ClusterError, NoCluster, NoSuchName, NotThere
-from magnetar_cli.cluster.local_bookie import LocalBookie
+from magnetar_cli.cluster.daemon_parts import BOOKIE_COMMAND, BROKER_COMMAND, DaemonPart
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, checked
+from magnetar_cli.cluster.errors import ClusterError, NoCluster, NotThere
+from magnetar_cli.cluster.local_parts import LocalBookie, LocalBroker
+from magnetar_cli.cluster.members import Members, check_bookies
 from magnetar_cli.cluster.outside_zookeeper import check_hosts, wipe_chroot
-from magnetar_cli.cluster.parts import BOOKIE_COMMAND, BookiePart, Part, ZooKeeperPart
-from magnetar_cli.cluster.ports import free_port
+from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.process import find_by_command, is_paused, send
 from magnetar_cli.cluster.starting import Starter
-from magnetar_cli.cluster.state import BookieState, ClusterState, ZooKeeperState, forget, load, locked, save
-from magnetar_cli.cluster.status import ClusterStatus, look
+from magnetar_cli.cluster.state import ClusterState, ZooKeeperState, forget, load, locked, save
+from magnetar_cli.cluster.status import ClusterStatus, look, service_url_of
 from magnetar_cli.cluster.stopping import kill, stop
 
 if TYPE_CHECKING:
@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 __all__ = ["LocalCluster"]
 
 UP_S: Final = 60.0
-# Longer than a bookie takes to drain.
+# Longer than a bookie or a broker takes to drain.
 STOP_S: Final = 30.0
 LOCK_S: Final = 60.0
-ZOOKEEPER: Final = "zookeeper"
-_BOOKIE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
+_BOOKIES: Final = 3
 
 
 def _silent(_: str) -> None:
@@ -66,13 +65,14 @@ class LocalCluster:
         *,
         die_with_parent: bool = False,
         bookie_command: Sequence[str] = BOOKIE_COMMAND,
+        broker_command: Sequence[str] = BROKER_COMMAND,
         say: Callable[[str], None] = _silent,
         lock_timeout_s: float = LOCK_S,
     ) -> None:
         """`say` is told what is waited for. Nothing is read or made yet."""
         self.folder = folder.absolute()
         self._die_with_parent = die_with_parent
-        self._bookie_command = tuple(bookie_command)
+        self._members = Members(self.folder, bookie_command, broker_command)
         self._say = say
         self._lock_timeout_s = lock_timeout_s
 
@@ -83,26 +83,58 @@ class LocalCluster:
         """Where the cluster's metadata are, as `open_metadata` takes it."""
         return load(self.folder).zookeeper.location
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is one in the folder."""
+        try:
+            load(self.folder)
+        except NoCluster:
+            return False
+        return True
+
+    @property
+    def service_url(self) -> str:
+        """What a client is given. Raises `ClusterError` where there are no brokers."""
+        url = service_url_of(self._members.brokers(load(self.folder)))
+        if not url:
+            raise ClusterError("the cluster has no brokers: `magnetar cluster add --broker` adds one")
+        return url
+
     def names(self) -> list[str]:
         """Its bookies."""
         return list(load(self.folder).bookies)
 
+    def broker_names(self) -> list[str]:
+        return list(load(self.folder).brokers)
+
+    def zookeeper_names(self) -> list[str]:
+        """Its own ZooKeeper's servers."""
+        return list(load(self.folder).zookeeper.servers)
+
     def bookie(self, name: str) -> LocalBookie:
         """Raises `NoSuchName`."""
-        self.bookie_part(name)
+        self._members.bookie(load(self.folder), name)
         return LocalBookie(self, name)
 
-    def bookie_part(self, name: str) -> BookiePart:
-        """As it is written down now."""
-        return self._bookie_part(load(self.folder), name)
+    def broker(self, name: str) -> LocalBroker:
+        """Raises `NoSuchName`."""
+        self._members.broker(load(self.folder), name)
+        return LocalBroker(self, name)
+
+    def daemon_part(self, name: str) -> DaemonPart:
+        """A bookie or a broker as it is written down now."""
+        return self._members.daemon(load(self.folder), name)
 
     def log(self, name: str) -> Path:
-        """The log of a bookie or of "zookeeper"."""
-        return self._part(load(self.folder), name).log
+        """The log of any of its processes."""
+        return self._members.one(load(self.folder), name).log
+
+    def running(self, name: str) -> bool:
+        return self._members.one(load(self.folder), name).running
 
     def status(self) -> ClusterStatus:
         state = load(self.folder)
-        return look(self.folder, state, self._parts(state))
+        return look(self.folder, state, self._members.all(state))
 
     @contextlib.asynccontextmanager
     async def client(self, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
@@ -117,54 +149,67 @@ class LocalCluster:
     def up(
         self,
         bookies: int | None = None,
+        brokers: int | None = None,
+        *,
+        zookeepers: int | None = None,
         zookeeper: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        *,
+        broker_settings: Mapping[str, Any] | None = None,
         session_timeout_s: float | None = None,
         timeout_s: float = UP_S,
     ) -> None:
         """Makes the cluster, or brings up what is down of it; returns when all are ready.
 
-        `bookies`: so many there are to be at least (3 if it is new). `zookeeper`: "host:port,…" of one from outside, in
-        which a new cluster gets a chroot of its own. `settings` are those of all bookies, and `session_timeout_s` that
-        of their metadata sessions, from now on, at their next start. Raises `NotStarted`: call it again, or `down`.
+        `bookies`, `brokers`: so many there are to be at least (3 and none if it is new). `zookeepers`: of so many
+        servers a new cluster's own ZooKeeper is made (1). `zookeeper`: "host:port,…" of one from outside in its place,
+        in which a new cluster gets a chroot of its own. `settings` are those of all bookies, `broker_settings` those of
+        all brokers, and `session_timeout_s` that of their metadata sessions, from now on, at their next start. Raises
+        `NotStarted`: call it again, or `down`.
         """
-        chosen = checked(settings or {})
+        chosen = checked(BOOKIES, settings or {})
+        for_brokers = checked(BROKERS, broker_settings or {})
         if zookeeper is not None:
             check_hosts(zookeeper)
-        with self._change(make=lambda: _new_state(zookeeper)) as state:
-            if zookeeper is not None and zookeeper != state.zookeeper.outside:
-                raise ClusterError(
-                    f"the cluster in {self.folder} has its metadata at {state.zookeeper.location}, and they stay there"
-                )
+            if zookeepers is not None:
+                raise ClusterError("a ZooKeeper from outside has the servers that it has: leave out zookeepers")
+        with self._change(make=lambda: self._new_state(zookeeper, zookeepers or 1)) as state:
+            self._stays_where_it_is(state, zookeeper, zookeepers)
             state.settings |= chosen
+            state.broker_settings |= for_brokers
             if session_timeout_s is not None:
                 state.zookeeper.session_timeout_s = session_timeout_s
-            wanted = bookies if bookies is not None else len(state.bookies) or 3
+            wanted = bookies if bookies is not None else len(state.bookies) or _BOOKIES
             while len(state.bookies) < wanted:
-                self._new_bookie(state, None, {}, {})
+                self._members.add_bookie(state)
+            while len(state.brokers) < (brokers or 0):
+                self._members.add_broker(state)
+            check_bookies(state)
             save(self.folder, state)
-            self._bring_up(state, self._parts(state), timeout_s)
+            self._bring_up(state, self._members.all(state), timeout_s)
 
     def down(self, *, wipe: bool = False, force: bool = False, timeout_s: float = STOP_S) -> None:
-        """Ends all its processes, bookies before ZooKeeper. `wipe`: deletes everything that it stored, too.
+        """Ends all its processes, brokers before bookies before ZooKeeper. `wipe`: deletes everything that it stored,
+        too.
 
         `force`: what is here goes even if what is in a ZooKeeper from outside can't be deleted, and is left there.
         """
         with self._change() as state:
-            parts = self._parts(state)
-            bookies = [part for part in parts if isinstance(part, BookiePart)]
-            # Bookies take their leave of it.
-            self._resume([part for part in parts if part not in bookies])
-            stop(bookies, timeout_s, self._say)
-            stop([part for part in parts if part not in bookies], timeout_s, self._say)
-            for part in parts:
+            zookeepers, bookies, brokers = (
+                self._members.zookeepers(state),
+                self._members.bookies(state),
+                self._members.brokers(state),
+            )
+            # Brokers close what they have on bookies, and both take their leave of ZooKeeper.
+            self._resume([*zookeepers, *bookies])
+            for parts in (brokers, bookies, zookeepers):
+                stop(parts, timeout_s, self._say)
+            for part in (*brokers, *bookies, *zookeepers):
                 part.place.stopped = True
             save(self.folder, state)
             if wipe:
                 self._wipe(state, force=force)
 
-    # -- its bookies ---------------------------------------------------------------------------------------------------
+    # -- each of them --------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -175,38 +220,63 @@ class LocalCluster:
         **settings: Any,
     ) -> LocalBookie:
         """Another bookie, ready. `environment`: variables that it gets besides ours."""
-        chosen = checked(settings)
+        chosen = checked(BOOKIES, settings)
         with self._change() as state:
-            name = self._new_bookie(state, name, chosen, dict(environment or {}))
+            name = self._members.add_bookie(state, name, chosen, environment)
             save(self.folder, state)
-            self._bring_up(state, [self._part(state, name)], timeout_s)
+            self._bring_up(state, [self._members.one(state, name)], timeout_s)
         return LocalBookie(self, name)
 
-    def remove(self, name: str, *, force: bool = False, timeout_s: float | None = None) -> None:
-        """Has the bookie's ledgers copied to others, and takes it out when it is struck off.
-
-        Refused where too few others would be left for them. `force`: marks it as leaving all the same, and ends it at
-        once. Its ledgers are copied from their other replicas; those of which there is none are lost. Its data stay in
-        the folder.
-        """
-        from magnetar_cli.cluster.removal import leave
-
-        state = load(self.folder)
-        part = self._bookie_part(state, name)
-        asyncio.run(leave(state.zookeeper.location, name, self._say, wait=not force, timeout_s=timeout_s))
+    def add_broker(
+        self,
+        name: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = UP_S,
+        **settings: Any,
+    ) -> LocalBroker:
+        """Another broker, ready. `environment`: variables that it gets besides ours."""
+        chosen = checked(BROKERS, settings)
         with self._change() as state:
-            part = self._bookie_part(state, name)
+            name = self._members.add_broker(state, name, chosen, environment)
+            check_bookies(state)
+            save(self.folder, state)
+            self._bring_up(state, [self._members.one(state, name)], timeout_s)
+        return LocalBroker(self, name)
+
+    def remove(self, name: str, *, force: bool = False, timeout_s: float | None = None) -> None:
+        """Takes a bookie or a broker out.
+
+        A bookie has its ledgers copied to others first, and goes when it is struck off; that is refused where too few
+        others would be left for them. `force`: it is marked as leaving all the same, and ended at once. Its ledgers are
+        copied from their other replicas; those of which there is none are lost. Its data stay in the folder.
+
+        A broker stores nothing: it hands over its topics as it ends, and with `force` they are taken over as after a
+        crash.
+        """
+        state = load(self.folder)
+        self._members.removable(state, name)
+        if name in state.bookies:
+            from magnetar_cli.cluster.removal import leave
+
+            asyncio.run(leave(state.zookeeper.location, name, self._say, wait=not force, timeout_s=timeout_s))
+        with self._change() as state:
+            part = self._members.daemon(state, name)
             (kill([part]) if force else stop([part], STOP_S, self._say))
-            del state.bookies[name]
-            state.removed.append(name)
+            if name in state.bookies:
+                del state.bookies[name]
+                state.removed.append(name)
+            else:
+                del state.brokers[name]
             save(self.folder, state)
             if not force:
                 shutil.rmtree(part.folder, ignore_errors=True)
 
-    def start(self, name: str, *, timeout_s: float = UP_S) -> None:
-        """Starts a bookie or "zookeeper", if it does not run, and returns when it is ready."""
+    def start(self, *names: str, timeout_s: float = UP_S) -> None:
+        """Starts those that don't run, and returns when they are ready. ZooKeeper's servers wait for each other: where
+        too few of them run, several have to be named."""
         with self._change() as state:
-            self._bring_up(state, [self._part(state, name)], timeout_s)
+            self._bring_up(state, [self._members.one(state, name) for name in names], timeout_s)
 
     def stop(self, name: str, *, timeout_s: float = STOP_S) -> None:
         """Asks it to end; it drains."""
@@ -235,18 +305,18 @@ class LocalCluster:
     def restart(self, name: str, *, timeout_s: float = UP_S) -> None:
         """Asks it to end if it runs, and starts it."""
         with self._change() as state:
-            part = self._part(state, name)
+            part = self._members.one(state, name)
             stop([part], STOP_S, self._say)
             self._bring_up(state, [part], timeout_s)
 
     def set(self, name: str, *, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
-        """Other options of one bookie, and another environment if one is given; at its next start."""
-        chosen = checked(settings)
+        """Other options of one bookie or broker, and another environment if one is given; at its next start."""
+        chosen = checked(self.daemon_part(name).options, settings)
         with self._change() as state:
-            bookie = self._bookie_part(state, name).bookie
-            bookie.settings |= chosen
+            daemon = self._members.daemon(state, name).daemon
+            daemon.settings |= chosen
             if environment is not None:
-                bookie.environment = dict(environment)
+                daemon.environment = dict(environment)
             save(self.folder, state)
 
     # -- what they share -----------------------------------------------------------------------------------------------
@@ -279,7 +349,7 @@ class LocalCluster:
     def _acting_on(self, name: str) -> Iterator[Part]:
         """A process that runs. Raises `NotThere`."""
         with self._change() as state:
-            part = self._part(state, name)
+            part = self._members.one(state, name)
             if not part.running:
                 raise NotThere(f"{name} does not run: `magnetar cluster restart {name}` starts it")
             yield part
@@ -287,7 +357,7 @@ class LocalCluster:
 
     def _find_launched(self, state: ClusterState) -> None:
         """A command that was killed may have started a process without writing it down."""
-        for part in self._parts(state):
+        for part in self._members.all(state):
             if part.place.launching:
                 part.place.process = find_by_command(part.command)
                 part.place.launching = False
@@ -303,38 +373,6 @@ class LocalCluster:
             if part.place.process is not None:
                 send(part.place.process, signal.SIGCONT)
 
-    def _parts(self, state: ClusterState) -> list[Part]:
-        own: list[Part] = [] if state.zookeeper.outside else [ZooKeeperPart(self.folder, state)]
-        return [*own, *(self._bookie_part(state, name) for name in state.bookies)]
-
-    def _part(self, state: ClusterState, name: str) -> Part:
-        if name == ZOOKEEPER and not state.zookeeper.outside:
-            return ZooKeeperPart(self.folder, state)
-        return self._bookie_part(state, name)
-
-    def _bookie_part(self, state: ClusterState, name: str) -> BookiePart:
-        if name not in state.bookies:
-            raise NoSuchName(name, state.launched())
-        return BookiePart(self.folder, name, state.bookies[name], self._bookie_command)
-
-    def _new_bookie(
-        self, state: ClusterState, name: str | None, settings: dict[str, Any], environment: dict[str, str]
-    ) -> str:
-        if name is None:
-            # Names of bookies that were removed are not given out again, nor are their folders.
-            taken = {*state.bookies, *state.removed}
-            name = next(new for number in itertools.count(1) if (new := f"bookie-{number}") not in taken)
-        if not _BOOKIE_NAME.fullmatch(name) or name == ZOOKEEPER:
-            raise ClusterError(f"a bookie can't be called {name!r:.80}: it takes letters, digits, - and _, 60 at most")
-        if name in state.bookies:
-            raise ClusterError(f"the cluster has a bookie {name!r} already")
-        if name in state.removed:
-            raise ClusterError(f"{name!r} was removed, and its name is not given out again: choose another")
-        bookie = BookieState(settings=settings, environment=environment)
-        state.bookies[name] = bookie
-        self._bookie_part(state, name).choose_ports(state.ports())
-        return name
-
     def _wipe(self, state: ClusterState, *, force: bool) -> None:
         """What is ours and nothing else."""
         if state.zookeeper.outside:
@@ -343,15 +381,19 @@ class LocalCluster:
             except ClusterError:
                 if not force:
                     raise
-        for folder in ("bookies", "zookeeper"):
+        for folder in ("brokers", "bookies", "zookeeper"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
         forget(self.folder)
 
-
-def _new_state(zookeeper: str | None) -> ClusterState:
-    """Of a cluster that does not exist yet."""
-    if zookeeper is None:
+    def _new_state(self, zookeeper: str | None, zookeepers: int) -> ClusterState:
+        """Of a cluster that does not exist yet."""
+        if zookeeper is not None:
+            return ClusterState(ZooKeeperState(outside=zookeeper, chroot=f"/magnetar-{secrets.token_hex(4)}"))
         state = ClusterState()
-        state.zookeeper.port = free_port()
+        self._members.add_zookeepers(state, zookeepers)
         return state
-    return ClusterState(ZooKeeperState(outside=zookeeper, chroot=f"/magnetar-{secrets.token_hex(4)}"))
+
+    def _stays_where_it_is(self, state: ClusterState, zookeeper: str | None, zookeepers: int | None) -> None:
+        have = state.zookeeper
+        if (zookeeper is not None and zookeeper != have.outside) or zookeepers not in (None, len(have.servers)):
+            raise ClusterError(f"the cluster in {self.folder} has its metadata at {have.location}, and they stay there")

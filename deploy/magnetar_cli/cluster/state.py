@@ -2,8 +2,9 @@
 
     cluster.json        this, replaced as a whole
     lock                held by the command that changes something; it names that command
-    zookeeper/          configuration, data and log of the cluster's own ZooKeeper
+    zookeeper/          configuration, data and log of the cluster's own ZooKeeper; of several, in a folder each
     bookies/NAME/       bookie.toml, bookie.log, data/
+    brokers/NAME/       broker.toml, broker.log
 
 Every command reads it anew, and writes down what it is about to do before it does it: `launching` says that a process
 is perhaps there whose number is not known yet. Whoever finds that looks for the process by its command.
@@ -26,9 +27,23 @@ from typing import IO, Any, Final
 from magnetar_cli.cluster.errors import ClusterBusy, ClusterError, NoCluster
 from magnetar_cli.cluster.process import ProcessId
 
-__all__ = ["BookieState", "ClusterState", "ZooKeeperState", "forget", "load", "locked", "save"]
+__all__ = [
+    "BookieState",
+    "BrokerState",
+    "ClusterState",
+    "DaemonState",
+    "Launched",
+    "ServerState",
+    "ZooKeeperState",
+    "forget",
+    "load",
+    "locked",
+    "save",
+]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+# There were no brokers, and one ZooKeeper server at most, whose place stood where the others' common settings do.
+_WITHOUT_BROKERS: Final = 1
 _POLL_S: Final = 0.05
 
 
@@ -48,47 +63,74 @@ class Launched:
 
 
 @dataclass
-class BookieState(Launched):
+class DaemonState(Launched):
     port: int = 0
     http_port: int = 0
-    # Options that differ from the cluster's, and variables of its environment.
+    # Options that differ from those of all of its kind, and variables of its environment.
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
-class ZooKeeperState(Launched):
-    """The cluster's own, or where an outside one is."""
+class BookieState(DaemonState):
+    pass
 
+
+@dataclass
+class BrokerState(DaemonState):
+    pass
+
+
+@dataclass
+class ServerState(Launched):
+    """One ZooKeeper server."""
+
+    # For clients.
     port: int = 0
-    # "host:port,host:port": an outside one, in which the cluster has a chroot of its own.
+    # For the other servers, where there are any.
+    peer_port: int = 0
+    election_port: int = 0
+
+
+@dataclass
+class ZooKeeperState:
+    """The cluster's own servers, or where outside ones are."""
+
+    servers: dict[str, ServerState] = field(default_factory=dict)
+    # "host:port,host:port": outside ones, in which the cluster has a chroot of its own.
     outside: str = ""
     chroot: str = ""
-    # After so long without a word a session is over: a bookie that was killed is registered until then.
+    # After so long without a word a session is over: who was killed counts as there until then.
     session_timeout_s: float = 10.0
 
     @property
     def location(self) -> str:
-        servers = self.outside or f"127.0.0.1:{self.port}"
-        return f"zookeeper://{servers}{self.chroot}?session_timeout_s={self.session_timeout_s:g}"
+        hosts = self.outside or ",".join(f"127.0.0.1:{one.port}" for one in self.servers.values())
+        return f"zookeeper://{hosts}{self.chroot}?session_timeout_s={self.session_timeout_s:g}"
 
 
 @dataclass
 class ClusterState:
     zookeeper: ZooKeeperState = field(default_factory=ZooKeeperState)
     bookies: dict[str, BookieState] = field(default_factory=dict)
-    # Options of all bookies.
+    brokers: dict[str, BrokerState] = field(default_factory=dict)
+    # Options of all bookies, and of all brokers.
     settings: dict[str, Any] = field(default_factory=dict)
+    broker_settings: dict[str, Any] = field(default_factory=dict)
     # Names of bookies that were taken out.
     removed: list[str] = field(default_factory=list)
 
     def ports(self) -> list[int]:
-        return [self.zookeeper.port, *(port for one in self.bookies.values() for port in (one.port, one.http_port))]
+        servers = self.zookeeper.servers.values()
+        daemons = (*self.bookies.values(), *self.brokers.values())
+        return [
+            *(port for one in servers for port in (one.port, one.peer_port, one.election_port)),
+            *(port for one in daemons for port in (one.port, one.http_port)),
+        ]
 
     def launched(self) -> dict[str, Launched]:
         """All processes that belong to it, by name."""
-        own = {} if self.zookeeper.outside else {"zookeeper": self.zookeeper}
-        return {**own, **self.bookies}
+        return {**self.zookeeper.servers, **self.bookies, **self.brokers}
 
 
 def load(folder: Path) -> ClusterState:
@@ -101,12 +143,18 @@ def load(folder: Path) -> ClusterState:
     except ValueError as error:
         raise ClusterError(f"{path} can't be read: {error}") from None
     try:
+        if stored["format"] == _WITHOUT_BROKERS:
+            stored = _with_brokers(stored)
         if stored["format"] != _FORMAT:
             raise ClusterError(f"{path} has the format {stored['format']!r}, and this version reads {_FORMAT}")
+        zookeeper = stored["zookeeper"]
+        servers = {name: ServerState(**_with_process(one)) for name, one in zookeeper["servers"].items()}
         return ClusterState(
-            ZooKeeperState(**_with_process(stored["zookeeper"])),
+            ZooKeeperState(**{**zookeeper, "servers": servers}),
             {name: BookieState(**_with_process(one)) for name, one in stored["bookies"].items()},
+            {name: BrokerState(**_with_process(one)) for name, one in stored["brokers"].items()},
             stored["settings"],
+            stored["broker_settings"],
             stored["removed"],
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -173,3 +221,17 @@ def _path(folder: Path) -> Path:
 def _with_process(stored: dict[str, Any]) -> dict[str, Any]:
     process = stored["process"]
     return {**stored, "process": ProcessId(**process) if process else None}
+
+
+def _with_brokers(stored: dict[str, Any]) -> dict[str, Any]:
+    """What was written before there were any."""
+    zookeeper = dict(stored["zookeeper"])
+    server = {name: zookeeper.pop(name) for name in ("process", "launching", "settled", "stopped", "log_from", "port")}
+    servers = {} if zookeeper["outside"] else {"zookeeper": server}
+    return {
+        **stored,
+        "format": _FORMAT,
+        "zookeeper": {**zookeeper, "servers": servers},
+        "brokers": {},
+        "broker_settings": {},
+    }

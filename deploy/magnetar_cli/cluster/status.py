@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import psutil
 
-from magnetar_cli.cluster.parts import BookiePart, Part, reasons_shown
+from magnetar_cli.cluster.daemon_parts import BookiePart, BrokerPart, DaemonPart
+from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.process import is_paused
 from magnetar_cli.cluster.state import ClusterState
+from magnetar_cli.http_asking import reasons_shown
 
-__all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look"]
+__all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look", "service_url_of"]
 
 RUNNING = "running"
 _CONNECTED: Final = "connected"
@@ -26,6 +28,8 @@ class PartStatus:
     """One process."""
 
     name: str
+    # zookeeper, bookie or broker
+    kind: str
     # running, starting, no session, unhealthy, read-only, limbo, leaving, paused, stopped or dead
     state: str
     # Why, where it is not well and says so.
@@ -36,6 +40,9 @@ class PartStatus:
     uptime_s: float | None = None
     memory_bytes: int | None = None
     ledgers: int | None = None
+    # That are loaded, and the bundles that it owns.
+    topics: int | None = None
+    bundles: int | None = None
     disk_bytes: int | None = None
 
 
@@ -43,6 +50,8 @@ class PartStatus:
 class ClusterStatus:
     folder: str
     metadata: str
+    # For clients; empty: there is no broker.
+    service_url: str = ""
     parts: list[PartStatus] = field(default_factory=list)
 
     @property
@@ -52,49 +61,85 @@ class ClusterStatus:
 
 def look(folder: Path, state: ClusterState, parts: Sequence[Part]) -> ClusterStatus:
     """Asks all of them at once: one that does not answer holds up nobody."""
+    service_url = service_url_of([part for part in parts if isinstance(part, BrokerPart)])
     with ThreadPoolExecutor(max_workers=min(len(parts), 32) or 1) as asking:
-        return ClusterStatus(str(folder), state.zookeeper.location, list(asking.map(_look_at, parts)))
+        return ClusterStatus(str(folder), state.zookeeper.location, service_url, list(asking.map(_look_at, parts)))
+
+
+def service_url_of(brokers: Sequence[BrokerPart]) -> str:
+    """Any of them tells a client who serves a topic. Empty: there is none."""
+    return f"magnetar://{','.join(part.address for part in brokers)}" if brokers else ""
 
 
 def _look_at(part: Part) -> PartStatus:
     process = part.place.process
     where: dict[str, Any] = {
-        "address": part.address if isinstance(part, BookiePart) else f"127.0.0.1:{part.ports[0]}",
-        "http": part.http_address if isinstance(part, BookiePart) else "",
+        "kind": part.options.name if isinstance(part, DaemonPart) else "zookeeper",
+        "address": part.address,
+        "http": part.http_address if isinstance(part, DaemonPart) else "",
         "disk_bytes": _size_of(part.folder),
     }
     if process is None or not part.running:
         if part.place.stopped:
-            return PartStatus(part.name, "stopped", **where)
+            return PartStatus(part.name, state="stopped", **where)
         reason = "it was killed, or ended by itself" if process else "it was never started"
-        return PartStatus(part.name, "dead", reason, **where)
+        return PartStatus(part.name, state="dead", reason=reason, **where)
     where |= {"pid": process.pid, **_of_the_kernel(process.pid)}
     if is_paused(process):
-        return PartStatus(part.name, "paused", **where)
-    if not isinstance(part, BookiePart):
+        return PartStatus(part.name, state="paused", **where)
+    if isinstance(part, BookiePart):
+        where |= _of_the_bookie(part)
+    elif isinstance(part, BrokerPart):
+        where |= _of_the_broker(part)
+    else:
         waits_for = part.waits_for()
-        return PartStatus(part.name, "starting" if waits_for else RUNNING, waits_for, **where)
-    state, reason, ledgers = _of_the_bookie(part)
-    return PartStatus(part.name, state, reason, ledgers=ledgers, **where)
+        where |= {"state": "starting" if waits_for else RUNNING, "reason": waits_for}
+    return PartStatus(part.name, **where)
 
 
-def _of_the_bookie(part: BookiePart) -> tuple[str, str, int | None]:
+def _of_the_bookie(part: BookiePart) -> dict[str, Any]:
     """Its state, why, and how many ledgers it holds. Limbo and read-only are told of those that serve."""
     ready, said = part.ask("/ready")
     if ready is None:
-        return ("unhealthy" if part.place.settled else "starting"), "it does not answer", None
-    _, status = part.ask("/status")
-    status = status if isinstance(status, dict) else {}
-    ledgers = status.get("ledgers")
+        return _silent(part)
+    status = _said_of_itself(part)
+    ledgers = {"ledgers": status.get("ledgers")}
     if ready != 200:
         healthy, _ = part.ask("/health")
         state = "starting" if status.get("session", _CONNECTED) == _CONNECTED else "no session"
-        return (state if healthy == 200 else "unhealthy"), reasons_shown(said), ledgers
+        return {"state": state if healthy == 200 else "unhealthy", "reason": reasons_shown(said), **ledgers}
     if left := ledgers_in_limbo(status):
-        return "limbo", f"it may have lost entries of {left} ledgers, and looks after them", ledgers
+        reason = f"it may have lost entries of {left} ledgers, and looks after them"
+        return {"state": "limbo", "reason": reason, **ledgers}
     if status.get("read_only"):
-        return "read-only", ", ".join(status.get("read_only_because", ())), ledgers
-    return RUNNING, "", ledgers
+        return {"state": "read-only", "reason": ", ".join(status.get("read_only_because", ())), **ledgers}
+    return {"state": RUNNING, **ledgers}
+
+
+def _of_the_broker(part: BrokerPart) -> dict[str, Any]:
+    """Its state, why, and what it serves. One that can't let a message through is not healthy, unless it says that its
+    session is what it lacks."""
+    ready, said = part.ask("/ready", timeout_s=part.ready_answer_s)
+    if ready is None:
+        return _silent(part)
+    status = _said_of_itself(part)
+    serves = {"topics": status.get("topics"), "bundles": status.get("bundles")}
+    if ready == 200:
+        return {"state": RUNNING, **serves}
+    if not part.place.settled:
+        state = "starting"
+    else:
+        state = "unhealthy" if status.get("session", _CONNECTED) == _CONNECTED else "no session"
+    return {"state": state, "reason": reasons_shown(said), **serves}
+
+
+def _silent(part: DaemonPart) -> dict[str, Any]:
+    return {"state": "unhealthy" if part.place.settled else "starting", "reason": "it does not answer"}
+
+
+def _said_of_itself(part: DaemonPart) -> dict[str, Any]:
+    _, status = part.ask("/status")
+    return status if isinstance(status, dict) else {}
 
 
 def ledgers_in_limbo(status: dict[str, Any]) -> int | str | None:

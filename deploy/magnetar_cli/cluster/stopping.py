@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_cli.cluster.errors import ClusterError
-from magnetar_cli.cluster.parts import Part
+from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.process import send, wait_ended
 
 __all__ = ["kill", "stop"]

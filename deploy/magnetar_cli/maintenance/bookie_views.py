@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from magnetar_bookie.auto_recovery.overview import Member, Offices, Standing
-from magnetar_cli.cluster.parts import ask_http
 from magnetar_cli.cluster.status import ledgers_in_limbo
+from magnetar_cli.http_asking import ask_http
 
 __all__ = ["BookiesView", "LeavingView", "said_by"]
 

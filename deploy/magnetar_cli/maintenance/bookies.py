@@ -16,7 +16,7 @@ from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_cli.cluster.commands import DEFAULT_FOLDER
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
-from magnetar_cli.cluster.parts import ask_http
+from magnetar_cli.http_asking import ask_http
 from magnetar_cli.maintenance.bookie_views import BookiesView, LeavingView, said_by
 from magnetar_cli.maintenance.showing import show, watch
 from magnetar_cli.maintenance.target import AsJson, Folder, Metadata, at_target

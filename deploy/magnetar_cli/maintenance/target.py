@@ -25,6 +25,7 @@ Metadata = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
+
 def target_of(metadata: str | None, folder: Path) -> str:
     """The location of its metadata. Raises `NoCluster`."""
     return metadata or load(folder.absolute()).zookeeper.location

@@ -2,7 +2,6 @@
 
 standalone.py     Standalone: what runs, for the command, for tests, and in one's own process
 settings.py       all that can be set about it
-option_list.py    every setting with its default and meaning, for --options
 data_folder.py    the folder, which one process has at a time, and temporary ones
 run.py            the process: signals, exit statuses
 command.py        the command line

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from magnetar_cli.process_command import ConfigFile, ListOptions, Run, SetFlags, list_options, run_process
+
+if TYPE_CHECKING:
+    from magnetar_cli.standalone.settings import StandaloneSettings
 
 app = typer.Typer(add_completion=False)
 
@@ -30,19 +33,12 @@ def standalone(
     host: Annotated[
         str | None, typer.Option("--host", help="Listen at this address: 127.0.0.1 if not said; 0.0.0.0: at all.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A TOML file of settings: name = value.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="One setting; it goes before file and environment."),
-    ] = None,
+    config: ConfigFile = None,
+    settings: SetFlags = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "http": …}.')
     ] = False,
-    options: Annotated[
-        bool, typer.Option("--options", help="List every setting with its default and meaning, as TOML; start nothing.")
-    ] = False,
+    options: ListOptions = False,
 ) -> None:
     """Run a whole Magnetar in one process: metadata store, one bookie, and a broker.
 
@@ -53,33 +49,20 @@ def standalone(
     Exit status: 0 it ended in peace, 70 a bug, 74 the disk failed, 75 it did not end in time, 78 it refuses to start.
     """
     if options:
-        from magnetar_cli.standalone.option_list import option_lines
         from magnetar_cli.standalone.settings import StandaloneSettings
 
-        print("\n".join(option_lines(StandaloneSettings)))
+        list_options(StandaloneSettings)
         return
-
-    # Before anything starts a thread: see there.
-    from magnetar_bookie.daemon.exit_status import ExitStatus
-    from magnetar_bookie.daemon.signals import StopSignals
-
-    signals = StopSignals()
-    from magnetar_cli.standalone.run import run_standalone
-    from magnetar_cli.standalone.settings import StandaloneSettings
-    from magnetar_wire.configuration import InvalidConfiguration, load
-    from magnetar_wire.logs import log_to_stderr
 
     named = {"data_folder": data, "grpc_port": grpc_port, "http_port": http_port, "host": host}
     flags = [*(settings or ()), *(f"{name}={value}" for name, value in named.items() if value is not None)]
     if ephemeral:
         flags.append("ephemeral=true")
-    try:
-        loaded = load(StandaloneSettings, file=config, environment=os.environ, flags=flags)
-    except InvalidConfiguration as error:
-        print(f"magnetar standalone: the configuration is wrong:\n{error}", file=sys.stderr)
-        raise typer.Exit(ExitStatus.REFUSED) from None
-    log_to_stderr(loaded.log_level, loaded.log_format)
-    status = run_standalone(loaded, signals, as_json=as_json)
-    logging.shutdown()
-    # Threads that hang with the disk would be waited for otherwise.
-    os._exit(status)
+
+    def what_runs() -> tuple[type[StandaloneSettings], Run[StandaloneSettings]]:
+        from magnetar_cli.standalone.run import run_standalone
+        from magnetar_cli.standalone.settings import StandaloneSettings
+
+        return StandaloneSettings, partial(run_standalone, as_json=as_json)
+
+    run_process("standalone", config, flags, what_runs)

@@ -1,7 +1,8 @@
 """Standalone's HTTP, whose libraries take longer to import than all the rest takes to start.
 
 The address is taken at the start; whoever asks at once waits there until it is served, which a thread prepares while
-messages go through already.
+messages go through already. It begins when somebody asks, or after a moment by itself: the first messages after a start
+are not to share the processor with it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_broker.broker import Broker
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["LateHttp"]
 
 _log = logging.getLogger(__name__)
+# Long enough for clients that wait for the start, short enough for nobody to find it missing.
+_BY_ITSELF_S: Final = 1.0
 
 
 class LateHttp:
@@ -33,6 +36,7 @@ class LateHttp:
         self._listening = listening
         self._serving: asyncio.Task[None] | None = None
         self._server: HttpServer | None = None
+        self._tried = asyncio.Event()
         self._close_parts: Callable[[], object] = lambda: None
 
     @classmethod
@@ -43,9 +47,13 @@ class LateHttp:
         return cls(listening, f"{host}:{listening.getsockname()[1]}")
 
     def serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpOptions) -> None:
-        """From now on, as soon as it can be."""
+        """From now on, as soon as it is asked for, or in a moment."""
         work = self._serve(broker, bookie, folder, options)
         self._serving = asyncio.get_running_loop().create_task(work, name="http")
+
+    async def wait_tried(self) -> None:
+        """Until it is served, or can't be."""
+        await self._tried.wait()
 
     async def close(self) -> None:
         if self._serving is not None:
@@ -58,11 +66,25 @@ class LateHttp:
 
     async def _serve(self, broker: Broker, bookie: BookieProcess, folder: Path, options: HttpOptions) -> None:
         try:
+            await self._somebody_asks()
             make, serve = await asyncio.to_thread(_import)
-            app, self._close_parts = make(broker, bookie, folder)
+            app, self._close_parts = make(broker, bookie, folder, self.address)
             self._server = await serve(app, self.address, options, self._listening)
         except Exception:  # noqa: BLE001 (messages go through without it)
             _log.exception("HTTP can't be served")
+        finally:
+            self._tried.set()
+
+    async def _somebody_asks(self) -> None:
+        loop, asked = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._listening, asked.set)
+        try:
+            async with asyncio.timeout(_BY_ITSELF_S):
+                await asked.wait()
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(self._listening)
 
 
 def _import() -> tuple[Callable[..., Any], Callable[..., Awaitable[Any]]]:
@@ -73,7 +95,7 @@ def _import() -> tuple[Callable[..., Any], Callable[..., Awaitable[Any]]]:
     return _made, serve_http
 
 
-def _made(broker: Broker, bookie: BookieProcess, folder: Path) -> tuple[Any, Callable[[], object]]:
+def _made(broker: Broker, bookie: BookieProcess, folder: Path, address: str) -> tuple[Any, Callable[[], object]]:
     """The application, and what closes its parts."""
     from prometheus_client.core import Metric
 
@@ -89,4 +111,4 @@ def _made(broker: Broker, bookie: BookieProcess, folder: Path) -> tuple[Any, Cal
         return list(of_bookie.collect(await disk.look()))
 
     metrics = BrokerMetrics(broker, broker.options, broker.options.cluster_name, others)
-    return BrokerHttp(broker, metrics).app, disk.close
+    return BrokerHttp(broker, metrics, address).app, disk.close

@@ -11,12 +11,9 @@ import asyncio
 import json
 import logging
 import os
-import resource
 import sys
 from typing import Final
 
-from magnetar_bookie.daemon.exit_status import ExitStatus
-from magnetar_bookie.daemon.signals import StopSignals
 from magnetar_bookie.errors import BookieRefused
 from magnetar_bookie.storage.interface import StorageFailed, StorageInUse
 from magnetar_cli.standalone.data_folder import FolderTaken
@@ -25,6 +22,9 @@ from magnetar_cli.standalone.standalone import Standalone
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.garbage import collect_seldom
+from magnetar_wire.process.exit_status import ExitStatus
+from magnetar_wire.process.open_files import allow_many_files
+from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.transport import NotReached
 
 __all__ = ["run_standalone"]
@@ -33,13 +33,12 @@ _log = logging.getLogger(__name__)
 # Closing HTTP, broker, bookie (leaving, ending) and two stores, and a margin.
 _STEPS: Final = 6
 _MARGIN_S: Final = 5.0
-_FILES: Final = 65_536
 
 
 def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_json: bool) -> ExitStatus:
     """Runs it until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
-    _allow_many_files()
+    allow_many_files()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     return loop.run_until_complete(_run(settings, signals, as_json))
@@ -69,6 +68,7 @@ async def _run(settings: StandaloneSettings, signals: StopSignals, as_json: bool
 
 async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: bool) -> ExitStatus:
     told = asyncio.get_running_loop().create_task(told_to_end.wait())
+    settling: asyncio.Task[None] | None = None
     try:
         starting = asyncio.get_running_loop().create_task(standalone.start())
         await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
@@ -77,8 +77,8 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
             await asyncio.wait([starting])
             return ExitStatus.ENDED
         starting.result()
-        collect_seldom()
         _tell_ready(standalone, as_json)
+        settling = asyncio.get_running_loop().create_task(_settle(standalone))
         failed = asyncio.get_running_loop().create_task(standalone.wait_failed())
         await asyncio.wait([failed, told], return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
@@ -91,14 +91,14 @@ async def _live(standalone: Standalone, told_to_end: asyncio.Event, as_json: boo
         return ExitStatus.ENDED
     finally:
         told.cancel()
+        if settling is not None:
+            settling.cancel()
 
 
-def _allow_many_files() -> None:
-    """A connection is a file, and shells allow a thousand by default; what the system allows at most is enough."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+async def _settle(standalone: Standalone) -> None:
+    """When all is imported that it works with, it is looked through a last time; messages go through long since."""
+    await standalone.wait_http()
+    collect_seldom()
 
 
 def _tell_ready(standalone: Standalone, as_json: bool) -> None:

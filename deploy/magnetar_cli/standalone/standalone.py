@@ -1,7 +1,8 @@
 """Metadata store, bookie and broker in one process: the production classes, wired with what costs nothing here.
 
     clients ──gRPC──► Broker ──in process──► BookieProcess ──► <folder>/bookie     (RocksDB, log files)
-                        └────── sessions ────────┴───────────► <folder>/metadata   (embedded)
+               │        └────── sessions ────────┴───────────► <folder>/metadata   (embedded)
+               └── reads of entries ─────────────┘                                 (entry_reads.py)
 
 The two stores are opened at the same time. Broker and bookie have a session each on the one embedded metadata store.
 The failure of either store, which is the disk's, is the end of it all: `wait_failed` tells. Nothing touches the disk
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Final, NoReturn, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, NoReturn, Self
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import StorageFailed
@@ -27,18 +29,19 @@ from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_roc
 from magnetar_broker.broker import Broker
 from magnetar_broker.options import BrokerOptions
 from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
+from magnetar_cli.standalone.entry_reads import ListensForBoth
 from magnetar_cli.standalone.late_http import LateHttp
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_metadata.embedded.store import EmbeddedDatabase
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.configuration import Configuration
+from magnetar_wire.configuration import options_of
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.tasks import OrderedTaskGroup
-from magnetar_wire.transport import NotReached
+from magnetar_wire.transport import NotReached, Transport
 
 __all__ = ["Standalone"]
 
@@ -46,8 +49,6 @@ _log = logging.getLogger(__name__)
 _BOOKIE: Final = "standalone"
 _BROKER: Final = "standalone"
 _ANY_HOST: Final = ("0.0.0.0", "[::]", "::", "")
-
-C = TypeVar("C", bound=Configuration)
 
 
 class Standalone:
@@ -109,6 +110,11 @@ class Standalone:
             self._bookie_running.result()
         raise StorageFailed("the metadata store's disk failed: its log says how")
 
+    async def wait_http(self) -> None:
+        """Until HTTP is served, or can't be."""
+        assert self._http is not None, "it has not been started"
+        await self._http.wait_tried()
+
     async def close(self) -> None:
         """In peace: clients are told, what was taken is decided, stores are closed. Each part within a bounded time."""
         if self._http is not None:
@@ -156,34 +162,55 @@ class Standalone:
             return connect()
 
         within = InProcessTransport(self._clock)
-        self.bookie = BookieProcess(
+        grpc = GrpcTransport(options_of(GrpcOptions, self.settings))
+
+        def listening(address: str) -> Bookie:
+            """The bookie begins as soon as it is known where it is reached."""
+            host, _, port = (self._advertised_address or address).rpartition(":")
+            told = f"{host}:{address.rpartition(':')[2] if port == '0' else port}"
+            self.bookie = self._make_bookie(session, within, told)
+            self._bookie_running = asyncio.get_running_loop().create_task(self.bookie.run(), name="bookie")
+            return self.bookie.bookie
+
+        self.broker = Broker(
+            session,
+            within,
+            [(ListensForBoth(grpc, listening), f"{settings.host}:{settings.grpc_port}")],
+            self._clock,
+            self._randomness,
+            options_of(BrokerOptions, self.settings),
+            options_of(LedgerClientOptions, self.settings),
+            self._advertised_address,
+            broker_id=_BROKER,
+        )
+        await self.broker.start()
+        assert self.bookie is not None
+        assert self._bookie_running is not None
+        await self._bookie_started(self.bookie, self._bookie_running)
+        self._http.serve(self.broker, self.bookie, self.folder.path, options_of(HttpOptions, self.settings))
+        self.folder.tell({"grpc": self.grpc_url, "http": self.http_url})
+
+    @property
+    def _advertised_address(self) -> str:
+        """What clients are told; empty: where it listens."""
+        return self.settings.advertised_address or ("127.0.0.1:0" if self.settings.host in _ANY_HOST else "")
+
+    def _make_bookie(
+        self, session: Callable[[], Awaitable[MetadataStore]], within: Transport, address: str
+    ) -> BookieProcess:
+        assert self.storage is not None
+        return BookieProcess(
             _BOOKIE,
             self.storage,
             session,
             within,
-            f"{_BOOKIE}:3181",
+            address,
             self._clock,
             self._randomness,
-            self._options(BookieOptions),
-            self._options(LedgerClientOptions),
-            self._options(AutoRecoveryOptions),
+            options_of(BookieOptions, self.settings),
+            options_of(LedgerClientOptions, self.settings),
+            options_of(AutoRecoveryOptions, self.settings),
         )
-        self._bookie_running = asyncio.get_running_loop().create_task(self.bookie.run(), name="bookie")
-        self.broker = Broker(
-            session,
-            within,
-            [(GrpcTransport(self._options(GrpcOptions)), f"{settings.host}:{settings.grpc_port}")],
-            self._clock,
-            self._randomness,
-            self._options(BrokerOptions),
-            self._options(LedgerClientOptions),
-            settings.advertised_address or ("127.0.0.1:0" if settings.host in _ANY_HOST else ""),
-            broker_id=_BROKER,
-        )
-        await self.broker.start()
-        await self._bookie_started(self.bookie, self._bookie_running)
-        self._http.serve(self.broker, self.bookie, self.folder.path, self._options(HttpOptions))
-        self.folder.tell({"grpc": self.grpc_url, "http": self.http_url})
 
     async def _open_stores(self, folder: DataFolder) -> None:
         """Both at the same time; whichever was opened is closed again where the other can't be."""
@@ -192,7 +219,7 @@ class Standalone:
             self._database = await EmbeddedDatabase.open(folder.path / "metadata", self._clock)
 
         async def ledgers() -> None:
-            self.storage = await open_rocksdb(folder.path / "bookie", self._options(RocksOptions))
+            self.storage = await open_rocksdb(folder.path / "bookie", options_of(RocksOptions, self.settings))
 
         try:
             async with OrderedTaskGroup() as tasks:
@@ -209,9 +236,6 @@ class Standalone:
                 running.result()
         finally:
             started.cancel()
-
-    def _options(self, kind: type[C]) -> C:
-        return kind.model_validate({name: getattr(self.settings, name) for name in kind.model_fields})
 
     async def _within(self, work: Coroutine[Any, Any, None], what: str, more_s: float = 0.0) -> None:
         """Where it is not done within the time for closing, it is left as it is: it may hang with the disk."""

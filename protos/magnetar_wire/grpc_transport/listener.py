@@ -48,7 +48,14 @@ async def listen(address: str, service: Service, options: GrpcOptions) -> GrpcLi
         raise NotReached(f"{address} can't be listened at, as it is taken or not this machine's: {because}") from None
     if port == 0:
         raise NotReached(f"{address} can't be listened at: it is taken, or not this machine's")
-    await server.start()
+    # gRPC forgets that it was cancelled while it starts a server: so it never is.
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    except BaseException:
+        await asyncio.wait([starting])
+        await server.stop(None)
+        raise
     return GrpcListener(f"{host}:{port}", server, handler)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
 from tests.sim.disk import SimulatedDisk
-from tests.sim.invariants.acknowledged import check_acked
+from tests.sim.invariants.acknowledged import check_acked, check_acked_unlisted
 from tests.sim.invariants.answers import Answers
 from tests.sim.invariants.disks import disk_writes
 from tests.sim.invariants.ending import check_chain_entries
@@ -20,6 +20,7 @@ __all__ = ["Checker"]
 
 _REPORTS: Final = (
     "acked",
+    "acked_unlisted",
     "answer_arrived",
     "answer_sent",
     "appended",
@@ -103,6 +104,10 @@ class Checker:
 
     def acked(self, ledger_id: int, entry_id: int) -> None:
         check_acked(self.history, self.history.ledger(ledger_id), entry_id)
+
+    def acked_unlisted(self, ledger_id: int, entry_id: int) -> None:
+        """Of a ledger that is written before it is listed."""
+        check_acked_unlisted(self.history, self.history.ledger(ledger_id), entry_id)
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

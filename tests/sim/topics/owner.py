@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,13 +12,18 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker import paths
+from magnetar_broker.admin.ledger_homes import LedgerHomes
+from magnetar_broker.admin.plan_making import PlanMaking
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.reading_pb2 import PlanRequest
 from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants import Checker
@@ -65,6 +71,8 @@ class TopicOwner(ChainWriter):
             client = _WatchedClient(store, self.transport, self.clock, self.chance, self.world.plan.client)
             client.checker = self.world.checker
             self.client = client
+            sweeper = RemainsSweeper(client, self.clock, self.chance, 2.0)
+            sweeping = asyncio.get_running_loop().create_task(sweeper.run())
             try:
                 await client.start()
                 await self.work(client, store)
@@ -72,6 +80,7 @@ class TopicOwner(ChainWriter):
             except MetadataError as error:
                 self.trace(f"{type(error).__name__}: {error}")
             finally:
+                sweeping.cancel()
                 await client.close()
                 await store.close()
             await self.clock.sleep(0.2 + self.chance.random())
@@ -122,6 +131,12 @@ class TopicOwner(ChainWriter):
                     await self.read(log, most=1 + chance.below(20))
                 if chance.random() < 0.05:
                     await self._trim(log)
+                if world.plans and chance.random() < world.plans:
+                    await self._plan(log)
+                if chance.random() < world.leases:
+                    await self._lease(log)
+                if chance.random() < world.leases / 2:
+                    await self._lease_and_trim(log)
             except BrokerError as error:
                 self.trace(f"{type(error).__name__}: {error}")
         if lost:
@@ -136,6 +151,58 @@ class TopicOwner(ChainWriter):
         acknowledged = list(self.world.history(log.incarnation).acknowledged.values())
         if acknowledged and await log.trim(self.chance.choice(acknowledged)):
             self.world.count("trimmed")
+
+    async def _lease_and_trim(self, log: ManagedLedger) -> None:
+        """At the same time."""
+        for error in await asyncio.gather(self._lease(log), self._trim(log), return_exceptions=True):
+            if error is not None:
+                raise error
+
+    async def _lease(self, log: ManagedLedger) -> None:
+        """What a reader asks for: a lease, which goes forward only, a renewal, or its end."""
+        world, chance, leased = self.world, self.chance, self.world.leased
+        lease_id, incarnation = chance.choice(world.lease_ids), log.incarnation
+        known, asked = leased.get(incarnation, lease_id), chance.random()
+        if known is not None and asked < 0.3:
+            await log.leases.renew(lease_id, known.lease_ms)
+            entries: Mapping[int, int] = known.entries
+            world.count("leases renewed")
+        elif known is not None and asked < 0.4:
+            leased.let_go(incarnation, lease_id)
+            await log.leases.end(lease_id)
+            return
+        else:
+            first = chance.choice([one.ledger_id for one in log.stats().ledgers] or [log.before_first.ledger_id + 1])
+            first = max(first, known.from_ledger_id if known is not None else 0)
+            lease_ms = chance.choice((1_000, 6_000, 30_000))
+            if known is not None:
+                lease_ms = max(lease_ms, known.lease_ms)
+                # It moves on, whether that is answered or not.
+                leased.let_go(incarnation, lease_id)
+            await log.leases.take(lease_id, first, lease_ms, self.name)
+            entries = {one.ledger_id: one.entries for one in log.stats().ledgers if one.ledger_id >= first}
+            entries = {ledger_id: count for ledger_id, count in entries.items() if count}
+            world.count("leases taken")
+            if entries:
+                leased.granted(incarnation, lease_id, first, lease_ms, entries)
+            return
+        leased.granted(incarnation, lease_id, known.from_ledger_id, known.lease_ms, entries)
+
+    async def _plan(self, log: ManagedLedger) -> None:
+        """What somebody asks for who follows the log: from where the last plan ended, whoever made that."""
+        world, chance = self.world, self.chance
+        client = self.client
+        assert client is not None
+        begin = world.planned.place(log.incarnation)
+        request = PlanRequest(max_messages=chance.choice((0, 1, 5, 30)), max_bytes=chance.choice((0, 0, 50, 1_000)))
+        request.start.ledger_id, request.start.entry_id, request.start.batch_index = begin
+        acknowledged = list(world.history(log.incarnation).acknowledged.values())
+        plans = PlanMaking(LedgerHomes(client), lambda ids, _: dict.fromkeys(ids, ""))
+        plan = await plans.plan(log, request)
+        world.count("plans")
+        if world.planned.place(log.incarnation) == begin:
+            world.guarded(world.planned.answered, plan, begin, acknowledged)
+            world.count("entries planned", plan.messages)
 
     def append(self, log: ManagedLedger) -> None:
         world = self.world
@@ -181,6 +248,9 @@ class LastOwner(TopicOwner):
         for name in self.world.topics:
             while not await self._whole(client, name):
                 await self.clock.sleep(0.5)
+        self.doing = "sweeps what deleted topics left"
+        while await store.children(paths.REMAINS):
+            await self.clock.sleep(0.5)
         self.done = True
 
     async def _whole(self, client: LedgerClient, name: TopicName) -> bool:
@@ -203,5 +273,6 @@ class LastOwner(TopicOwner):
             log.abandon()
             return False
         self.world.guarded(self.world.history(log.incarnation).check, log.before_first, found)
+        self.world.guarded(self.world.planned.check, log.incarnation, log.before_first, [one[0] for one in found])
         self.world.count("found at the end", len(found))
         return True

@@ -13,43 +13,31 @@ from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.ending import unrest
-from tests.sim.invariants.history import Chain, Violation, stored_payload
+from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.process import Process
 from tests.sim.topics.history import TopicHistory, chain_of
+from tests.sim.topics.leased import Leased
 from tests.sim.topics.owner import LastOwner, TopicOwner
-from tests.sim.world.plan import FAULTS
+from tests.sim.topics.planned import Planned
+from tests.sim.topics.reader import LeasedReader
+from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS
 from tests.sim.world.world import World
 
 __all__ = ["TopicWorld"]
 
-# Those that strike at writers of chains, or at what no topic survives.
-_NOT_OF_TOPICS = (
-    "strike a change",
-    "recover a ledger",
-    "ambush",
-    "fight over the end",
-    "zombie writer",
-    "delete a ledger",
-    "delete under a recovery",
-    "forget a ledger",
-    "decommission",
-    "decommission the dead",
-    "wipe",
-    "read-only",
-)
 _LIVENESS_S = 240.0
 _REST_S = 240.0
 
 
 class TopicWorld(World):
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, *, plans: float = 0.0) -> None:
         super().__init__(seed, write)
         draw = self.chance.stream("topics")
-        self.plan.faults = [fault for fault in self.plan.faults if fault not in _NOT_OF_TOPICS]
+        self.plan.faults = [fault for fault in self.plan.faults if fault not in NOT_OF_TOPICS]
         while len(self.plan.faults) < 3:
             fault = draw.choice(list(FAULTS))
-            if fault not in _NOT_OF_TOPICS and (self.plan.losers or fault not in ("bit flip", "lossy restart")):
+            if fault not in NOT_OF_TOPICS and (self.plan.losers or fault not in ("bit flip", "lossy restart")):
                 self.plan.faults.append(fault)
         self.plan.fault_interval_s = 0.5 + 2 * draw.random()
         self.plan.entries = self.entries_left = draw.choice((100, 300, 600))
@@ -67,8 +55,16 @@ class TopicWorld(World):
             managed_ledger_max_pending_bytes=draw.choice((500, 5_000, 100_000)),
         )
         self.histories: dict[str, TopicHistory] = {}
+        self.leased = Leased(lambda: self.loop.now, self.checker.history)
+        self.leases = draw.choice((0.0, 0.1, 0.3))
+        # How often somebody plans who follows the logs: no seed of old is another one for it.
+        self.plans = plans
+        self.planned = Planned()
+        self.lease_ids = [bytes([number]) * 16 for number in range(3)]
         self.hosts = [host for host in self.hosts if host not in self.clients]
         self.clients = [TopicOwner(self, f"broker{number}") for number in range(draw.choice((1, 2, 3)))]
+        if self.leases:
+            self.clients.append(LeasedReader(self, "reader"))
         self.admins = []
         for host in self.clients:
             host.skew_ms = draw.below(120_000) - 60_000
@@ -86,6 +82,9 @@ class TopicWorld(World):
 
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         super()._metadata_changed(path, value, by)
+        if path.startswith(LEDGERS):
+            ledger_id = int(path.removeprefix(LEDGERS).replace("/", ""), 16)
+            self.guarded(self.leased.ledger_changed, ledger_id, self.checker.history.ledger(ledger_id).metadata)
         name = self._of_path.get(path)
         if name is not None:
             self.guarded(self._topic_changed, name, value)

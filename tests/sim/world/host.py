@@ -26,6 +26,7 @@ class Host:
         # The session of the present life, the newest one.
         self.store: MemoryStore | None = None
         self.skew_ms = 0
+        self._paused_at = 0.0
 
     @property
     def runs(self) -> bool:
@@ -63,8 +64,21 @@ class Host:
             assert self.process is not None
             self.world.trace.line(self.name, "is paused")
             self.process.pause()
+            self._stands_still(self.process)
             if self.store is not None:
                 self.world.metadata.cut_silently(self.store, answers=False)
+
+    def _stands_still(self, process: Process) -> None:
+        """Those who talk with it notice, if it lasts."""
+        network, began = self.world.network, self.world.loop.now
+
+        def notice() -> None:
+            if process.paused and self._paused_at == began:
+                network.loses_touch(process)
+
+        self._paused_at = began
+        if network.keeps_alive:
+            self.world.metadata_later(network.learns_after(silent=True), notice)
 
     def resume(self) -> None:
         process = self.process

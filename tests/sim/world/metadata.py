@@ -44,11 +44,18 @@ class SimulatedMetadata(MemoryServer):
         self._strikes: dict[int, _Strike] = {}
         # What the server has forgotten for a while.
         self._forgotten: dict[str, Record] = {}
+        # Processes whose newest session is over, by their silence or so that they know it, and since when.
+        self.over: dict[Process, float] = {}
+        self.on_over: Callable[[Process, MemoryStore], object] = lambda process, store: None
+        self._loop = loop
+        # A fault ends a session now, which its owner can't know.
+        self._by_force = False
 
     def open(self, process: Process, answer_delay_s: float) -> MemoryStore:
         """A session of this process. It is cut off when the process is killed, and runs out."""
         store = self.connect()
         self._owners[store.session.id] = process
+        self.over.pop(process, None)
         self.delay_answers(store, answer_delay_s)
         process.on_end.append(lambda: self.cut_silently(store))
         return store
@@ -116,8 +123,30 @@ class SimulatedMetadata(MemoryServer):
             self._table.put(path, record)
             self._tell(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
+    def expire(self, store: MemoryStore, *, told: bool = True) -> None:
+        self._by_force = True
+        super().expire(store, told=told)
+        self._by_force = False
+
+    def _end(self, link: _Link) -> None:
+        if link.alive and not self._by_force:
+            self._is_over(link)
+        super()._end(link)
+
+    def _is_over(self, link: _Link) -> None:
+        process = self._owners[link.store.session.id]
+        newest = max(number for number, owner in self._owners.items() if owner is process)
+        if newest == link.store.session.id and process not in self.over:
+            self.over[process] = self._loop.elapsed_s
+            self.on_over(process, link.store)
+
     def _tell_of_the_end(self, link: _Link) -> None:
-        self._as_owner(link, super()._tell_of_the_end, link)
+        self._as_owner(link, self._is_told, link)
+
+    def _is_told(self, link: _Link) -> None:
+        if not link.answers_vanish:
+            self._is_over(link)
+        super()._tell_of_the_end(link)
 
     def _as_owner(self, link: _Link, callback: Callable[..., object], *args: Any) -> None:
         self._owners[link.store.session.id].call_soon(callback, *args)

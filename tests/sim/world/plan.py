@@ -16,7 +16,7 @@ from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
 from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
 
-__all__ = ["FAULTS", "Plan"]
+__all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan"]
 
 _STRIPINGS = (
     (3, 3, 2),
@@ -77,6 +77,21 @@ FAULTS = {
     "decommission": 2,
     "decommission the dead": 2,
 }
+# Of those: what strikes writers of chains, or what no topic survives.
+NOT_OF_TOPICS = (
+    "strike a change",
+    "recover a ledger",
+    "ambush",
+    "fight over the end",
+    "zombie writer",
+    "delete a ledger",
+    "delete under a recovery",
+    "forget a ledger",
+    "decommission",
+    "decommission the dead",
+    "wipe",
+    "read-only",
+)
 # Those which take data from a bookie: only those bookies may suffer them that an entry can do without.
 LOSSES = ("bit flip", "lossy restart", "wipe")
 # Those which take a bookie out of the cluster.
@@ -95,9 +110,7 @@ _CLIENT = LedgerClientOptions(
     read_ahead_entries=8,
     long_poll_timeout_ms=1000,
 )
-_BOOKIE = BookieOptions(
-    garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0
-)
+_BOOKIE = BookieOptions(garbage_interval_s=8.0, metadata_retry_s=0.5, disk_check_interval_s=1.0, scrub_interval_s=7.0)
 _AUTO_RECOVERY = AutoRecoveryOptions(
     lost_bookie_recovery_delay_s=5.0,
     open_ledger_rereplication_grace_period_s=4.0,

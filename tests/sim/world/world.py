@@ -1,8 +1,8 @@
 """The cluster of one seed, and the course of its run: an active time with faults, then a quiet end.
 
-    active   writers fight for the chains, readers read, faults strike
-    quiet    everything heals and starts again; the last writer takes each chain over, writes and closes it; then the
-             run waits until the system is whole, and the last checks are made
+active   writers fight for the chains, readers read, faults strike
+quiet    everything heals and starts again; the last writer takes each chain over, writes and closes it; then the
+         run waits until the system is whole, and the last checks are made
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ class World:
     def acked(self, ledger_id: int, entry_id: int) -> None:
         self.count("entries acknowledged")
         self.checker.acked(ledger_id, entry_id)
+
+    @property
+    def looked(self) -> dict[str, int]:
+        """How often which check looked at something."""
+        return self.checker.history.looked
 
     def run(self) -> None:
         """Raises what went wrong."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 
 from magnetar_bookie import paths
-from magnetar_bookie.daemon.exit_status import ExitStatus
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.daemon.run import BookieDaemon, Parts
-from magnetar_bookie.daemon.settings import BookieSettings, options_of
+from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, open_rocksdb
@@ -24,10 +26,11 @@ from magnetar_metadata.memory import MemoryServer, MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ledger_pb2 import AddAnswers, BookieRegistration, Status
 from magnetar_wire.clock import ManualClock, SystemClock
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.logs import log_to_stderr
 from magnetar_wire.loop_watch import LoopWatch
+from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Disconnected, Stream
 from tests.http_client import ask, ask_json
@@ -154,6 +157,43 @@ def test_others_are_told_the_advertised_address(tmp_path: Path) -> None:
             assert daemon.process.advertised_http_address == "proxy.example:8081"
 
     on_machine(tmp_path, body)
+
+
+def test_others_are_told_of_each_listener_by_name(tmp_path: Path) -> None:
+    """SPK-5: a bookie is reached at several addresses, and whoever names none gets the one that brokers use."""
+
+    async def body(machine: Machine) -> None:
+        listeners = "external:magnetar://example.org:0, internal:magnetar://b1.local:4000"
+        async with machine.running(advertised_listeners=listeners, internal_listener_name="internal") as daemon:
+            assert daemon.process is not None
+            port = daemon.process.address.rpartition(":")[2]
+            client = LedgerClient(machine.server.connect(), machine.transport, machine.clock, SeededRandomness(1))
+            await client.start()
+            try:
+                assert client.bookies.address("b1") == "b1.local:4000"
+                assert client.bookies.address("b1", "internal") == "b1.local:4000"
+                assert client.bookies.address("b1", "external") == f"example.org:{port}"
+                assert client.bookies.address("b1", "elsewhere") == "b1.local:4000"
+                assert client.bookies.address("b2", "external") == ""
+            finally:
+                await client.close()
+
+    on_machine(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"listen_address": "0.0.0.0:3181"}, "set advertised_address"),
+        ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set one of them"),
+        ({"advertised_listeners": "a:magnetar://0.0.0.0:1"}, "nobody can be told"),
+        ({"advertised_listeners": "a:b:c"}, "a listener is name:magnetar://host:port"),
+        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "none of a"),
+    ],
+)
+def test_addresses_that_nobody_could_use_are_refused(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        Machine(tmp_path).settings(**changed)
 
 
 def test_told_to_end_it_answers_what_it_took_and_refuses_what_comes_then(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ async def test_a_bookie_that_is_named_keeps_its_cookie(of: Scene) -> None:
 
 async def _dropped(of: Scene, ledger_id: int, bookie_id: str) -> None:
     """The bookie's collector has done its work."""
+
     def update(current: LedgerMetadata | None) -> LedgerMetadata:
         assert current is not None
         return without_holders(current, [bookie_id])

@@ -322,9 +322,7 @@ async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Sc
 
     async def another_closes_first(ledger: int, update: Update) -> LedgerMetadata:
         if spare.holds(ledger, 2):
-            await of.client.ledgers.change(
-                ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0)
-            )
+            await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
         return await change(ledger, update)
 
     with patch.object(other.ledgers, "change", another_closes_first):

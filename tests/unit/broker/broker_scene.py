@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class BrokerScene:
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, add_entry_timeout_s: float = 5.0, **options: Any) -> None:
         self.clock = SystemClock()
         self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
         self.transport = InProcessTransport(self.clock)
@@ -49,7 +49,7 @@ class BrokerScene:
             self.clock,
             SystemRandomness(),
             BrokerOptions(**(striping | {"metadata_retry_s": 0.01} | options)),
-            LedgerClientOptions(explicit_lac_interval_ms=0),
+            LedgerClientOptions(explicit_lac_interval_ms=0, add_entry_timeout_s=add_entry_timeout_s),
             broker_id="b/1",
         )
         self.admin = AsyncAdmin(URL, transport=self.transport)

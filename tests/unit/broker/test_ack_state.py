@@ -34,6 +34,19 @@ def test_the_place_moves_over_ledgers_as_soon_as_nothing_is_open_before() -> Non
     assert only_first.first_open_after(EARLIEST) == at(7, 0)
 
 
+def test_the_place_of_who_was_there_before_the_first_ledger_moves_as_any_other() -> None:
+    """ACK-1, RET-1: else nothing of the topic would ever be freed."""
+    state = AckState(PlainLog((3, 4), (7, 4)), EARLIEST, durable=True)
+    state.acknowledge([(3, 1, 1)])
+    assert state.mark_delete == at(3, -1)
+    state.acknowledge([(3, 0, 0)])
+    assert state.mark_delete == at(3, 1)
+    state.acknowledge((), [(at(3, 2), 1, 1), (at(3, 3), 1, 1), (at(7, 0), 1, 1)])
+    assert state.mark_delete == at(7, 0)
+    assert not state.has_holes
+    assert state.open_entries() == 3
+
+
 def test_a_batch_is_done_when_all_its_messages_are() -> None:
     """ACK-1, CON-4."""
     state = _state((3, 10))

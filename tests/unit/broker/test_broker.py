@@ -217,6 +217,33 @@ def test_ending_in_peace_tells_everybody_before_their_streams_end() -> None:
     in_broker(body)
 
 
+@pytest.mark.parametrize("ending", ["the broker", "the topic"])
+def test_a_session_that_is_lost_while_something_ends_in_peace_ends_it_at_once(ending: str) -> None:
+    """OWN-2: what was taken waits for its bookies, and nobody may wait for it any more."""
+
+    async def body(scene: BrokerScene) -> None:
+        connection = scene.transport.connect(URL.removeprefix("magnetar://"))
+        raw = ProduceClient(connection.open_stream("produce"))
+        opened = await raw.open(1)
+        assert opened.incarnation
+        life = scene.life
+        (topic,) = life.topics.loaded()
+        for bookie in scene.bookies:
+            bookie.hanging.add("add")
+        await raw.send((1, 0, [entry(0)]))
+        await until(lambda: life.budget.used_bytes > 0, "it is on its way")
+        work = scene.broker.close() if ending == "the broker" else life.topics.unload(topic.name)
+        task = asyncio.create_task(work)
+        await until(lambda: topic.ended is not None, "it is ending")
+        assert scene.store is not None
+        scene.metadata.expire(scene.store)
+        await within(task, "it has ended")
+        assert life.budget.used_bytes == 0
+        await connection.close()
+
+    in_broker(body, broker_shutdown_timeout_s=600.0, topic_close_timeout_s=600.0, add_entry_timeout_s=600.0)
+
+
 @pytest.mark.parametrize("bound", ["topics", "streams"])
 def test_ending_is_bounded_whatever_hangs(bound: str) -> None:
     """Nothing of what hangs, bookies or clients, keeps a broker from ending."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.counters import BrokerCounters, Traffic
+from magnetar_broker.core.counters import BrokerCounters, Deliveries, Traffic
 
 
 def test_a_rate_is_what_the_total_rose_by_since_the_sample_before() -> None:
@@ -39,3 +39,18 @@ def test_entries_that_share_a_latency_are_observed_at_once() -> None:
     assert seconds.count == 21
     assert seconds.total == pytest.approx(100.06)
     assert seconds.counts[-1] == 1
+
+
+def test_what_a_topic_delivered_outlives_its_subscriptions() -> None:
+    deliveries = Deliveries()
+    durable, reader = deliveries.of_durable("s"), deliveries.of_transient()
+    durable.deliver(10, 1, 100, 0)
+    reader.deliver(5, 2, 50, 3)
+    assert deliveries.of_durable("s") is durable
+    assert deliveries.known_of("s").delivered.messages == 10
+    assert (reader.delivered.messages, reader.redelivered_messages) == (5, 3)
+    deliveries.forget("s")
+    assert deliveries.known_of("s").delivered.messages == 0
+    assert list(deliveries.durable()) == []
+    total = deliveries.delivered
+    assert (total.messages, total.entries, total.bytes) == (15, 3, 150)

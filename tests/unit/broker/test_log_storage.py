@@ -39,9 +39,10 @@ def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         assert log.entries_between(EARLIEST, LATEST) == 4
         assert await scene.payloads(log) == numbered(4, 6)
         assert log.closed_ledgers == 1
-        log.held = lambda ledger_id: ledger_id == ledgers[2]
+        lease = bytes(16)
+        await scene.patiently(log.leases.take(lease, ledgers[2], 3_600_000, "a reader"))
         assert not await scene.patiently(log.trim(None))
-        log.held = lambda _: False
+        await scene.patiently(log.leases.end(lease))
         assert await scene.patiently(log.trim(None))
         assert await scene.payloads(log) == numbered(1, 9)  # of the open one
         again = await scene.open(await scene.another())
@@ -625,9 +626,9 @@ def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
         assert not log.may_trim(Position(first, 1))
         assert log.may_trim(Position(first, 2))
         assert log.may_trim(None)
-        log.held = lambda _: True
+        await scene.patiently(log.leases.take(bytes(16), first, 1000, "a reader"))
         assert not log.may_trim(None)
-        log.held = lambda _: False
+        await scene.patiently(log.leases.end(bytes(16)))
         assert await scene.patiently(log.trim(Position(first, 2)))
         assert not log.may_trim(None)
 

@@ -355,6 +355,44 @@ def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
     asyncio.run(_seek_by_id_and_time())
 
 
+async def _what_is_gone_comes_no_more() -> None:
+    scene = Scene(per_ledger=2)
+    entries = scene.add(6)
+    consumer, sink = await scene.subscribe(kind=SHARED)
+    assert sink.positions == entries
+    ack(consumer, *entries[:2])
+    for trimmed in entries[:2]:
+        del scene.log.entries[trimmed]
+    redeliver(consumer, entries[0])
+    await settle()
+    assert sink.positions == entries
+    redeliver(consumer)
+    await settle()
+    assert sink.positions == entries + entries[2:]
+
+
+def test_to_ask_for_what_was_trimmed_meanwhile_is_not_to_ask_for_everything() -> None:
+    asyncio.run(_what_is_gone_comes_no_more())
+
+
+async def _many_join_while_it_is_moved() -> None:
+    scene = Scene()
+    scene.add(3)
+    consumer, _ = await scene.subscribe(kind=SHARED)
+    [subscription] = scene.subscriptions._loaded.values()
+    async with asyncio.timeout(10):
+        async with subscription.changing():
+            joining = [asyncio.create_task(scene.subscribe(kind=SHARED)) for _ in range(3)]
+            await settle()
+            assert subscription.consumers == [consumer]
+        await asyncio.gather(*joining)
+    assert len(subscription.consumers) == 4
+
+
+def test_those_who_join_while_it_is_moved_do_not_wait_for_each_other() -> None:
+    asyncio.run(_many_join_while_it_is_moved())
+
+
 async def _late_acks_after_a_seek() -> None:
     scene = Scene()
     entries = scene.add(4)
@@ -1006,3 +1044,19 @@ async def _counts() -> None:
 
 def test_deliveries_are_counted() -> None:
     asyncio.run(_counts())
+
+
+async def _many_wait_for_a_change() -> None:
+    scene = Scene()
+    consumer, _ = await scene.subscribe(kind=SHARED)
+    subscription = consumer.subscription
+    async with subscription.changing():
+        coming = [asyncio.ensure_future(scene.subscribe(kind=SHARED)) for _ in range(3)]
+        await settle()
+        assert not any(task.done() for task in coming)
+    await asyncio.wait_for(asyncio.gather(*coming), 30)
+    assert scene.subscriptions.consumers == 4
+
+
+def test_consumers_that_wait_for_a_change_do_not_wait_for_each_other() -> None:
+    asyncio.run(_many_wait_for_a_change())

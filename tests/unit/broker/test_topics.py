@@ -342,6 +342,33 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
     run(body())
 
 
+def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
+    """SPK-5, TOP-2: a reader past the broker is connected to nobody, and uses the topic."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        options = TopicOptions(
+            broker_delete_inactive_topics_enabled=True,
+            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+            unload_idle_topics_after_s=20,
+        )
+        storage = FakeStorage(options, clock)
+        topics = topics_on(storage)
+        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+        topic = await topics.get(TopicName.parse("leased"), create=True)
+        leases = log_of(topic).leases
+        leases.any_stands = True
+        await passes(clock, 30.0)
+        assert topics.loaded() == [topic]
+        leases.any_stands = False
+        await passes(clock, 15.0)
+        assert storage.deleted == [topic.name]
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    run(body())
+
+
 def test_ten_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -> None:
     """CHK-59: no task, timer or step for each of them: a round takes longer instead."""
 

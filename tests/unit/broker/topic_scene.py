@@ -19,6 +19,7 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
+from tests.owns_everything import OwnsEverything
 
 __all__ = ["NAME", "FakeCatalog", "FakeCursors", "FakeLog", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
@@ -29,11 +30,17 @@ class _Refused(bytes):
     """An entry that was not taken."""
 
 
+class FakeLeases:
+    def __init__(self) -> None:
+        self.any_stands = False
+
+
 class FakeLog:
     """Appends are decided when `decide` is called; at once, while `prompt`."""
 
     def __init__(self, incarnation: str = "i1") -> None:
         self.incarnation = incarnation
+        self.life = b"life"
         self.prompt = True
         self.ledger_id = 7
         self.stored: list[bytes] = []
@@ -51,6 +58,7 @@ class FakeLog:
         self.trims: list[Position | None] = []
         self.ticks = 0
         self.trim_fails: Exception | None = None
+        self.leases = FakeLeases()
 
     @property
     def before_first(self) -> Position:
@@ -159,10 +167,12 @@ class FakeStorage:
         self.gate.set()
         self.fails: Exception | None = None
 
-    async def exists(self, name: TopicName) -> bool:
-        return name in self.there
+    async def see(self, name: TopicName) -> None:
+        pass
 
-    async def open(self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies) -> Topic:
+    async def open(
+        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: None = None
+    ) -> Topic:
         self.opening += 1
         self.most_opening = max(self.most_opening, self.opening)
         try:
@@ -188,7 +198,12 @@ class FakeStorage:
         self.opened.append(topic)
         return topic
 
-    async def delete(self, name: TopicName) -> None:
+    async def claim(self, name: TopicName) -> bytes:
+        if name not in self.there:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
+        return b"life"
+
+    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
         await asyncio.sleep(0)
         self.there.pop(name, None)
         self.deleted.append(name)
@@ -210,4 +225,5 @@ class FakeCatalog:
 
 
 def topics_on(storage: FakeStorage, catalog: FakeCatalog | None = None) -> Topics:
-    return Topics(storage, catalog or FakeCatalog(), storage.options, storage.clock, storage.counters)
+    catalog = catalog or FakeCatalog()
+    return Topics(storage, catalog, storage.options, storage.clock, OwnsEverything(()), storage.counters)

@@ -3,6 +3,7 @@ and asyncio clients of it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -76,6 +77,8 @@ class MemoryBroker:
 
     def __init__(self, address: str = ADDRESS, **options: Any) -> None:
         self.address = address
+        # Who serves the topics, as `lookup` tells.
+        self.owner = address
         self.topics: dict[str, MemoryTopic] = {}
         self.partitioned: dict[str, int] = {}
         # What a topic's opening, or a question about it, is answered with in place of going well.
@@ -83,6 +86,10 @@ class MemoryBroker:
         # Every ConsumeRequest, in order; and how many streams there were.
         self.requests: list[ConsumeRequest] = []
         self.streams = 0
+        # Cleared: nothing is answered on streams; on calls.
+        self.answering, self.answering_calls = asyncio.Event(), asyncio.Event()
+        self.answering.set()
+        self.answering_calls.set()
         self._options = SubscriptionOptions(**options)
         self._streams: list[Stream] = []
         self._made = 0
@@ -118,9 +125,10 @@ class MemoryBroker:
             stream.cancel()
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        await self.answering_calls.wait()
         if method == "lookup":
             topic = LookupRequest.FromString(request).topic
-            return LookupAnswer(problem=self._problem(topic), address=self.address).SerializeToString()
+            return LookupAnswer(problem=self._problem(topic), address=self.owner).SerializeToString()
         if method == "partitions":
             topic = PartitionsRequest.FromString(request).topic
             count = self.partitioned.get(topic, 0)
@@ -140,7 +148,7 @@ class MemoryBroker:
         self.streams += 1
         self._streams.append(stream)
         try:
-            await ConsumeSession(_Noting(stream, self.requests), self._find).serve()
+            await ConsumeSession(_Noting(stream, self.requests, self.answering), self._find).serve()
         finally:
             self._streams.remove(stream)
 
@@ -158,14 +166,18 @@ class MemoryBroker:
 
 
 class _Noting:
-    """A stream whose requests are written down."""
+    """A stream whose requests are written down, and whose answers may have to wait."""
 
-    def __init__(self, stream: Stream, requests: list[ConsumeRequest]) -> None:
+    def __init__(self, stream: Stream, requests: list[ConsumeRequest], answering: asyncio.Event) -> None:
         self._requests = requests
         self._stream = stream
-        self.send = stream.send
+        self._answering = answering
         self.finish = stream.finish
         self.cancel = stream.cancel
+
+    async def send(self, message: bytes) -> None:
+        await self._answering.wait()
+        await self._stream.send(message)
 
     async def receive(self) -> bytes | None:
         message = await self._stream.receive()

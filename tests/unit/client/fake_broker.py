@@ -74,12 +74,16 @@ class FakeBroker:
         self.address = address
         # Who serves the topics, as `lookup` tells.
         self.owner = address
+        # By topic, where it is not that one. Brokers may share it.
+        self.owners: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
         self.partitioned: dict[str, int] = {}
         self.produce_sessions: list[ProduceSession] = []
         # Every OpenProducer, in order.
         self.opened: list[OpenProducer] = []
         self.calls: list[str] = []
+        # Of every lookup, the listener that was named.
+        self.listener_names: list[str] = []
         # What a topic's opening, or a question about it, is answered with in place of going well.
         self.problems: dict[str, ErrorCode] = {}
         # Entries that are refused, by what they hold.
@@ -90,6 +94,9 @@ class FakeBroker:
         # Cleared: nothing is answered on streams.
         self.answering = asyncio.Event()
         self.answering.set()
+        # Cleared: nothing is answered on calls.
+        self.answering_calls = asyncio.Event()
+        self.answering_calls.set()
         # Producers of this topic are ended, with this, as soon as they have sent something.
         self.ends: tuple[Topic, ErrorCode] | None = None
         self._ledgers = 0
@@ -130,19 +137,29 @@ class FakeBroker:
         for session in list(self.produce_sessions):
             session.stream.cancel()
 
+    def problem_of(self, topic: str) -> Problem | None:
+        """Of a stream's producer there."""
+        if self.owners.get(topic, self.address) != self.address:
+            return Problem(code=ErrorCode.SERVICE_NOT_READY, text=f"{topic} is another broker's")
+        return self.problem(topic)
+
     def problem(self, topic: str) -> Problem | None:
         code = self.problems.get(topic)
         return None if code is None else Problem(code=code, text=f"{topic}: {ErrorCode.Name(code)}")
 
     def make_name(self) -> str:
         self._names += 1
-        return f"standalone-{self._names}"
+        return f"standalone-{self._names}" if self.address == ADDRESS else f"{self.address}-{self._names}"
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         self.calls.append(method)
+        await self.answering_calls.wait()
         if method == "lookup":
             topic = LookupRequest.FromString(request).topic
-            return LookupAnswer(problem=self.problem(topic), address=self.owner).SerializeToString()
+            self.listener_names.append(LookupRequest.FromString(request).listener_name)
+            return LookupAnswer(
+                problem=self.problem(topic), address=self.owners.get(topic, self.owner)
+            ).SerializeToString()
         if method == "partitions":
             topic = PartitionsRequest.FromString(request).topic
             count = self.partitioned.get(topic, 0)
@@ -228,7 +245,7 @@ class ProduceSession:
         broker.opened.append(opening)
         assert opening.producer_id not in self._ids, "an id is never used twice on one stream"
         self._ids.add(opening.producer_id)
-        problem = broker.problem(opening.topic)
+        problem = broker.problem_of(opening.topic)
         if problem is None and opening.incarnation and opening.topic not in broker.topics:
             problem = Problem(code=ErrorCode.TOPIC_NOT_FOUND, text=f"{opening.topic} was deleted")
         topic = broker.topic(opening.topic)
@@ -257,6 +274,9 @@ class ProduceSession:
         assert run.first == producer.next_number, "numbers have no gaps"
         producer.next_number += len(run.entries)
         topic = producer.topic
+        if self._broker.owners.get(topic.name, self._broker.address) != self._broker.address:
+            self.end(producer, self._broker.problem_of(topic.name))  # what a fenced ledger tells a zombie
+            return
         for number, entry in enumerate(run.entries, run.first):
             try:
                 metadata = decode_entry(entry).metadata

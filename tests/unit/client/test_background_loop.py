@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 import threading
 import time
@@ -9,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from magnetar import aio
 from magnetar._loop import BackgroundLoop
-from tests.running import GENEROUS_S
+from magnetar.exceptions import AlreadyClosed
+from tests.running import GENEROUS_S, run
+from tests.unit.client.scene import scene
 
 
 class NoClient:
@@ -63,3 +68,30 @@ def test_a_fork_waits_for_grpc_s_own_threads(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         background.after_fork_in_parent()
         thread.join()
+
+
+def test_a_client_of_asyncio_is_closed_in_a_child() -> None:
+    """CHK-60: what it has is the parent's. Asked for something in the child it says so, and closing it touches nothing;
+    in the parent it goes on."""
+
+    async def in_child(client: aio.Client) -> None:
+        with pytest.raises(AlreadyClosed, match="before the process forked"):
+            await client.create_producer("t")
+        await client.close()
+        client.shutdown()
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    asyncio.run(in_child(client))
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
+            await producer.send(b"x")
+            assert broker.topic("t").payloads() == [b"x"]
+
+    run(go())

@@ -116,6 +116,42 @@ def test_a_receipt_is_waited_for_across_a_break() -> None:
     run(go())
 
 
+@pytest.mark.parametrize("what", ["acknowledge", "seek", "unsubscribe"])
+def test_what_reaches_a_broker_behind_the_topic_s_end_there_is_asked_again_elsewhere(what: str) -> None:
+    """CON-3: the broker knows the consumer no more, and word that it has ended comes together with the answer."""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            first = topic.publish(b"a")
+            consumer = await client.subscribe("t", "s", **EARLIEST)
+            [message] = await receive(consumer, 1)
+            broker.answering.clear()
+            topic.publish(b"b")
+            for _ in range(20):  # it is on its way; what comes up behind it leaves in one message
+                await asyncio.sleep(0)
+            await broker.unload("t")
+            before = len(broker.requests)
+            asks = {
+                "acknowledge": lambda: consumer.acknowledge(message, receipt=True),
+                "seek": lambda: consumer.seek(MessageId.earliest),
+                "unsubscribe": consumer.unsubscribe,
+            }
+            waiting = asyncio.create_task(asks[what]())
+            await until(lambda: len(broker.requests) > before, "it has come")
+            broker.answering.set()
+            await waiting
+            if what == "acknowledge":
+                assert [one.data() for one in await receive(consumer, 1)] == [b"b"]
+                assert topic.cursors.cursors["s"].mark_delete == first
+            elif what == "seek":
+                assert [one.data() for one in await receive(consumer, 1)] == [b"a"]
+            else:
+                assert "s" not in topic.cursors.cursors
+
+    run(go())
+
+
 def test_a_topic_that_moves_is_found_again() -> None:
     async def go() -> None:
         async with client_of() as (broker, client):
@@ -318,7 +354,7 @@ def test_a_topic_with_partitions_is_read_whole_and_each_acknowledgement_reaches_
 
 
 def test_new_partitions_are_read_from_their_first_message() -> None:
-    """TOP-3 (the client's part)"""
+    """TOP-3 (the client's part), CHK-56"""
 
     async def go() -> None:
         async with client_of() as (broker, client):

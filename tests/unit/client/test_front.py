@@ -200,7 +200,8 @@ def test_urls_that_are_refused(url: Any) -> None:
     [
         ({"authentication": object()}, exceptions.OperationNotSupported),
         ({"tls_trust_certs_file_path": "/x"}, exceptions.OperationNotSupported),
-        ({"listener_name": "external"}, exceptions.OperationNotSupported),
+        ({"listener_name": ""}, exceptions.InvalidConfiguration),
+        ({"keep_alive_interval_seconds": 0.5}, exceptions.InvalidConfiguration),
         ({"operation_timeout_seconds": 0}, exceptions.InvalidConfiguration),
         ({"connection_timeout_ms": "soon"}, exceptions.InvalidConfiguration),
         ({"nonsense": 1}, exceptions.InvalidConfiguration),

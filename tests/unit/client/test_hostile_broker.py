@@ -164,7 +164,7 @@ def test_a_broker_that_never_agrees() -> None:
         listener = await transport.listen(ADDRESS, Silent())
         options: dict[str, Any] = {"operation_timeout_seconds": 0.2}
         async with aio.Client(URL, _transport=transport, **options) as client:
-            with pytest.raises(exceptions.Timeout, match="did not open"):
+            with pytest.raises(exceptions.Timeout, match="has not opened a producer"):
                 await client.create_producer("t")
         await listener.close()
 

@@ -2,54 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from types import FrameType
-from typing import Any
 
 from magnetar import MessageId, Result
 from tests.running import GENEROUS_S
 from tests.unit.client.scene import sync_scene
-
-STRIKES = 400
-
-
-class Struck(BaseException):
-    """In place of KeyboardInterrupt."""
-
-
-class Striker:
-    """Signals the main thread while `armed`."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.hits = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._strike)
-        self._before: Any = None
-
-    def __enter__(self) -> Striker:
-        self._before = signal.signal(signal.SIGUSR1, self._handle)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.armed = False
-        self._over.set()
-        self._thread.join()
-        signal.signal(signal.SIGUSR1, self._before)
-
-    def _strike(self) -> None:
-        while not self._over.wait(0.0007):
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Not in a finalizer, whose errors nobody meets.
-        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(("magnetar.", "threading")):
-            self.armed = False
-            self.hits += 1
-            raise Struck
+from tests.unit.client.striker import STRIKES, Striker, Struck
 
 
 def test_an_interrupted_send_is_sent_whole_or_not_at_all_and_the_others_as_ever() -> None:

@@ -72,7 +72,7 @@ class Recorder:
         self.told.append(error)
 
 
-def connections(transport: InProcessTransport, *addresses: str, **options: float) -> Connections:
+def connections(transport: InProcessTransport, *addresses: str, **options: Any) -> Connections:
     return Connections(transport, addresses or (ADDRESS,), SystemClock(), SeededRandomness(1), **options)
 
 

@@ -119,6 +119,13 @@ def test_what_kubernetes_puts_into_the_environment_is_passed_over() -> None:
         load(Options, flags=["service_port=1"])
 
 
+def test_where_clients_find_the_service_is_nothing_to_a_server() -> None:
+    environment = {"MAGNETAR_URL": "magnetar://localhost:6652", "MAGNETAR_LISTENER_NAME": "external"}
+    assert load(Options, environment=environment) == Options()
+    with pytest.raises(InvalidConfiguration, match="no option 'url'"):
+        load(Options, flags=["url=magnetar://localhost:6652"])
+
+
 def test_options_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Options().ensemble_size = 1

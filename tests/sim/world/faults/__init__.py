@@ -15,6 +15,7 @@ from tests.sim.world.faults.metadata import MetadataFaults
 from tests.sim.world.faults.network import NetworkFaults
 from tests.sim.world.faults.operators import OperatorFaults
 from tests.sim.world.faults.processes import ProcessFaults
+from tests.sim.world.faults.striker import Striker
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -29,13 +30,17 @@ class Faults:
         self._world = world
         draw = self._draw = world.chance.stream("faults")
         self.metadata = MetadataFaults(world, draw)
-        self._groups = (
+        self._groups: list[Striker] = [
             ProcessFaults(world, draw),
             NetworkFaults(world, draw),
             self.metadata,
             DiskFaultsOfSeed(world, draw),
             OperatorFaults(world, draw),
-        )
+        ]
+
+    def add(self, group: Striker) -> None:
+        """Faults of another world."""
+        self._groups.append(group)
 
     async def strike(self, active_s: float) -> None:
         world, draw = self._world, self._draw
@@ -53,7 +58,7 @@ class Faults:
 
     def _one(self, kind: str) -> None:
         world = self._world
-        name = kind.replace(" ", "_").replace("-", "_")
+        name = kind.replace(" ", "_").replace("-", "_").replace("'", "")
         method: Callable[[], bool] = next(getattr(group, name) for group in self._groups if hasattr(group, name))
         world.trace.line("world", f"FAULT {kind}")
         if method():

@@ -129,9 +129,13 @@ class CatalogScene:
         if node is not None:
             await self.store.delete(paths.topic(name), node.version)
 
+    async def delete_topics(self, names: Sequence[TopicName]) -> None:
+        for name in names:
+            await self.delete_topic(name)
+
     async def delete_all(self, catalog: Catalog, namespace: NamespaceName) -> None:
         for text in await catalog.partitioned_topics(namespace, include_system=True):
-            await catalog.partitioned.delete(TopicName.parse(text), self.delete_topic)
+            await catalog.partitioned.delete(TopicName.parse(text), self.delete_topics)
         for text in await catalog.topics(namespace, include_system=True):
             await self.delete_topic(TopicName.parse(text))
 

@@ -47,7 +47,7 @@ async def _grow(scene: CatalogScene, catalog: Catalog) -> None:
 
 
 async def _delete_partitioned(scene: CatalogScene, catalog: Catalog) -> None:
-    await catalog.partitioned.delete(TOPIC, scene.delete_topic)
+    await catalog.partitioned.delete(TOPIC, scene.delete_topics)
 
 
 async def _delete_namespace(scene: CatalogScene, catalog: Catalog) -> None:
@@ -242,7 +242,7 @@ def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> None:
         await asyncio.gather(
             later(lambda: scene.make_topic(events.partition(0), one)),
             later(lambda: scene.make_topic(events.partition(1), two)),
-            later(lambda: three.partitioned.delete(events, scene.delete_topic)),
+            later(lambda: three.partitioned.delete(events, scene.delete_topics)),
         )
         left = [name for name in await scene.catalog.topics(NAMESPACE) if "events" in name]
         assert not left

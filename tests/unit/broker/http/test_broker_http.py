@@ -59,11 +59,18 @@ def test_health_is_told_as_people_and_as_pulsars_tools_ask() -> None:
             status, text = await ask(address, "/admin/v2/brokers/health")
             assert status == 503
             assert b"has not answered" in text
-            assert (await ask_json(address, "/ready"))[0] == 200
+            # Whoever is sent here could not be served.
+            status, ready = await ask_json(address, "/ready")
+            assert (status, ready["ready"]) == (503, False)
+            assert "has not answered" in ready["reasons"][0]
             life, scene.broker.life = scene.broker.life, None
             assert (await ask_json(address, "/ready"))[0] == 503
             assert (await ask(address, "/metrics"))[0] == 200
+            assert (await ask_json(address, "/status"))[1]["serves"] is False
             scene.broker.life = life
+            status, told = await ask_json(address, "/status")
+            assert (status, told["serves"], told["session"]) == (200, True, "connected")
+            assert (told["topics"], told["waits_for"]) == (1, "")
 
     in_broker(body, **_QUICK)
 

@@ -1,0 +1,32 @@
+"""Names as an administrator gives them."""
+
+from __future__ import annotations
+
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.bundles import BundleRange
+from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+__all__ = ["bundle_named", "namespace_named", "topic_named"]
+
+
+def topic_named(text: str) -> TopicName:
+    try:
+        return TopicName.parse(text)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
+
+
+def namespace_named(text: str) -> NamespaceName:
+    try:
+        return NamespaceName.parse(text)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+
+
+def bundle_named(text: str) -> BundleRange:
+    try:
+        return BundleRange.parse(text)
+    except ValueError as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None

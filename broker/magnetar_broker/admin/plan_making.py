@@ -1,0 +1,200 @@
+"""Makes plans of what lies between two places of a log: has the rule (core/log_plan.py) look at entries, and finds out
+who holds what it chose.
+
+First the lease is taken, and then it is looked what there is: so nothing can vanish in between. Without a lease it may;
+then the plan is made anew of what is left.
+
+A reader that follows a log plans where its last plan ended. What is known of that place is remembered, so that the
+next one needs to look at nothing; and one that finds the log at its end asks neither the metadata store nor a bookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
+
+from magnetar_bookie.read.record import BadRecord, check_record, entry_of
+from magnetar_broker.admin.ledger_homes import LedgerHome, LedgerHomes
+from magnetar_broker.core.entry_search import Boundary, EntryFacts
+from magnetar_broker.core.log_entry import log_entry
+from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
+from magnetar_broker.core.next_message import NextMessage, end_of, is_deleted
+from magnetar_broker.core.plan_before import held_from, nothing_is_left_before, pieces_before
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, DamagedEntry
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_protos import reading_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.errors import WireError
+
+__all__ = ["AddressesOf", "PlanMaking", "message_of", "place_of"]
+
+# Bookies' addresses, by their ids. Raises `BrokerError`.
+AddressesOf = Callable[[list[str], str], dict[str, str]]
+R = TypeVar("R")
+# Boundaries that are remembered, of all logs.
+_REMEMBERED: Final = 4096
+# So often a plan is made anew before its caller is told to ask again.
+_ATTEMPTS: Final = 5
+_MOST_FRAGMENTS: Final = 10_000
+_MOST_BEFORE: Final = 1000
+# So many pieces are written before others have their turn.
+_ENCODED_TOGETHER: Final = 100
+
+
+class Vanished(Exception):
+    """What was to be looked at was deleted meanwhile."""
+
+
+class TooLarge(Exception):
+    """The pieces' bookies would take an answer that is too large: fewer pieces, then."""
+
+
+class PlanMaking:
+    """For all topics of one metadata session."""
+
+    def __init__(self, homes: LedgerHomes, addresses: AddressesOf) -> None:
+        self._homes = homes
+        self._addresses = addresses
+        # Right in front of an entry that there is, or will be: the same for ever. The oldest first.
+        self._known: dict[Position, Boundary] = {}
+        # Whoever writes pieces, which takes longest: the plans of a hundred partitions come at once.
+        self._turn = asyncio.Lock()
+
+    async def plan(self, log: ManagedLedger, request: pb.PlanRequest) -> pb.PlanAnswer:
+        """Raises `BrokerError`."""
+        start = place_of(request.start)
+        stop = place_of(request.stop) if request.HasField("stop") else None
+        for place in (start, stop):
+            if place is not None and 0 < place.ledger_id <= log.floor:
+                return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
+        from_ledger_id, until_ms = self._held_from(log, start, request), 0
+        if request.lease_ms:
+            until_ms = await log.leases.take(request.lease_id, from_ledger_id, request.lease_ms, request.holder)
+        pieces = MAX_PIECES
+        for _ in range(_ATTEMPTS):
+            limits = PlanLimits(request.max_messages, request.max_bytes, pieces)
+            try:
+                plan = await self.looked(log, make_plan(log.listed, start, stop, limits, self._known.get))
+                if plan.pieces and is_deleted(log.listed, plan.start):
+                    continue
+                answer = await self._answer(log, plan, from_ledger_id, request)
+            except Vanished:
+                continue
+            except TooLarge:
+                pieces = max(1, pieces // 8)
+                continue
+            answer.lease_until_ms = until_ms
+            return answer
+        raise BrokerError(
+            ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: ask again"
+        )
+
+    def _held_from(self, log: ManagedLedger, start: NextMessage, request: pb.PlanRequest) -> int:
+        place = log.listed.at_or_after(start.position) or max(start, end_of(log.listed)).position
+        return held_from(log.listed, place, min(request.before_ledgers, _MOST_BEFORE), request.before_bytes)
+
+    async def looked(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
+        """What the rule makes of the entries that it wants to look at. Raises `Vanished`, `BrokerError`."""
+        try:
+            position = next(rule)
+            while True:
+                facts = _facts(position, await log.record_at(position))
+                position = rule.send(facts)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        finally:
+            rule.close()
+
+    async def _answer(
+        self, log: ManagedLedger, plan: LogPlan, from_ledger_id: int, request: pb.PlanRequest
+    ) -> pb.PlanAnswer:
+        """Raises `Vanished`, `TooLarge`, `BrokerError`."""
+        answer = pb.PlanAnswer(
+            incarnation=log.incarnation,
+            start=message_of(plan.start),
+            stop=message_of(plan.stop),
+            messages=plan.messages,
+            bytes=plan.bytes,
+            begins_in_deleted=plan.begins_in_deleted,
+            first=message_of(plan.first),
+            end=message_of(plan.end),
+            messages_behind=plan.messages_behind,
+            at_limit=plan.at_limit,
+        )
+        if not plan.pieces:
+            return answer
+        assert plan.front is not None
+        assert plan.back is not None
+        place = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
+        self._remember(place, plan.front)
+        self._remember(*plan.back)
+        before: list[PlannedPiece] = []
+        if request.before_ledgers:
+            before = pieces_before(log.listed, from_ledger_id, place, plan.front)
+            reached = Position(before[0].ledger_id, before[0].first_entry_id) if before else place
+            answer.deleted_before = nothing_is_left_before(log.listed, reached)
+        ledger_ids = list(dict.fromkeys(piece.ledger_id for piece in itertools.chain(before, plan.pieces)))
+        homes = await self._homes.of(log, ledger_ids, fresh=request.fresh)
+        if homes is None:
+            raise Vanished
+        if len(plan.pieces) > 1 and sum(len(home.fragments) for home in homes.values()) > _MOST_FRAGMENTS:
+            raise TooLarge
+        bookies: dict[str, None] = {}
+        async with self._turn:
+            for pieces, encoded in ((before, answer.before), (plan.pieces, answer.pieces)):
+                for at in range(0, len(pieces), _ENCODED_TOGETHER):
+                    some = pieces[at : at + _ENCODED_TOGETHER]
+                    encoded.extend(_piece(piece, homes[piece.ledger_id], bookies) for piece in some)
+                    await asyncio.sleep(0)
+        addresses = self._addresses(list(bookies), request.listener_name)
+        answer.bookies.extend(pb.BookieAddress(bookie_id=one, address=addresses[one]) for one in bookies)
+        return answer
+
+    def _remember(self, position: Position, boundary: Boundary) -> None:
+        self._known.pop(position, None)
+        self._known[position] = boundary
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
+
+
+def _facts(position: Position, record: bytes | None) -> EntryFacts:
+    if record is None:
+        raise Vanished
+    try:
+        header = check_record(record, position.ledger_id, position.entry_id)
+        entry = log_entry(position, entry_of(record))
+    except (BadRecord, WireError) as error:
+        raise DamagedEntry(position, error) from error
+    size = len(entry.stored)
+    return EntryFacts(position, entry.index - entry.messages + 1, entry.messages, header.ledger_bytes - size, size)
+
+
+def _piece(piece: PlannedPiece, home: LedgerHome, bookies: dict[str, None]) -> pb.Piece:
+    encoded = pb.Piece(
+        ledger_id=piece.ledger_id,
+        first_entry_id=piece.first_entry_id,
+        last_entry_id=piece.last_entry_id,
+        skip_messages=piece.skip_messages,
+        stop_after_messages=piece.stop_after_messages,
+        bytes=piece.bytes,
+        messages=piece.messages,
+        ensemble_size=home.striping.ensemble_size,
+        write_quorum=home.striping.write_quorum,
+        ack_quorum=home.striping.ack_quorum,
+    )
+    for fragment in home.of_entries(piece.first_entry_id, piece.last_entry_id):
+        encoded.fragments.add(first_entry_id=fragment.first_entry_id, bookies=fragment.bookies)
+        bookies.update(dict.fromkeys(fragment.bookies))
+    return encoded
+
+
+def place_of(message: pb.NextMessage) -> NextMessage:
+    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+
+
+def message_of(place: NextMessage) -> pb.NextMessage:
+    return pb.NextMessage(ledger_id=place.ledger_id, entry_id=place.entry_id, batch_index=place.batch_index)

@@ -1,0 +1,128 @@
+"""What is asked of the broker that serves a topic by those who read its log from the bookies themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_broker.admin.here_calls import HereCall
+from magnetar_broker.admin.ledger_homes import LedgerHomes
+from magnetar_broker.admin.plan_making import PlanMaking, message_of, place_of
+from magnetar_broker.admin.topics_here import TopicsHere
+from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos import reading_pb2 as pb
+from magnetar_protos.admin_pb2 import Done
+from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+
+__all__ = ["ReadingHere"]
+
+# Nothing is kept of a log that all have acknowledged: topics have no retention.
+_RETAINED: Final = False
+
+
+class ReadingHere:
+    def __init__(self, topics: TopicsHere, client: LedgerClient) -> None:
+        self._topics = topics
+        self._client = client
+        self._making = PlanMaking(LedgerHomes(client), self._addresses)
+
+    def calls(self) -> dict[str, HereCall]:
+        on_topic = self._topics.on_topic
+        return {
+            "log_place": on_topic(pb.LogPlaceRequest, pb.LogPlaceAnswer, self._place),
+            "plan": on_topic(pb.PlanRequest, pb.PlanAnswer, self._plan),
+            "renew_lease": on_topic(pb.RenewLeaseRequest, Done, self._renew_lease),
+            "advance_progress": on_topic(pb.AdvanceProgressRequest, Done, self._advance_progress),
+        }
+
+    async def _place(self, topic: Topic, request: pb.LogPlaceRequest) -> pb.LogPlaceAnswer:
+        place = await _found(topic.log, request.at)
+        return pb.LogPlaceAnswer(incarnation=topic.log.incarnation, place=message_of(place), retained=_RETAINED)
+
+    async def _plan(self, topic: Topic, request: pb.PlanRequest) -> pb.PlanAnswer:
+        log = topic.log
+        if request.incarnation and request.incarnation != log.incarnation:
+            return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
+        answer = await self._making.plan(log, request)
+        answer.retained = _RETAINED
+        return answer
+
+    async def _renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:
+        _check_incarnation(topic, request.incarnation)
+        if request.lease_ms:
+            await topic.log.leases.renew(request.lease_id, request.lease_ms)
+        else:
+            await topic.log.leases.end(request.lease_id)
+        return Done()
+
+    async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> Done:
+        _check_incarnation(topic, request.incarnation)
+        await topic.subscriptions.advance(request.subscription, _at(place_of(request.to)))
+        return Done()
+
+    def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:
+        """One that is not registered now may serve on all the same, so its last address is told. Raises `BrokerError`
+        for a listener that no bookie has."""
+        bookies = self._client.bookies
+        there = list(dict.fromkeys(name for info in bookies.alive().values() for name, _ in info.listeners))
+        if listener_name and there and listener_name not in there:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"no bookie has a listener {listener_name!r:.100}: there are {', '.join(there)}",
+            )
+        return {one: bookies.address(one, listener_name) for one in bookie_ids}
+
+
+def _check_incarnation(topic: Topic, incarnation: str) -> None:
+    if incarnation and incarnation != topic.log.incarnation:
+        raise BrokerError(
+            ErrorCode.INCARNATION_CHANGED,
+            f"{topic.name} was deleted and made again: it is {topic.log.incarnation} now, and was {incarnation}; what "
+            "is known of the old one says nothing of it",
+        )
+
+
+def _at(place: NextMessage) -> StartAt:
+    if place == BEFORE_ALL:
+        return StartAt(earliest=True)
+    ledger_id, entry_id, batch_index = place
+    return StartAt(place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=True))
+
+
+async def _found(log: ManagedLedger, at: StartAt) -> NextMessage:
+    """A place that the log has not (any more, or yet) is the next one that it has. Raises `BrokerError`."""
+    match at.WhichOneof("at"):
+        case "earliest":
+            return first_of(log.listed)
+        case "latest":
+            return end_of(log.listed)
+        case "time_ms":
+            found = NextMessage(*await log.first_at_time(at.time_ms))
+            return min(max(found, first_of(log.listed)), end_of(log.listed))
+        case "place":
+            return await _after_place(log, at)
+        case _:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, "`at` is empty: say earliest, latest, a time or a message's place"
+            )
+
+
+async def _after_place(log: ManagedLedger, at: StartAt) -> NextMessage:
+    named = at.place
+    if named.ledger_id < 0 or named.entry_id < 0:
+        return first_of(log.listed)
+    place = NextMessage(named.ledger_id, named.entry_id, max(0, named.batch_index))
+    if place != BEFORE_ALL and is_of_another_incarnation(log, named.ledger_id):
+        raise another_incarnation(log, place.position)
+    if not named.inclusive:
+        place = NextMessage(*place.position.next) if named.batch_index < 0 else place._replace(batch_index=place[2] + 1)
+    place = min(max(place, first_of(log.listed)), end_of(log.listed))
+    if place.batch_index:
+        [entry] = await log.read_at([place.position])
+        if entry is not None and place.batch_index >= entry.messages:
+            return NextMessage(*place.position.next)
+    return place

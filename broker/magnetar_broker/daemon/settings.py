@@ -1,0 +1,85 @@
+"""All that can be set about a broker's process: its own settings, and the options of all that runs in it.
+
+Where two parts have an option of the same name it is one setting, with one default: a test keeps that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_broker.options import BrokerOptions
+from magnetar_metadata.location import ZooKeeperLocation, parse_location
+from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.logs import LogOptions
+from magnetar_wire.process.addresses import check_address
+from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners, bind_addresses
+
+__all__ = ["BrokerSettings"]
+
+
+class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, HttpOptions, LogOptions):
+    # Its name among the cluster's brokers, the same after each start. No other has it.
+    broker_id: str = Field(pattern=r"^[A-Za-z0-9_~:-][A-Za-z0-9_.~:-]{0,99}$")
+    # Where the metadata store is: see magnetar_metadata/location.py.
+    metadata: str
+    # Where it listens; port 0 is any free one.
+    listen_addresses: tuple[str, ...] = Field(default=("127.0.0.1:6652",), min_length=1, max_length=16)
+    # What clients and other brokers are told, where that differs from the first of these. Port 0 in it is the port that
+    # was chosen there.
+    advertised_address: str = ""
+    # The same by the names of its listeners, in its place: internal:magnetar://host:port,external:magnetar://host:port.
+    # Clients get the address of the listener that they name; where they name none, of the one that they came to, if
+    # that is one of bind_addresses, else of the internal one.
+    advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
+    # Which of them other brokers use; empty: the first.
+    internal_listener_name: str = ""
+    # Where it listens besides, each for one of advertised_listeners: external:magnetar://0.0.0.0:6653.
+    bind_addresses: tuple[str, ...] = Field(default=(), max_length=16)
+    # Health, status and metrics. Empty: none.
+    http_address: str = "127.0.0.1:8080"
+    # How long ending in peace waits for each of its steps, besides what the topics take.
+    close_timeout_s: float = Field(default=10.0, gt=0)
+
+    @property
+    def advertised(self) -> AdvertisedAt:
+        """Listeners' names and addresses, the internal one first."""
+        return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
+
+    @property
+    def bound(self) -> AdvertisedAt:
+        """Listeners' names, and where it listens for who comes to them."""
+        return bind_addresses(self.bind_addresses, self.advertised)
+
+    @field_validator("listen_addresses", "advertised_listeners", "bind_addresses", mode="before")
+    @classmethod
+    def _with_commas(cls, value: Any) -> Any:
+        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+
+    @field_validator("metadata")
+    @classmethod
+    def _names_a_store(cls, value: str) -> str:
+        if not isinstance(parse_location(value), ZooKeeperLocation):
+            raise ValueError("a broker shares its metadata store with others: `magnetar standalone` has one of its own")
+        return value
+
+    @field_validator("listen_addresses")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(check_address, value))
+
+    @field_validator("advertised_address", "http_address")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        return value and check_address(value)
+
+    @model_validator(mode="after")
+    def _can_be_told(self) -> Self:
+        advertised_listeners(
+            self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_addresses[0]
+        )
+        bind_addresses(self.bind_addresses, self.advertised)
+        return self

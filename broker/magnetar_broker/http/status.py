@@ -1,0 +1,37 @@
+"""What a broker says of itself, for people and tools: the answer of `GET /status`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from magnetar_broker.broker import Broker
+from magnetar_metadata.store import SessionState
+from magnetar_wire.version import magnetar_version
+
+__all__ = ["status_of"]
+
+
+def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
+    life = broker.life
+    session = SessionState.LOST if life is None else life.store.session.state
+    topics = [] if life is None else life.topics.loaded()
+    return {
+        "broker_id": broker.broker_id,
+        "version": magnetar_version(),
+        "pid": os.getpid(),
+        "uptime_s": round(broker.uptime_s, 3),
+        "listen_addresses": broker.addresses,
+        "advertised_listeners": dict(broker.advertised.listeners),
+        "http_address": http_address,
+        "serves": life is not None,
+        # What it has to do first; empty: it serves.
+        "waits_for": broker.waits_for,
+        "session": session.value,
+        # That it owns.
+        "bundles": 0 if life is None else len(life.ownership.owned()),
+        # That are loaded.
+        "topics": len(topics),
+        "producers": sum(len(topic.producers()) for topic in topics),
+        "streams": 0 if life is None else life.sessions,
+    }

@@ -1,0 +1,165 @@
+"""Takes, renews and ends the leases of a topic's log, by the rules of core/leases.py.
+
+A lease stands in the topic's node, with the list that it keeps ledgers in. So it is written on condition that the topic
+is still this life's, it is there for whoever opens or deletes the topic to see, and it costs no read of its own.
+
+Against trims it is decided by turns at the node: changes of it are made one at a time, and a trim looks at what is held
+in the turn of the loop in which its change begins. A lease that was written before is spared. One that comes later
+waits for that change, and who then looks at the list finds the ledgers gone. Hence: take first, then look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from magnetar_broker.core.leases import Lease
+from magnetar_broker.core.ledger_list import ListChange
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_metadata.errors import MetadataError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+
+__all__ = ["LogLeases"]
+
+LEASE_ID_BYTES: Final = 16
+# A lease is written about once in half its time.
+_MIN_LEASE_MS: Final = 1000
+_MAX_HOLDER_BYTES: Final = 256
+_MAX_LEDGER_ID: Final = 2**63 - 1
+
+
+class LogLeases:
+    __slots__ = ("_check_open", "_clock", "_give_up", "_node", "_options")
+
+    def __init__(
+        self,
+        node: TopicNode,
+        options: ManagedLedgerOptions,
+        clock: Clock,
+        check_open: Callable[[], object],
+        give_up: Callable[[TopicGivenUp], object],
+    ) -> None:
+        self._node = node
+        self._options = options
+        self._clock = clock
+        self._check_open = check_open
+        self._give_up = give_up
+
+    # ── what there is ──
+
+    def hold(self, ledger_id: int) -> bool:
+        """The ledger must not be deleted now."""
+        return self._node.leases.holds(ledger_id, self._clock.monotonic())
+
+    @property
+    def any_stands(self) -> bool:
+        return self._node.leases.any_stands(self._clock.monotonic())
+
+    def standing(self) -> list[tuple[Lease, float]]:
+        """Those that have not ended, each with the seconds that are left of it."""
+        now = self._clock.monotonic()
+        return [(lease, lease.until - now) for lease in self._node.leases.standing(now)]
+
+    # ── what is done ──
+
+    async def take(self, lease_id: bytes, from_ledger_id: int, lease_ms: int, holder: str) -> int:
+        """From now on all ledgers of the list from this one on are kept, for at least half of that time; the lease is
+        durable. One of the same id is moved there. Returns when it ends, by the wall clock, for people.
+
+        Raises `BrokerError`: INVALID_ARGUMENT, TOO_MANY_REQUESTS, METADATA_ERROR, and `TopicGivenUp`. Cancelled, it may
+        have been taken.
+        """
+        self._check(lease_id, lease_ms)
+        if not 0 <= from_ledger_id <= _MAX_LEDGER_ID:
+            raise _invalid(f"a lease holds from a ledger of 0 to {_MAX_LEDGER_ID} on, not from {from_ledger_id}")
+        if len(holder.encode(errors="replace")) > _MAX_HOLDER_BYTES:
+            raise _invalid(f"a lease's holder is named in at most {_MAX_HOLDER_BYTES} bytes, not in {holder[:20]!r}…")
+        self._check_open()
+        leases = self._node.leases
+        if (found := leases.renewed(lease_id, from_ledger_id, lease_ms, self._now)) is None:
+            await self._node.settled()
+            self._check_open()
+            found = leases.renewed(lease_id, from_ledger_id, lease_ms, self._now)
+        if found is not None:
+            return self._ends_at_ms(found)
+        others = [one for one in leases.standing(self._now) if one.lease_id != lease_id]
+        if len(others) >= self._options.managed_ledger_max_leases_per_topic:
+            raise BrokerError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"{len(others)} readers have leases of {self._node.name}, and that is as many as "
+                "managed_ledger_max_leases_per_topic allows: end one, or wait until one is over",
+            )
+        return await self._write(Lease(lease_id, from_ledger_id, lease_ms, holder, self._clock.time_ms()))
+
+    async def renew(self, lease_id: bytes, lease_ms: int) -> int:
+        """As `take`, where it stands. Raises NOT_FOUND, too: it is over, or never was."""
+        self._check(lease_id, lease_ms)
+        self._check_open()
+        leases = self._node.leases
+        if (found := leases.renewed(lease_id, None, lease_ms, self._now)) is None:
+            await self._node.settled()
+            self._check_open()
+            found = leases.renewed(lease_id, None, lease_ms, self._now)
+        if found is not None:
+            return self._ends_at_ms(found)
+        lease = leases.get(lease_id, self._now)
+        if lease is None:
+            raise BrokerError(
+                ErrorCode.NOT_FOUND,
+                f"there is no lease {lease_id.hex()} of {self._node.name}: it has ended, and what it held may be gone; "
+                "plan anew",
+            )
+        return await self._write(Lease(lease_id, lease.from_ledger_id, lease_ms, lease.holder, self._clock.time_ms()))
+
+    async def end(self, lease_id: bytes) -> None:
+        """It holds nothing any more, also where this raises METADATA_ERROR; one that is not there has ended."""
+        self._check_open()
+        await self._node.settled()
+        self._check_open()
+        if self._node.leases.end(lease_id):
+            await self._change(ListChange())
+
+    async def _write(self, lease: Lease) -> int:
+        await self._change(ListChange(lease=lease))
+        if (written := self._node.leases.renewed(lease.lease_id, None, lease.lease_ms, self._now)) is None:
+            raise BrokerError(
+                ErrorCode.METADATA_ERROR,
+                f"writing a lease of {self._node.name} took more than half of its {lease.lease_ms} ms: ask again, or "
+                "for a longer one",
+            )
+        return self._ends_at_ms(written)
+
+    async def _change(self, change: ListChange) -> None:
+        """In the turn of the loop in which it was decided on, unless another one is under way."""
+        try:
+            await self._node.change(change)
+        except TopicGivenUp as error:
+            self._give_up(error)
+            raise
+        except MetadataError as error:
+            text = f"the leases of {self._node.name} can't be changed now: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+
+    def _check(self, lease_id: bytes, lease_ms: int) -> None:
+        if len(lease_id) != LEASE_ID_BYTES:
+            raise _invalid(f"a lease's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(lease_id)}")
+        most = self._options.max_lease_ms
+        if not _MIN_LEASE_MS <= lease_ms <= most:
+            raise _invalid(
+                f"a lease lasts for {_MIN_LEASE_MS} to {most} ms at a time (managed_ledger_max_lease_minutes), not for "
+                f"{lease_ms}: renew it"
+            )
+
+    @property
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _ends_at_ms(self, lease: Lease) -> int:
+        return self._clock.time_ms() + max(0, int((lease.sure_until - self._now) * 1000))
+
+
+def _invalid(text: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_ARGUMENT, text)

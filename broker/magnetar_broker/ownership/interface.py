@@ -1,0 +1,95 @@
+"""What the rest of a broker asks about ownership, and what ownership asks of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from magnetar_broker.admin.catalog_nodes import Found
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import NamespaceNode
+from magnetar_wire.bundles import BundleRange
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+__all__ = ["Advertised", "BundleTopics", "Home", "NamespaceReader", "OwnedBundle", "Ownership"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """Where a broker is reached: an address by the name of each of its listeners, the internal one first."""
+
+    listeners: tuple[tuple[str, str], ...]
+
+    @property
+    def internal(self) -> str:
+        return self.listeners[0][1]
+
+    def at(self, listener_name: str) -> str:
+        """Empty: the internal one. Raises `BrokerError` where it has none of that name."""
+        if not listener_name:
+            return self.internal
+        for name, address in self.listeners:
+            if name == listener_name:
+                return address
+        names = ", ".join(name for name, _ in self.listeners)
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Who serves a topic."""
+
+    broker_id: str
+    advertised: Advertised
+    # This broker.
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedBundle:
+    """One that this broker has."""
+
+    namespace: NamespaceName
+    bundle: BundleRange
+    # False: it is being given up, or looked at whether it is still this broker's.
+    serving: bool
+
+
+class Ownership(Protocol):
+    async def home(self, topic: TopicName) -> Home:
+        """Who serves the topic. Where nobody does, its bundle is given to somebody first. Raises `BrokerError`: nobody
+        can be found now."""
+
+    def check(self, topic: TopicName) -> None:
+        """Raises `NothingDone` unless this broker may have the topic open now."""
+
+    async def admit(self, topic: TopicName) -> None:
+        """Returns when `check` passes. A bundle that changes hands is waited for, one that nobody has is given to
+        somebody first. Raises `NothingDone` where another broker has it, and `BrokerError` where nobody can tell."""
+
+    async def confirm(self, topic: TopicName) -> None:
+        """Returns when it was read afresh that this broker has the topic's bundle. Raises `TopicGivenUp` where it does
+        not, and `BrokerError` where nobody can tell."""
+
+    def doubt(self, topic: TopicName) -> None:
+        """Its log or its cursors were found to be another broker's: whether the bundle is still this one's is looked at
+        before any of its topics is opened again. Otherwise two brokers of which each believes to have it would take the
+        topic from each other for as long as they do."""
+
+
+class BundleTopics(Protocol):
+    """The topics that are open, by their bundles."""
+
+    async def unload_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+        """Closes them in peace, and returns when none is open, being opened or being deleted any more."""
+
+    def give_up_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
+        """At once: somebody else may have them already."""
+
+
+class NamespaceReader(Protocol):
+    async def namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
+        """As it was a few seconds ago at most, or as it is. Raises `BrokerError`, NOT_FOUND among them."""

@@ -1,0 +1,180 @@
+"""The group `reading`: what is asked by those who read a topic's log from the bookies themselves."""
+
+from __future__ import annotations
+
+from magnetar.admin._calls import AdminCalls
+from magnetar.admin._sync_groups import Run, documented_as
+from magnetar.admin._values import StartPoint, start_at
+from magnetar.admin.reading import LogPlace, NextMessage, Piece, PieceFragment, Plan
+from magnetar.exceptions import InvalidArgument
+from magnetar_protos import reading_pb2 as pb
+from magnetar_protos.admin_pb2 import Done
+
+__all__ = ["AsyncReading", "Reading"]
+
+
+class AsyncReading:
+    """Of a topic without partitions, or a partition: `log` is its name."""
+
+    def __init__(self, calls: AdminCalls, listener_name: str) -> None:
+        self._calls = calls
+        self._listener_name = listener_name
+
+    async def place(self, log: str, start: StartPoint) -> LogPlace:
+        """Where that is in the log."""
+        request = pb.LogPlaceRequest(topic=log, at=start_at(start))
+        answer = await self._calls.look("log_place", request, pb.LogPlaceAnswer)
+        return LogPlace(answer.incarnation, _place(answer.place), answer.retained)
+
+    async def plan(
+        self,
+        log: str,
+        *,
+        incarnation: str = "",
+        start: NextMessage,
+        stop: NextMessage | None = None,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        lease_ms: int = 0,
+        lease_id: bytes = b"",
+        holder: str = "",
+        listener_name: str = "",
+        before_ledgers: int = 0,
+        before_bytes: int = 0,
+        fresh: bool = False,
+    ) -> Plan:
+        """What lies between the two places, up to the limits, and which bookies have it; with `lease_ms` it is kept so
+        long. It may end before `stop`: plan on from its own. One without pieces that ends where it began says that
+        there is no more now.
+
+        A plan ends before the message with which it would have more than `max_messages`, and before the entry with
+        which it would have more than `max_bytes`, unless that is its first."""
+        try:
+            request = pb.PlanRequest(
+                topic=log,
+                incarnation=incarnation,
+                start=_message(start),
+                stop=None if stop is None else _message(stop),
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                lease_ms=lease_ms,
+                lease_id=lease_id,
+                holder=holder,
+                listener_name=listener_name or self._listener_name,
+                before_ledgers=before_ledgers,
+                before_bytes=before_bytes,
+                fresh=fresh,
+            )
+        except ValueError as error:
+            raise InvalidArgument(f"a plan's places and limits are numbers from 0 on: {error}") from None
+        return _plan(await self._calls.look("plan", request, pb.PlanAnswer))
+
+    async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
+        """From now on for so long; 0 ends it. One that has ended is refused with `NotFound`."""
+        request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
+        await self._calls.look("renew_lease", request, Done)
+
+    async def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
+        """The durable subscription, made where there is none, has acknowledged all that is in front of `to`. It never
+        goes back, so this may be asked again. One that has consumers is refused."""
+        request = pb.AdvanceProgressRequest(
+            topic=log, incarnation=incarnation, subscription=subscription, to=_message(to)
+        )
+        await self._calls.look("advance_progress", request, Done)
+
+
+@documented_as(AsyncReading)
+class Reading:
+    def __init__(self, group: AsyncReading, run: Run) -> None:
+        self._group = group
+        self._run = run
+
+    def place(self, log: str, start: StartPoint) -> LogPlace:
+        return self._run(self._group.place(log, start))
+
+    def plan(
+        self,
+        log: str,
+        *,
+        incarnation: str = "",
+        start: NextMessage,
+        stop: NextMessage | None = None,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        lease_ms: int = 0,
+        lease_id: bytes = b"",
+        holder: str = "",
+        listener_name: str = "",
+        before_ledgers: int = 0,
+        before_bytes: int = 0,
+        fresh: bool = False,
+    ) -> Plan:
+        return self._run(
+            self._group.plan(
+                log,
+                incarnation=incarnation,
+                start=start,
+                stop=stop,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                lease_ms=lease_ms,
+                lease_id=lease_id,
+                holder=holder,
+                listener_name=listener_name,
+                before_ledgers=before_ledgers,
+                before_bytes=before_bytes,
+                fresh=fresh,
+            )
+        )
+
+    def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
+        self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms))
+
+    def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
+        self._run(self._group.advance_progress(log, incarnation, subscription, to))
+
+
+def _message(place: NextMessage) -> pb.NextMessage:
+    return pb.NextMessage(ledger_id=place.ledger_id, entry_id=place.entry_id, batch_index=place.batch_index)
+
+
+def _place(message: pb.NextMessage) -> NextMessage:
+    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+
+
+def _piece(message: pb.Piece) -> Piece:
+    return Piece(
+        message.ledger_id,
+        message.first_entry_id,
+        message.last_entry_id,
+        message.skip_messages,
+        message.stop_after_messages,
+        message.bytes,
+        message.messages,
+        message.ensemble_size,
+        message.write_quorum,
+        message.ack_quorum,
+        tuple(PieceFragment(one.first_entry_id, tuple(one.bookies)) for one in message.fragments),
+    )
+
+
+def _plan(answer: pb.PlanAnswer) -> Plan:
+    return Plan(
+        incarnation=answer.incarnation,
+        start=_place(answer.start),
+        stop=_place(answer.stop),
+        pieces=[_piece(one) for one in answer.pieces],
+        bookies={one.bookie_id: one.address for one in answer.bookies},
+        messages=answer.messages,
+        bytes=answer.bytes,
+        other_incarnation=answer.other_incarnation,
+        begins_in_deleted=answer.begins_in_deleted,
+        first=_place(answer.first),
+        end=_place(answer.end),
+        messages_behind=answer.messages_behind,
+        lease_until_ms=answer.lease_until_ms,
+        retained=answer.retained,
+        before=[_piece(one) for one in answer.before],
+        at_limit=answer.at_limit,
+        deleted_before=answer.deleted_before,
+    )

@@ -1,0 +1,1 @@
+"""Tenants, namespaces, topics and subscriptions, as an operator works on them: `magnetar.admin` on the command line."""

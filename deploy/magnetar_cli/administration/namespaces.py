@@ -1,0 +1,120 @@
+"""`magnetar namespaces …`: what topics are grouped in, and what holds there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from magnetar_cli.administration.confirming import Force, Yes, confirm
+from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.service import DEFAULT_URL, AsJson, Url, administered
+
+if TYPE_CHECKING:
+    from magnetar.admin import Admin, NamespacePolicies
+
+app = typer.Typer(
+    help="What topics are grouped in, and what holds there.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+Namespace = Annotated[str, typer.Argument(help="As in public/default.")]
+
+
+@app.command("list")
+def list_namespaces(
+    tenant: Annotated[str, typer.Argument(help="Whose.")] = "public", url: Url = DEFAULT_URL, as_json: AsJson = False
+) -> None:
+    """Show a tenant's namespaces."""
+    names = administered(url, lambda admin: admin.namespaces.list(tenant))
+    tell_rows(("namespace",), [(name,) for name in names], as_json=as_json)
+
+
+@app.command("create")
+def create(
+    namespace: Namespace,
+    bundles: Annotated[
+        int | None, typer.Option(min=1, help="Into how many parts its topics are divided.", show_default=False)
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make a namespace."""
+    administered(url, lambda admin: admin.namespaces.create(namespace, bundles=bundles), changes=True)
+    print(f"{namespace}: made")
+
+
+@app.command("delete")
+def delete(namespace: Namespace, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
+    """Delete a namespace; with --force all its topics, too."""
+    confirm(f"Delete {namespace}" + (" with all its topics" if force else ""), yes)
+    administered(url, lambda admin: admin.namespaces.delete(namespace, force), changes=True)
+    print(f"{namespace}: deleted")
+
+
+@app.command("policies")
+def policies(
+    namespace: Namespace,
+    persistence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="E,Qw,Qa", help="Bookies of a ledger, copies, copies before a receipt.", show_default=False
+        ),
+    ] = None,
+    auto_topic_creation: Annotated[
+        bool | None, typer.Option(help="Whether topics are made on first use.", show_default=False)
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=0, help="How many partitions those have.", show_default=False)
+    ] = None,
+    auto_subscription_creation: Annotated[
+        bool | None, typer.Option(help="Whether subscriptions are made on first use.", show_default=False)
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what holds in a namespace, after changing what is given. Other policies stay as they are."""
+    numbers = None if persistence is None else _quorums(persistence)
+    if partitions is not None and auto_topic_creation is not True:
+        raise typer.BadParameter("it goes with --auto-topic-creation", param_hint="--partitions")
+
+    def act(admin: Admin) -> NamespacePolicies:
+        from magnetar.admin import AutoSubscriptionCreation, AutoTopicCreation, Persistence
+
+        found = admin.namespaces.policies(namespace)
+        wanted = found
+        if numbers is not None:
+            wanted = dataclasses.replace(wanted, persistence=Persistence(*numbers))
+        if auto_topic_creation is not None:
+            made = AutoTopicCreation(auto_topic_creation, partitions or 0)
+            wanted = dataclasses.replace(wanted, auto_topic_creation=made)
+        if auto_subscription_creation is not None:
+            wanted = dataclasses.replace(
+                wanted, auto_subscription_creation=AutoSubscriptionCreation(auto_subscription_creation)
+            )
+        if wanted != found:
+            admin.namespaces.set_policies(namespace, wanted)
+        return wanted
+
+    changes = not (numbers is None and auto_topic_creation is None and auto_subscription_creation is None)
+    found = administered(url, act, changes=changes)
+    if as_json:
+        print(json_line({"namespace": namespace, **dataclasses.asdict(found)}))
+        return
+    rows = []
+    for policy in dataclasses.fields(found):
+        value = getattr(found, policy.name)
+        told = "as the brokers' options say" if value is None else _told(dataclasses.asdict(value))
+        rows.append((policy.name.replace("_", " "), told))
+    tell_rows(("policy", "value"), rows, as_json=False)
+
+
+def _told(value: dict[str, object]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in value.items())
+
+
+def _quorums(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        raise typer.BadParameter(f"{text!r} is not like 3,3,2", param_hint="--persistence")
+    ensemble, write, ack = map(int, parts)
+    return ensemble, write, ack

@@ -1,0 +1,112 @@
+"""Statistics as people read them: the few numbers that tell whether all is well first, then who is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_cli.administration.telling import number, tell_facts, tell_rows
+from magnetar_cli.messages.places import id_text
+from magnetar_cli.shown import bytes_shown
+
+if TYPE_CHECKING:
+    from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
+
+__all__ = ["SUBSCRIPTION_COLUMNS", "subscription_row", "tell_internal_stats", "tell_subscription", "tell_topic_stats"]
+
+SUBSCRIPTION_COLUMNS = ("subscription", "type", "backlog", "unacknowledged", "messages/s", "consumers", "waits for")
+
+
+def tell_topic_stats(stats: TopicStats) -> None:
+    facts = [
+        ("topic", stats.topic),
+        ("served by", stats.owner_broker or f"one broker for each of {stats.partitions:,} partitions"),
+        ("messages ever", number(stats.messages_ever)),
+        ("stored", f"{bytes_shown(stats.storage_bytes)} in {number(stats.stored_entries)} entries"),
+        ("in", _traffic(stats.received)),
+        ("out", _traffic(stats.delivered)),
+    ]
+    if stats.refused_entries or stats.failed_entries:
+        facts.append(("refused, failed", f"{number(stats.refused_entries)}, {number(stats.failed_entries)} entries"))
+    if stats.waiting_for:
+        facts.append(("publishing waits", stats.waiting_for))
+    tell_facts(facts)
+    if stats.producers:
+        print()
+        tell_rows(
+            ("producer", "address", "messages/s", "messages"),
+            [
+                (one.producer_name, one.address, one.received.messages_per_s, one.received.messages)
+                for one in stats.producers
+            ],
+            as_json=False,
+        )
+    if stats.subscriptions:
+        print()
+        tell_rows(SUBSCRIPTION_COLUMNS, [subscription_row(one) for one in stats.subscriptions], as_json=False)
+
+
+def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
+    return (
+        one.subscription,
+        (one.type or "nobody") if one.durable else f"{one.type}, a reader",
+        one.backlog_messages,
+        one.unacknowledged_messages,
+        one.delivered.messages_per_s,
+        len(one.consumers),
+        one.blocked_by,
+    )
+
+
+def tell_subscription(stats: SubscriptionStats) -> None:
+    tell_rows(SUBSCRIPTION_COLUMNS, [subscription_row(stats)], as_json=False)
+    if stats.consumers:
+        print()
+        columns = ("consumer", "address", "messages/s", "unacknowledged", "permits", "redelivered", "waits for")
+        rows = [
+            (
+                one.consumer_name,
+                one.address,
+                one.delivered.messages_per_s,
+                one.unacknowledged_messages,
+                one.permits,
+                one.redelivered_messages,
+                one.blocked_by,
+            )
+            for one in stats.consumers
+        ]
+        tell_rows(columns, rows, as_json=False)
+
+
+def tell_internal_stats(topic: str, stats: InternalStats) -> None:
+    tell_facts(
+        [
+            ("topic", topic),
+            ("state", stats.state),
+            ("incarnation", stats.incarnation),
+            ("last entry", id_text(stats.last)),
+        ]
+    )
+    if stats.more_ledgers:
+        print(f"and {stats.more_ledgers:,} older ledgers before these:")
+    tell_rows(
+        ("ledger", "entries", "bytes", "closed"),
+        [(str(one.ledger_id), one.entries, one.bytes, one.closed) for one in stats.ledgers],
+        as_json=False,
+    )
+    if stats.cursors:
+        print()
+        tell_rows(
+            ("cursor", "acknowledged up to", "of that saved", "entries open"),
+            [
+                (one.name, id_text(one.mark_delete), id_text(one.saved_mark_delete), one.open_entries)
+                for one in stats.cursors
+            ],
+            as_json=False,
+        )
+
+
+def _traffic(traffic: Traffic) -> str:
+    return (
+        f"{number(traffic.messages_per_s)} messages/s, {bytes_shown(int(traffic.bytes_per_s))}/s; "
+        f"{number(traffic.messages)} messages since it was loaded"
+    )

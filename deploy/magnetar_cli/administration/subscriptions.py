@@ -1,0 +1,182 @@
+"""`magnetar subscriptions …`: make, look at, move and delete subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from magnetar_cli.administration.confirming import Force, Yes, confirm
+from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.completion import complete_subscription
+from magnetar_cli.messages.options import AsHex, AsRaw, format_of
+from magnetar_cli.service import DEFAULT_URL, AsJson, Topic, Url, administered, end_as_told
+
+if TYPE_CHECKING:
+    from magnetar import MessageId
+    from magnetar.admin import Admin, PeekedMessage, SubscriptionStats
+
+app = typer.Typer(
+    help="Subscriptions of a topic; of a partitioned one, on all its partitions.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Subscription = Annotated[str, typer.Argument(help="Its name.", autocompletion=complete_subscription)]
+_PLACES = "earliest, latest, a message's id, a time, or how long ago, as 10m."
+
+
+@app.command("list")
+def list_subscriptions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show a topic's durable subscriptions by their names."""
+    names = administered(url, lambda admin: admin.subscriptions.list(topic))
+    tell_rows(("subscription",), [(name,) for name in names], as_json=as_json)
+
+
+@app.command("create")
+def create(
+    topic: Topic,
+    subscription: Subscription,
+    at: Annotated[str, typer.Option("--at", help=f"Where it begins: {_PLACES}")] = "latest",
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make a subscription: from there on, what it has not acknowledged is kept for it."""
+    place = _place(at, "--at")
+    administered(url, lambda admin: admin.subscriptions.create(topic, subscription, place), changes=True)
+    print(f"{subscription} of {topic}: made, at {at}")
+
+
+@app.command("delete")
+def delete(
+    topic: Topic, subscription: Subscription, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL
+) -> None:
+    """Delete a subscription: what was kept for it alone goes, too."""
+    confirm(f"Delete the subscription {subscription} of {topic}", yes)
+    administered(url, lambda admin: admin.subscriptions.delete(topic, subscription, force), changes=True)
+    print(f"{subscription} of {topic}: deleted")
+
+
+@app.command("reset")
+def reset(
+    topic: Topic,
+    subscription: Subscription,
+    to: Annotated[str, typer.Option("--to", help=f"Where it goes on: {_PLACES}")],
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Have a subscription go on elsewhere: what is behind comes again, what is before is acknowledged."""
+    place = _place(to, "--to")
+    confirm(f"Move {subscription} of {topic} to {to}", yes)
+    administered(url, lambda admin: admin.subscriptions.reset(topic, subscription, place), changes=True)
+    print(f"{subscription} of {topic}: goes on at {to}")
+
+
+@app.command("skip")
+def skip(
+    topic: Topic,
+    subscription: Subscription,
+    entries: Annotated[int, typer.Option("--entries", "-n", min=0, help="So many; a batch is one.")] = 0,
+    everything: Annotated[bool, typer.Option("--all", help="All that there is.")] = False,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Acknowledge the oldest entries that are not, unseen."""
+    if bool(entries) == everything:
+        raise typer.BadParameter("say how many entries, or --all", param_hint="--entries")
+    what = "everything" if everything else f"{entries:,} entries"
+    confirm(f"Skip {what} of {subscription} of {topic}", yes)
+
+    def act(admin: Admin) -> None:
+        if everything:
+            admin.subscriptions.skip_all(topic, subscription)
+        else:
+            admin.subscriptions.skip(topic, subscription, entries)
+
+    administered(url, act, changes=True)
+    print(f"{subscription} of {topic}: {what} skipped")
+
+
+@app.command("expire")
+def expire(
+    topic: Topic,
+    subscription: Subscription,
+    older_than: Annotated[str, typer.Option("--older-than", help="As in 90s, 10m, 2h or 1d.")],
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Acknowledge, unseen, what was published longer ago than that."""
+    from magnetar_cli.messages.places import duration_s
+
+    seconds = int(duration_s(older_than, "--older-than"))
+    if seconds < 1:
+        raise typer.BadParameter(f"{older_than} is less than a second", param_hint="--older-than")
+    confirm(f"Skip what is older than {older_than} of {subscription} of {topic}", yes)
+    administered(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
+    print(f"{subscription} of {topic}: what is older than {older_than} is skipped")
+
+
+@app.command("peek")
+def peek(
+    topic: Topic,
+    subscription: Subscription,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="So many.")] = 1,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    as_hex: AsHex = False,
+    as_raw: AsRaw = False,
+) -> None:
+    """Look at the oldest messages that are not acknowledged, which they stay: of each partition, if there are some."""
+    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+
+    def act(admin: Admin) -> list[tuple[str, PeekedMessage]]:
+        logs = [home.topic for home in admin.topics.homes(topic)]
+        # An entry holds a message at least.
+        found = ((log, admin.subscriptions.peek(log, subscription, count)) for log in logs)
+        return [(log, one) for log, messages in found for one in messages[:count]]
+
+    found = administered(url, act)
+    with end_as_told():
+        from magnetar_cli.messages.showing import MessageWriter, peeked_as_shown
+
+        several = len({log for log, _ in found}) > 1
+        MessageWriter(how, with_topics=several).write(peeked_as_shown(log, message) for log, message in found)
+
+
+@app.command("stats")
+def stats(
+    topic: Topic,
+    subscription: Annotated[
+        str | None, typer.Argument(help="None: all.", autocompletion=complete_subscription, show_default=False)
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what subscriptions have to do, who is connected, and what they wait for."""
+    from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS, subscription_row, tell_subscription
+
+    def act(admin: Admin) -> list[SubscriptionStats]:
+        from magnetar.exceptions import SubscriptionNotFound
+
+        found = admin.topics.stats(topic).subscriptions
+        if subscription is None:
+            return list(found)
+        one = [stats for stats in found if stats.subscription == subscription]
+        if not one:
+            names = ", ".join(stats.subscription for stats in found[:10]) or "none"
+            raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}; it has {names}")
+        return one
+
+    found = administered(url, act)
+    if as_json:
+        for one in found:
+            print(json_line(one))
+    elif subscription is not None:
+        tell_subscription(found[0])
+    else:
+        tell_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
+
+
+def _place(text: str, option: str) -> MessageId | int:
+    from magnetar_cli.messages.places import parse_place
+
+    return parse_place(text, option)

@@ -1,0 +1,191 @@
+"""`magnetar topics …`: make, look at, empty and delete topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from magnetar_cli.administration.confirming import Force, Yes, confirm
+from magnetar_cli.administration.telling import json_line, tell_rows
+from magnetar_cli.messages.options import AsHex, AsRaw, format_of
+from magnetar_cli.service import (
+    DEFAULT_URL,
+    PATIENCE_S,
+    AsJson,
+    ListenerName,
+    Topic,
+    Topics,
+    Url,
+    administered,
+    check_topics,
+    connected_client,
+    end_as_told,
+)
+
+if TYPE_CHECKING:
+    from magnetar.admin import Admin, InternalStats
+
+app = typer.Typer(help="Topics, with and without partitions.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+_NAMESPACE: Final = "public/default"
+Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many; they never become fewer.")]
+
+
+@app.command("list")
+def list_topics(
+    namespace: Annotated[str, typer.Argument(help="As in public/default.")] = _NAMESPACE,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show what the service keeps for itself.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show a namespace's topics, and how many partitions each has: 0 where it is not partitioned."""
+
+    def act(admin: Admin) -> list[tuple[str, int]]:
+        partitioned = admin.topics.list_partitioned(namespace, include_system_topic=system)
+        names = admin.topics.list(namespace, include_system_topic=system)
+        found = [(name, admin.topics.get_partitioned(name).partitions) for name in partitioned]
+        parts = {f"{name}-partition-{at}" for name, count in found for at in range(count)}
+        if partitions:
+            return [(name, 0) for name in sorted(parts.union(names))]
+        return sorted(found + [(name, 0) for name in names if name not in parts])
+
+    tell_rows(("topic", "partitions"), administered(url, act), as_json=as_json)
+
+
+@app.command("create")
+def create(
+    topic: Topic,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0: it is not partitioned.")] = 0,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make a topic."""
+
+    def act(admin: Admin) -> None:
+        if partitions:
+            admin.topics.create_partitioned(topic, partitions)
+        else:
+            admin.topics.create(topic)
+
+    administered(url, act, changes=True)
+    print(f"{topic}: made" + (f", with {partitions:,} partitions" if partitions else ""))
+
+
+@app.command("delete")
+def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
+    """Delete topics, their messages and subscriptions, and all partitions."""
+    check_topics(topics)
+    confirm(f"Delete {', '.join(topics)} with all messages and subscriptions", yes)
+
+    def act(admin: Admin) -> None:
+        for topic in topics:
+            if is_partitioned(admin, topic):
+                admin.topics.delete_partitioned(topic, force)
+            else:
+                admin.topics.delete(topic, force)
+            print(f"{topic}: deleted", flush=True)
+
+    administered(url, act, changes=True)
+
+
+@app.command("stats")
+def stats(
+    topic: Topic,
+    internal: Annotated[bool, typer.Option("--internal", help="Show ledgers and cursors.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what goes through a topic, who is connected, and what its subscriptions have to do."""
+    from magnetar_cli.administration.stats_views import tell_internal_stats, tell_topic_stats
+
+    if internal:
+        logs = administered(url, lambda admin: _internal_stats(admin, topic))
+        for name, log in logs:
+            if as_json:
+                print(json_line({"topic": name, "stats": log}))
+            else:
+                tell_internal_stats(name, log)
+        return
+    found = administered(url, lambda admin: admin.topics.stats(topic))
+    if as_json:
+        print(json_line(found))
+    else:
+        tell_topic_stats(found)
+
+
+@app.command("lookup")
+def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "", as_json: AsJson = False) -> None:
+    """Show which broker serves a topic, or each of its partitions."""
+    homes = administered(url, lambda admin: admin.topics.homes(topic, listener_name))
+    rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in homes]
+    tell_rows(("topic", "broker", "address", "bundle"), rows, as_json=as_json)
+
+
+@app.command("partitions")
+def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show a topic's partitions by their names; its own, if it has none."""
+    homes = administered(url, lambda admin: admin.topics.homes(topic))
+    tell_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
+
+
+@app.command("update")
+def update(topic: Topic, partitions: Partitions, url: Url = DEFAULT_URL) -> None:
+    """Give a partitioned topic more partitions. Its subscriptions get the new ones from their first message."""
+    administered(url, lambda admin: admin.topics.update_partitioned(topic, partitions), changes=True)
+    print(f"{topic}: has {partitions:,} partitions now")
+
+
+@app.command("truncate")
+def truncate(topic: Topic, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
+    """Throw away all messages that there are, acknowledged or not."""
+    confirm(f"Throw away all messages of {topic}", yes)
+    administered(url, lambda admin: admin.topics.truncate(topic), changes=True)
+    print(f"{topic}: empty")
+
+
+@app.command("unload")
+def unload(topic: Topic, url: Url = DEFAULT_URL) -> None:
+    """Have its broker let go of it: it is loaded again when it is next used."""
+    administered(url, lambda admin: admin.topics.unload(topic), changes=True)
+    print(f"{topic}: unloaded")
+
+
+@app.command("peek")
+def peek(
+    topic: Topic,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="So many.")] = 10,
+    start: Annotated[
+        str, typer.Option("--from", help="earliest, a message's id, a time, or how long ago, as 10m.")
+    ] = "earliest",
+    url: Url = DEFAULT_URL,
+    listener_name: ListenerName = "",
+    as_json: AsJson = False,
+    as_hex: AsHex = False,
+    as_raw: AsRaw = False,
+) -> None:
+    """Look at messages that a topic holds, acknowledged ones too. It changes nothing."""
+    how = format_of(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
+    with end_as_told():
+        from magnetar.admin import Admin
+        from magnetar_cli.messages.places import parse_place
+        from magnetar_cli.messages.showing import MessageWriter
+        from magnetar_cli.messages.tailing import Look, tail
+
+        look = Look(0, parse_place(start), follow=False, count=count)
+        with Admin(url, PATIENCE_S) as admin, connected_client(url, listener_name) as client:
+            tail(client, admin, [topic], look, MessageWriter(how))
+
+
+def _internal_stats(admin: Admin, topic: str) -> list[tuple[str, InternalStats]]:
+    names = [home.topic for home in admin.topics.homes(topic)]
+    return [(name, admin.topics.internal_stats(name)) for name in names]
+
+
+def is_partitioned(admin: Admin, topic: str) -> bool:
+    from magnetar.exceptions import NotFound, TopicNotFound
+
+    try:
+        return admin.topics.get_partitioned(topic).partitions > 0
+    except (NotFound, TopicNotFound):
+        return False

@@ -1,0 +1,118 @@
+"""Bookies and brokers: processes of ours, which are told everything in a file and asked over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, Daemons, write_settings
+from magnetar_cli.cluster.part import Part
+from magnetar_cli.cluster.ports import LOOPBACK, free_port
+from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, DaemonState
+from magnetar_cli.http_asking import ANSWER_S, ask_http, reasons_shown
+
+__all__ = ["BOOKIE_COMMAND", "BROKER_COMMAND", "BookiePart", "BrokerPart", "DaemonPart"]
+
+BOOKIE_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "bookie")
+BROKER_COMMAND: Final = (sys.executable, "-m", "magnetar_cli", "broker")
+
+
+class DaemonPart(Part):
+    # Whose options it has.
+    options: ClassVar[Daemons]
+    # What /ready may take: where it looks, that has a bound of its own, and then it says why.
+    ready_answer_s: ClassVar[float] = ANSWER_S
+
+    def __init__(self, folder: Path, name: str, daemon: DaemonState, command: Sequence[str]) -> None:
+        super().__init__(name, folder / f"{self.options.name}s" / name, daemon)
+        self.daemon = daemon
+        self._command = command
+
+    @abstractmethod
+    def told(self, state: ClusterState) -> dict[str, Any]:
+        """What is in its file."""
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.options.name}.log"
+
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / f"{self.options.name}.toml"
+
+    @property
+    def command(self) -> Sequence[str]:
+        return [*self._command, "--config", str(self.settings_file)]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.daemon.port, self.daemon.http_port)
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.daemon.port}"
+
+    @property
+    def http_address(self) -> str:
+        return f"{LOOPBACK}:{self.daemon.http_port}"
+
+    def choose_ports(self, taken: Sequence[int]) -> None:
+        self.daemon.port = free_port(taken)
+        self.daemon.http_port = free_port([*taken, self.daemon.port])
+
+    def configure(self, state: ClusterState) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_settings(self.settings_file, self.told(state))
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), **self.daemon.environment}
+
+    def waits_for(self) -> str:
+        status, answer = self.ask("/ready", timeout_s=self.ready_answer_s)
+        if status == 200:
+            return ""
+        return "it does not answer yet" if status is None else reasons_shown(answer)
+
+    def ask(
+        self, path: str, method: str = "GET", body: Any = None, timeout_s: float = ANSWER_S
+    ) -> tuple[int | None, Any]:
+        return ask_http(self.http_address, path, method, body, timeout_s)
+
+
+class BookiePart(DaemonPart):
+    options = BOOKIES
+
+    def __init__(self, folder: Path, name: str, bookie: BookieState, command: Sequence[str] = BOOKIE_COMMAND) -> None:
+        super().__init__(folder, name, bookie, command)
+
+    def told(self, state: ClusterState) -> dict[str, Any]:
+        return {
+            **state.settings,
+            **self.daemon.settings,
+            "bookie_id": self.name,
+            "data_folder": str(self.folder / "data"),
+            "metadata": state.zookeeper.location,
+            "listen_address": self.address,
+            "http_address": self.http_address,
+        }
+
+
+class BrokerPart(DaemonPart):
+    options = BROKERS
+    ready_answer_s = 8.0  # above health_check_timeout_s
+
+    def __init__(self, folder: Path, name: str, broker: BrokerState, command: Sequence[str] = BROKER_COMMAND) -> None:
+        super().__init__(folder, name, broker, command)
+
+    def told(self, state: ClusterState) -> dict[str, Any]:
+        return {
+            **state.broker_settings,
+            **self.daemon.settings,
+            "broker_id": self.name,
+            "metadata": state.zookeeper.location,
+            "listen_addresses": [self.address],
+            "http_address": self.http_address,
+        }

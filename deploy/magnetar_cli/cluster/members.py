@@ -1,0 +1,149 @@
+"""Who belongs to a cluster: its parts by name, and new ones."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar_cli.cluster.daemon_parts import BOOKIE_COMMAND, BROKER_COMMAND, BookiePart, BrokerPart, DaemonPart
+from magnetar_cli.cluster.errors import ClusterError, NoSuchName
+from magnetar_cli.cluster.part import Part
+from magnetar_cli.cluster.state import BookieState, BrokerState, ClusterState, ServerState
+from magnetar_cli.cluster.zookeeper_part import ZOOKEEPER, ZooKeeperPart, server_names
+
+__all__ = ["Members", "check_bookies"]
+
+_ACK_QUORUM: Final = "managed_ledger_default_ack_quorum"
+_STRIPING: Final = ("managed_ledger_default_ensemble_size", "managed_ledger_default_write_quorum", _ACK_QUORUM)
+# As in the brokers' options, which take their time to load: a test holds them together.
+_ACK_QUORUM_DEFAULT: Final = 2
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,59}")
+
+
+class Members:
+    """Knows the folder, and nothing of the state: each question brings it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bookie_command: Sequence[str] = BOOKIE_COMMAND,
+        broker_command: Sequence[str] = BROKER_COMMAND,
+    ) -> None:
+        self._folder = folder
+        self._bookie_command = tuple(bookie_command)
+        self._broker_command = tuple(broker_command)
+
+    # ── Who there is ──
+
+    def all(self, state: ClusterState) -> list[Part]:
+        return [*self.zookeepers(state), *self.bookies(state), *self.brokers(state)]
+
+    def zookeepers(self, state: ClusterState) -> list[Part]:
+        """None if they are from outside."""
+        return [ZooKeeperPart(self._folder, name, one) for name, one in state.zookeeper.servers.items()]
+
+    def bookies(self, state: ClusterState) -> list[BookiePart]:
+        return [self.bookie(state, name) for name in state.bookies]
+
+    def brokers(self, state: ClusterState) -> list[BrokerPart]:
+        return [self.broker(state, name) for name in state.brokers]
+
+    def one(self, state: ClusterState, name: str) -> Part:
+        """Raises `NoSuchName`."""
+        if name in state.zookeeper.servers:
+            return ZooKeeperPart(self._folder, name, state.zookeeper.servers[name])
+        return self.daemon(state, name)
+
+    def daemon(self, state: ClusterState, name: str) -> DaemonPart:
+        """A bookie or a broker. Raises `NoSuchName`."""
+        return self.broker(state, name) if name in state.brokers else self.bookie(state, name)
+
+    def removable(self, state: ClusterState, name: str) -> DaemonPart:
+        """Raises `ClusterError`."""
+        if name in state.zookeeper.servers:
+            raise ClusterError(f"{name} can't be removed: bookies and brokers can, and ZooKeeper stays as it was made")
+        return self.daemon(state, name)
+
+    def bookie(self, state: ClusterState, name: str) -> BookiePart:
+        if name not in state.bookies:
+            raise NoSuchName(name, state.launched())
+        return BookiePart(self._folder, name, state.bookies[name], self._bookie_command)
+
+    def broker(self, state: ClusterState, name: str) -> BrokerPart:
+        if name not in state.brokers:
+            raise NoSuchName(name, state.launched())
+        return BrokerPart(self._folder, name, state.brokers[name], self._broker_command)
+
+    # ── Who comes ──
+
+    def add_zookeepers(self, state: ClusterState, servers: int) -> None:
+        """All that there will ever be: an ensemble does not grow."""
+        for name in server_names(servers):
+            server = state.zookeeper.servers[name] = ServerState()
+            ZooKeeperPart(self._folder, name, server).choose_ports(state.ports())
+
+    def add_bookie(
+        self,
+        state: ClusterState,
+        name: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Its name. Names of bookies that were removed are not given out again, nor are their folders."""
+        name = _name_for(state, "bookie", name, state.removed)
+        state.bookies[name] = BookieState(settings=dict(settings or {}), environment=dict(environment or {}))
+        self.bookie(state, name).choose_ports(state.ports())
+        return name
+
+    def add_broker(
+        self,
+        state: ClusterState,
+        name: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Its name. A broker leaves nothing behind that another of its name could be taken for."""
+        name = _name_for(state, "broker", name, ())
+        state.brokers[name] = BrokerState(settings=dict(settings or {}), environment=dict(environment or {}))
+        self.broker(state, name).choose_ports(state.ports())
+        return name
+
+
+def check_bookies(state: ClusterState) -> None:
+    """That a message can have a receipt at all: a broker would wait for ever. Raises `ClusterError`."""
+    if not state.brokers:
+        return
+    needed = max(
+        {**state.broker_settings, **one.settings}.get(_ACK_QUORUM, _ACK_QUORUM_DEFAULT)
+        for one in state.brokers.values()
+    )
+    if len(state.bookies) < needed:
+        raise ClusterError(
+            f"a receipt of the brokers needs {needed} bookies, and the cluster has {len(state.bookies)}: have more, or "
+            f"set {', '.join(_STRIPING)} to {len(state.bookies)} for brokers"
+        )
+
+
+def _name_for(state: ClusterState, kind: str, name: str | None, removed: Sequence[str]) -> str:
+    daemons = {**state.bookies, **state.brokers}
+    if name is None:
+        return next(
+            new for number in itertools.count(1) if (new := f"{kind}-{number}") not in daemons and new not in removed
+        )
+    if not _NAME.fullmatch(name) or name.startswith(ZOOKEEPER):
+        raise ClusterError(
+            f"a {kind} can't be called {name!r:.80}: it takes letters, digits, - and _, 60 at most, and no name that "
+            f"begins with {ZOOKEEPER}"
+        )
+    other = "broker" if kind == "bookie" else "bookie"
+    if name.startswith(other):
+        raise ClusterError(f"a {kind} can't be called {name!r}: names that begin with {other} are {other}s'")
+    if name in daemons:
+        what = "bookie" if name in state.bookies else "broker"
+        raise ClusterError(f"the cluster has a {what} {name!r} already")
+    if name in removed:
+        raise ClusterError(f"{name!r} was removed, and its name is not given out again: choose another")
+    return name

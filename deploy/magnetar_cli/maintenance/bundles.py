@@ -1,0 +1,88 @@
+"""`magnetar bundles …`: into which parts a namespace's topics are divided, and which broker serves each."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+from magnetar.admin import Admin
+from magnetar_cli.cluster.commands import DEFAULT_FOLDER
+from magnetar_cli.maintenance.admin_target import ServiceUrl, at_brokers
+from magnetar_cli.maintenance.broker_views import BundlesView, HomesView
+from magnetar_cli.maintenance.showing import show
+from magnetar_cli.maintenance.target import AsJson, Folder
+
+app = typer.Typer(help="Which broker serves which topics.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+Namespace = Annotated[str, typer.Argument(help="As in public/default.", show_default=False)]
+_BUNDLE = "As in 0x00000000_0x40000000; `list` names them."
+
+
+class By(enum.Enum):
+    RANGE = "range"
+    TOPICS = "topics"
+
+
+_ALGORITHMS = {By.RANGE: "range_equally_divide", By.TOPICS: "topic_count_equally_divide"}
+
+
+@app.command("list")
+def list_bundles(
+    namespace: Namespace, folder: Folder = DEFAULT_FOLDER, service_url: ServiceUrl = None, as_json: AsJson = False
+) -> None:
+    """Show a namespace's bundles, and who has each."""
+    show(
+        at_brokers(service_url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace))),
+        as_json=as_json,
+    )
+
+
+@app.command("find")
+def find(
+    topic: Annotated[str, typer.Argument(help="With or without partitions.", show_default=False)],
+    folder: Folder = DEFAULT_FOLDER,
+    service_url: ServiceUrl = None,
+    listener: Annotated[str, typer.Option(help="Tell the addresses of this listener.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show which broker serves a topic, or each of its partitions. Where nobody did, somebody does then."""
+    show(at_brokers(service_url, folder, lambda admin: HomesView.of(admin, topic, listener)), as_json=as_json)
+
+
+@app.command("unload")
+def unload(
+    namespace: Namespace,
+    bundle: Annotated[str | None, typer.Argument(help=f"{_BUNDLE} None: all of them.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(help="The broker that is to have it.", show_default=False)] = None,
+    folder: Folder = DEFAULT_FOLDER,
+    service_url: ServiceUrl = None,
+) -> None:
+    """Have a broker let go of a bundle: its topics are closed, and clients find them at their next broker."""
+    at_brokers(service_url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to))
+    print(f"{bundle or 'all bundles'} of {namespace}: unloaded" + (f", {to} has it now" if to else ""))
+
+
+@app.command("split")
+def split(
+    namespace: Namespace,
+    bundle: Annotated[str, typer.Argument(help=_BUNDLE, show_default=False)],
+    by: Annotated[By, typer.Option(help="Two ranges of one size, or as many topics on either side.")] = By.RANGE,
+    at: Annotated[str | None, typer.Option(help="Or at this hash, as in 0x20000000.", show_default=False)] = None,
+    folder: Folder = DEFAULT_FOLDER,
+    service_url: ServiceUrl = None,
+) -> None:
+    """Make two bundles of one; its broker has both then."""
+    try:
+        position = None if at is None else int(at, 0)
+    except ValueError:
+        raise typer.BadParameter(f"{at!r} is no number: write it like 0x20000000", param_hint="--at") from None
+
+    def act(admin: Admin) -> tuple[str, str]:
+        if position is not None:
+            return admin.namespaces.split_bundle(namespace, bundle, at=position)
+        return admin.namespaces.split_bundle(namespace, bundle, _ALGORITHMS[by])
+
+    lower, upper = at_brokers(service_url, folder, act)
+    print(f"{bundle} of {namespace} is {lower} and {upper} now")

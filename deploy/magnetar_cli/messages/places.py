@@ -1,0 +1,80 @@
+"""Places in a topic as people write them, and message ids as they are shown.
+
+An id is `ledger:entry:partition` or `ledger:entry:partition:batch_index`, as Pulsar's tools have it; the partition is
+-1 where the topic has none, and may be left out behind an entry's number.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from magnetar import MessageId
+
+__all__ = ["duration_s", "id_text", "parse_place", "time_ms", "time_text"]
+
+_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+))?(?::(-1|\d+))?")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h|d|w)")
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def id_text(message_id: MessageId) -> str:
+    text = f"{message_id.ledger_id()}:{message_id.entry_id()}:{message_id.partition()}"
+    return text if message_id.batch_index() < 0 else f"{text}:{message_id.batch_index()}"
+
+
+def parse_place(text: str, option: str = "--from") -> MessageId | int:
+    """`earliest`, `latest`, a message's id, or a time: ms since 1970, as in ISO 8601, or so long ago (`10m`).
+
+    Raises BadParameter.
+    """
+    from magnetar import MessageId
+
+    if text in ("earliest", "latest"):
+        return MessageId.earliest if text == "earliest" else MessageId.latest
+    if found := _ID.fullmatch(text):
+        ledger_id, entry_id, partition, batch_index = (-1 if part is None else int(part) for part in found.groups())
+        try:
+            return MessageId(partition, ledger_id, entry_id, batch_index)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint=option) from None
+    if _DURATION.fullmatch(text):
+        return max(1, int((time.time() - duration_s(text, option)) * 1000))
+    return time_ms(text, option)
+
+
+def duration_s(text: str, option: str) -> float:
+    """`90s`, `10m`, `2h`, `1d`; a bare number is of seconds. Raises BadParameter."""
+    found = _DURATION.fullmatch(text if not text.replace(".", "", 1).isdigit() else f"{text}s")
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no length of time: write it like 90s, 10m, 2h or 1d", param_hint=option)
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def time_ms(text: str, option: str) -> int:
+    """Raises BadParameter."""
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return max(1, int(text))
+    try:
+        return max(1, int(datetime.datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):  # and what no clock has
+        raise typer.BadParameter(
+            f"{text!r} is no place: write earliest, latest, a message's id like 12:3:-1, a time like "
+            "2026-01-31T12:00:00, ms since 1970, or how long ago, like 10m",
+            param_hint=option,
+        ) from None
+
+
+def time_text(ms: int) -> str:
+    """In UTC, as ISO 8601 has it."""
+    try:
+        shown = (_EPOCH + datetime.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+    except OverflowError:  # a time that somebody made up
+        return str(ms)
+    return shown.replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""`magnetar perf`: how much goes through, and how long it takes."""

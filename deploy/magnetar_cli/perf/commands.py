@@ -1,0 +1,132 @@
+"""`magnetar perf …`: measure publishing and receiving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from magnetar_cli.messages.choices import Compression, Kind, Start, compression_type
+from magnetar_cli.service import (
+    DEFAULT_URL,
+    AsJson,
+    ListenerName,
+    Topic,
+    Url,
+    administered,
+    connected_client,
+    end_as_told,
+)
+
+if TYPE_CHECKING:
+    from magnetar.admin import Admin
+
+app = typer.Typer(help="Measure publishing and receiving.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+_RECEIVED_AT_ONCE: Final = 5_000
+Messages = Annotated[int, typer.Option("--messages", "--count", "-m", min=0, help="End after so many; 0: go on.")]
+Seconds = Annotated[float, typer.Option("--seconds", "-t", min=0, help="End after so long; 0: go on.")]
+
+
+@app.command("produce")
+def produce(
+    topic: Topic,
+    size: Annotated[int, typer.Option("--size", "-s", min=0, help="Bytes of each message, at random.")] = 1024,
+    rate: Annotated[
+        float, typer.Option("--rate", "-r", min=0, help="Messages a second in all; 0: as fast as it goes.")
+    ] = 0,
+    messages: Messages = 0,
+    seconds: Seconds = 0,
+    producers: Annotated[int, typer.Option("--producers", "-n", min=1, max=1000, help="So many.")] = 1,
+    partitions: Annotated[int, typer.Option(min=0, help="Make the topic, with so many; 0: as it is.")] = 0,
+    compression: Annotated[Compression, typer.Option(help="Of batches.")] = Compression.NONE,
+    batching: Annotated[bool, typer.Option(help="Whether messages travel in batches.")] = True,
+    batch_messages: Annotated[int, typer.Option(min=1, help="In one batch, at most.")] = 1000,
+    batch_bytes: Annotated[int, typer.Option(min=1, help="In one batch, at most.")] = 128 * 1024,
+    batch_delay_ms: Annotated[int, typer.Option(min=0, help="How long one waits for more messages.")] = 1,
+    max_pending: Annotated[int, typer.Option(min=1, help="Messages of a producer without receipt, at most.")] = 10_000,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    listener_name: ListenerName = "",
+) -> None:
+    """Publish, and tell each second, and in the end, how much went through and how long receipts took.
+
+    With --rate a message's time runs from when it was due, whether it could be sent then or not.
+    """
+    if partitions:
+        administered(url, lambda admin: _make(admin, topic, partitions), changes=True)
+    with end_as_told():
+        from magnetar_cli.perf.producing import Load, publish
+
+        with connected_client(url, listener_name) as client:
+            made = [
+                client.create_producer(
+                    topic,
+                    compression_type=compression_type(compression),
+                    batching_enabled=batching,
+                    batching_max_messages=batch_messages,
+                    batching_max_allowed_size_in_bytes=batch_bytes,
+                    batching_max_publish_delay_ms=batch_delay_ms,
+                    max_pending_messages=max_pending,
+                    block_if_queue_full=True,
+                )
+                for _ in range(producers)
+            ]
+            code = publish(client, made, Load(size, rate, messages, seconds), as_json=as_json)
+    raise typer.Exit(code)
+
+
+@app.command("consume")
+def consume(
+    topic: Topic,
+    subscription: Annotated[str, typer.Option("--subscription", "-s", help="It is made if there is none.")] = "perf",
+    kind: Annotated[Kind, typer.Option("--type", help="How its consumers share it.")] = Kind.EXCLUSIVE,
+    start: Annotated[Start, typer.Option(help="Where a subscription begins that is made.")] = Start.LATEST,
+    messages: Messages = 0,
+    seconds: Seconds = 0,
+    queue: Annotated[int, typer.Option(min=1, help="Messages that may wait here.")] = 10_000,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    listener_name: ListenerName = "",
+) -> None:
+    """Receive and acknowledge, and tell each second, and in the end, how much came, and how long after its publishing.
+
+    Exit status 5: fewer than --messages came within --seconds.
+    """
+    with end_as_told():
+        from magnetar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition
+        from magnetar_cli.perf.consuming import receive
+
+        with (
+            connected_client(url, listener_name) as client,
+            client.subscribe(
+                topic,
+                subscription,
+                ConsumerType[kind.capitalize()],
+                receiver_queue_size=queue,
+                batch_receive_policy=ConsumerBatchReceivePolicy(min(queue, _RECEIVED_AT_ONCE), 8 << 20, 10),
+                initial_position=InitialPosition[start.capitalize()],
+            ) as consumer,
+        ):
+            code = receive(
+                consumer,
+                messages=messages,
+                seconds=seconds,
+                cumulative=kind is not Kind.SHARED,
+                as_json=as_json,
+            )
+    raise typer.Exit(code)
+
+
+def _make(admin: Admin, topic: str, partitions: int) -> None:
+    from magnetar.exceptions import AlreadyExists
+
+    try:
+        admin.topics.create_partitioned(topic, partitions)
+    except AlreadyExists:
+        there = len(admin.topics.homes(topic))
+        if there != partitions:
+            raise AlreadyExists(
+                f"{topic} is there with {there:,} partitions, and not {partitions:,}: take another topic, or leave "
+                "--partitions out"
+            ) from None

@@ -1,0 +1,161 @@
+"""What is told of a measurement: each second how it goes, and in the end all of it.
+
+What goes through is counted by whoever sees it (`Meter.count`), on one thread; a thread of the report's own looks at it
+each second. In between a second's figures are taken out whole, so that none is told twice or not at all.
+
+On a terminal too narrow for all percentiles a line has three of them: one that wraps can't be compared with the next.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+
+from magnetar_cli.perf.latencies import PERCENTILES, Latencies
+
+__all__ = ["Meter", "Report"]
+
+_LABELS: Final = tuple(f"p{percent:g}" for percent in PERCENTILES)
+# What a line with all of them takes, and which of them fit into 80 columns.
+_WIDE: Final = 125
+_OF_NARROW: Final = ("p50", "p99")
+
+
+class _Figures:
+    __slots__ = ("bytes", "failed", "latencies", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.failed = 0
+        self.latencies = Latencies()
+
+    def add(self, other: _Figures) -> None:
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.failed += other.failed
+        self.latencies.add(other.latencies)
+
+
+class Meter:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = _Figures()
+        self._before = _Figures()
+        self.began = time.perf_counter()
+        self.last_at = self.began
+
+    def begin(self) -> None:
+        """The time runs from now on."""
+        self.began = self.last_at = time.perf_counter()
+
+    def count(self, messages: int, payload_bytes: int, latency_s: float | None) -> None:
+        with self._lock:
+            figures = self._now
+            figures.messages += messages
+            figures.bytes += payload_bytes
+            self.last_at = time.perf_counter()
+            if latency_s is not None:
+                figures.latencies.observe(max(latency_s, 0.0), messages)
+
+    def observe(self, latency_s: float, messages: int) -> None:
+        """Latencies by themselves, where those of one count differ."""
+        with self._lock:
+            self._now.latencies.observe(max(latency_s, 0.0), messages)
+
+    def fail(self, messages: int) -> None:
+        with self._lock:
+            self._now.failed += messages
+
+    def take(self) -> _Figures:
+        """What came since it was last taken."""
+        with self._lock:
+            taken, self._now = self._now, _Figures()
+            self._before.add(taken)
+            return taken
+
+    def total(self) -> _Figures:
+        self.take()
+        return self._before
+
+
+class Report:
+    """As long as the block runs, a line a second; `end` tells of all."""
+
+    def __init__(self, meter: Meter, *, as_json: bool, every_s: float = 1.0) -> None:
+        self._meter = meter
+        self._as_json = as_json
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tells how it goes", daemon=True)
+        self.pipe_closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = self._meter.began
+        while not self._over.wait(max(0.0, last + self._every_s - time.perf_counter())):
+            now = time.perf_counter()
+            figures = self._meter.take()
+            try:
+                self._tell({"second": round(now - self._meter.began, 1)}, figures, now - last)
+            except OSError:
+                self.pipe_closed.set()
+                return
+            last = now
+
+    def end(self, **more: Any) -> None:
+        """Raises BrokenPipeError."""
+        figures = self._meter.total()
+        seconds = max(self._meter.last_at - self._meter.began, 1e-9)
+        if self._as_json:
+            first = {"total": True, "seconds": round(seconds, 3), "messages": figures.messages}
+            self._tell({**first, **more}, figures, seconds)
+            return
+        print(f"{figures.messages:,} messages in {seconds:.2f} s" + "".join(f", {n} {v}" for n, v in more.items() if v))
+        self._tell({}, figures, seconds)
+
+    def _tell(self, first: dict[str, Any], figures: _Figures, seconds: float) -> None:
+        rate, megabytes = figures.messages / seconds, figures.bytes / seconds / 1e6
+        spread = [figures.latencies.percentile(percent) for percent in PERCENTILES]
+        known = spread[0] is not None
+        if self._as_json:
+            told: dict[str, Any] = {**first, "messages_per_s": round(rate, 1), "mb_per_s": round(megabytes, 3)}
+            if known:
+                told["latency_ms"] = {
+                    name: round((value or 0.0) * 1000, 3)
+                    for name, value in zip((*_LABELS, "max"), (*spread, figures.latencies.max_s), strict=True)
+                }
+            told["failed"] = figures.failed
+            print(json.dumps(told), flush=True)
+            return
+        if sys.stdout is None:
+            return
+        narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
+        line = f"{first['second']:>7.1f} s" if first else "  total  "
+        rate_width, megabytes_width, digits = (9, 6, 1) if narrow else (12, 9, 2)
+        line += f" {rate:>{rate_width},.0f} messages/s {megabytes:>{megabytes_width}.1f} MB/s"
+        if known:
+            named = [*zip(_LABELS, spread, strict=True), ("max", figures.latencies.max_s)]
+            shown = [
+                f"{name} {(value or 0.0) * 1000:.{digits}f}"
+                for name, value in named
+                if not narrow or name in (*_OF_NARROW, "max")
+            ]
+            line += f"  ms: {', '.join(shown)}"
+        if figures.failed:
+            line += f"   {figures.failed:,} failed"
+        print(line, flush=True)

@@ -1,0 +1,74 @@
+"""What `magnetar bookie`, `magnetar broker` and `magnetar standalone` do as one: settings in, exit status out.
+
+Signals are blocked before anything starts a thread (stop_signals.py), and what takes its time to be imported is
+imported after that.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from magnetar_wire.configuration import Configuration
+    from magnetar_wire.logs import LogOptions
+    from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.stop_signals import StopSignals
+
+__all__ = ["ConfigFile", "ListOptions", "Run", "SetFlags", "list_options", "run_process"]
+
+S = TypeVar("S", bound="LogOptions")
+Run = Callable[[S, "StopSignals"], "ExitStatus"]
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file of settings: name = value.")
+]
+SetFlags = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="One setting; it goes before file and environment."),
+]
+
+ListOptions = Annotated[
+    bool, typer.Option("--options", help="List every setting with its default and meaning, as TOML; start nothing.")
+]
+
+
+def list_options(kind: type[Configuration]) -> None:
+    from magnetar_cli.option_list import option_lines
+
+    print("\n".join(option_lines(kind)))
+
+
+def run_process(
+    name: str,
+    config: Path | None,
+    flags: Iterable[str],
+    what_runs: Callable[[], tuple[type[S], Run[S]]],
+) -> NoReturn:
+    """`what_runs` imports the settings and what runs with them, and returns both. The process ends with the status."""
+    from magnetar_wire.garbage import look_seldom
+    from magnetar_wire.process.exit_status import ExitStatus
+    from magnetar_wire.process.stop_signals import StopSignals
+
+    look_seldom()
+    signals = StopSignals()
+    from magnetar_wire.configuration import InvalidConfiguration, load
+    from magnetar_wire.logs import log_to_stderr
+
+    kind, run = what_runs()
+    try:
+        loaded = load(kind, file=config, environment=os.environ, flags=flags)
+    except InvalidConfiguration as error:
+        print(f"magnetar {name}: the configuration is wrong:\n{error}", file=sys.stderr)
+        raise typer.Exit(ExitStatus.REFUSED) from None
+    log_to_stderr(loaded.log_level, loaded.log_format)
+    status = run(loaded, signals)
+    logging.shutdown()
+    # Threads that hang with the disk would be waited for otherwise.
+    os._exit(status)

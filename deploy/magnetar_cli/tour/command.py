@@ -1,0 +1,41 @@
+"""The command line of the tour."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def tour(
+    once: Annotated[bool, typer.Option("--once", help="End after the last step; else the broker runs on.")] = False,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1000, max=5_000_000, help="So many are published.")
+    ] = 100_000,
+) -> None:
+    """Start a broker, publish, consume on two types of subscription, count with Spark; then leave the broker running.
+
+    Everything is in temporary folders, which go at the end. Exit status: 0 all came out as it must, 1 it did not, 130
+    it was broken off by Ctrl-C before the last step was over.
+    """
+    from magnetar_cli.plain_errors import plain_errors, plain_logs
+    from magnetar_cli.tour.narrator import Narrator
+    from magnetar_cli.tour.story import tell_story
+
+    plain_logs()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # what was started is ended on the way
+    try:
+        with plain_errors():
+            status = tell_story(Narrator(), once=once, messages=messages)
+    except BrokenPipeError:
+        # Nobody reads any more. Python would say so again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    raise typer.Exit(status)

@@ -1,0 +1,89 @@
+"""The query that the tour shows, in a process of its own: `python -m magnetar_cli.tour.spark_query URL TOPIC FOLDER`.
+
+Spark's own voice goes to standard error, which the tour keeps in a file. On standard output is a JSON object a line:
+
+    {"spark": "4.3.0"}                                      the session is there
+    {"messages": 25000}                                     so many were counted by now, after each micro-batch
+    {"counts": [{"minute_ms": …, "room": …, "count": …}]}   the end
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_MESSAGES_PER_BATCH: Final = 50_000
+_LOOK_S: Final = 1
+
+
+def main(url: str, topic: str, folder: Path) -> None:
+    builder = SparkSession.Builder().appName("magnetar tour").master("local[2]")
+    for name, value in {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    _tell(spark=spark.version)
+    messages = (
+        spark.readStream.format("magnetar")
+        .option("url", url)
+        .option("topic", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxMessagesPerTrigger", _MESSAGES_PER_BATCH)
+        .option("progressSubscription", "spark")
+        .load()
+    )
+    query = (
+        counted(messages)
+        .writeStream.format("memory")
+        .queryName("counts")
+        .outputMode("complete")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    _follow(query)
+    rows = [row.asDict() for row in spark.table("counts").collect()]
+    _tell(counts=rows)
+    spark.stop()
+
+
+def counted(messages: DataFrame) -> DataFrame:
+    """How many messages there are of each key in each minute of event time."""
+    minute = f.window("event_time", "1 minute").alias("minute")
+    room = f.col("key").cast("string").alias("room")
+    counts = messages.withWatermark("event_time", "1 minute").groupBy(minute, room).count()
+    return counts.select(f.unix_millis("minute.start").alias("minute_ms"), "room", "count")
+
+
+def _follow(query: StreamingQuery) -> None:
+    """Until it ends; tells after each micro-batch. Raises what the query failed with."""
+    told = 0
+    while True:
+        over = query.awaitTermination(_LOOK_S)
+        done = sum(progress.numInputRows for progress in query.recentProgress)
+        if done > told:
+            told = done
+            _tell(messages=done)
+        if over:
+            return
+
+
+def _tell(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

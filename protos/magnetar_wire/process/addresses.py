@@ -1,0 +1,21 @@
+"""`host:port` as it stands in a setting."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["ANY_HOST", "check_address"]
+
+# Hosts that stand for all of a machine's addresses: to listen at, and nothing that others could be told.
+ANY_HOST: Final = ("0.0.0.0", "[::]")
+_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
+_MAX_PORT: Final = 65_535
+
+
+def check_address(value: str) -> str:
+    """As it was given. Raises `ValueError`."""
+    found = _ADDRESS.fullmatch(value)
+    if found is None or int(found[1]) > _MAX_PORT:
+        raise ValueError("an address is host:port, or [host]:port for IPv6")
+    return value

@@ -1,0 +1,196 @@
+"""Messages that are several entries: their chunks, collected until a message is whole.
+
+A message is where its last chunk is. A slice of a log so holds the messages whose last chunks are in it, and chunks
+without a last one at its end are another slice's. The chunks of a message come in order, those of different producers
+mixed. Of what a producer sent again after it had lost its connection some is there twice:
+
+    a0 a1 a1 a2        the second a1 says nothing new
+    a0 a1 a0 a1 a2     a first chunk begins the message anew
+    a0 a1 a2 a1 a2     what follows a whole message's last chunk, and is no first one, is nothing
+    a0 a2              one is missing between: never whole, whatever follows but a first one
+
+A message whose first chunk is in front of the slice is *headless* here: what else is there in front decides what its
+chunks in the slice are. If its last one is in the slice it is completed backwards when all of the slice was read, in
+one walk for all such messages: back to its nearest first chunk, from where the rule above says how far it had come when
+the slice began. A last chunk on the way there means that the message was whole before. So it does not depend on where a
+log is cut into slices which messages there are.
+
+Chunks are kept in memory until their message is whole, so many bytes of them and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.entry import Entry, decode_entry, decode_head
+from magnetar_wire.errors import MalformedEntry, TooLarge, WireError
+
+__all__ = ["ChunkGroups", "Whole"]
+
+Place = tuple[int, int]
+_Name = tuple[str, str]
+
+# Of messages that were whole, or can't be: what comes of them yet is told by it from a headless message.
+_MAX_ENDED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Whole:
+    """All chunks of a message, and where the last one is."""
+
+    place: Place
+    chunks: list[Entry]
+
+
+@dataclass(slots=True)
+class _Group:
+    # What must come next at the latest.
+    expected: int
+    # Every chunk below this one must be in front of the slice, in order; of a message whose first one is in it, 0.
+    needed: int
+    chunks: dict[int, Entry] = field(default_factory=dict)
+    last_place: Place = (-1, -1)
+    # Of the chunks that were met in front of the slice, the nearest first.
+    earlier: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(chunk.payload) for chunk in self.chunks.values())
+
+    @property
+    def had_come(self) -> int:
+        """How many chunks were there, in order, when the slice began: `earlier` goes back to a first one."""
+        expected = 0
+        for chunk_id in reversed(self.earlier):
+            if chunk_id > expected:
+                return 0
+            expected = max(expected, chunk_id + 1)
+        return expected
+
+    def whole(self) -> Whole:
+        return Whole(self.last_place, [self.chunks[chunk_id] for chunk_id in sorted(self.chunks)])
+
+
+class ChunkGroups:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        # Invariant: as many as all groups' chunks have.
+        self._bytes = 0
+        self._open: dict[_Name, _Group] = {}
+        # Those whose last chunk is there, and whose first ones are not.
+        self._headless: dict[_Name, _Group] = {}
+        self._ended: dict[_Name, None] = {}
+
+    def add(self, place: Place, chunk: Entry, *, counts: bool = True) -> Whole | None:
+        """The message that this chunk makes whole. One that does not count is in front of the range: it can be a part
+        of a message that does, but no message ends with it. Raises WireError, and forgets the message then."""
+        metadata = chunk.metadata
+        name, chunk_id, chunks = _name(metadata), metadata.chunk_id, metadata.num_chunks_from_msg
+        if not 0 <= chunk_id < chunks:
+            raise MalformedEntry(f"it is said to be chunk {chunk_id} of {chunks} of message {metadata.uuid!r}")
+        if chunk_id == 0:
+            self._forget(self._open, name)
+            self._ended.pop(name, None)
+            self._open[name] = _Group(0, 0)
+        elif name in self._ended:
+            return None
+        group = self._open.setdefault(name, _Group(chunk_id, chunk_id))
+        if chunk_id > group.expected:
+            if not group.needed:
+                self._end(name)
+                return None
+            group.needed = chunk_id
+        group.expected = max(group.expected, chunk_id + 1)
+        if chunk_id not in group.chunks:
+            self._keep(self._open, name, group, chunk)
+        if chunk_id < chunks - 1:
+            return None
+        group.last_place = place
+        if counts and group.needed:
+            self._headless[name] = self._open.pop(name)
+            self._end(name)
+            return None
+        self._end(name)
+        return group.whole() if counts else None
+
+    def complete(
+        self, earlier: Callable[[], Iterable[tuple[int, int, bytes]]], refuse: Callable[[Place, WireError], None]
+    ) -> Iterator[Whole]:
+        """The messages of which the rest is found backwards from the slice's start, nearest first. Those of which it is
+        not are dropped."""
+        if not self._headless:
+            return
+        for ledger_id, entry_id, stored in earlier():
+            try:
+                whole = self._before(stored)
+            except WireError as error:
+                refuse((ledger_id, entry_id), error)
+                continue
+            if whole is not None:
+                yield whole
+            if not self._headless:
+                return
+
+    def drop_headless(self) -> list[Place]:
+        """The last chunks of the messages of which the rest was not found."""
+        places = [group.last_place for group in self._headless.values()]
+        for name in list(self._headless):
+            self._forget(self._headless, name)
+        return places
+
+    def _before(self, stored: bytes) -> Whole | None:
+        """The message that is whole with the entry, which is in front of all that was looked at."""
+        try:
+            _, metadata = decode_head(stored)
+        except (MalformedEntry, TooLarge):  # whatever it is, it is no chunk of these
+            return None
+        chunk_id, name = metadata.chunk_id, _name(metadata)
+        group = self._headless.get(name) if metadata.num_chunks_from_msg > 1 else None
+        if group is None:
+            return None
+        if not 0 <= chunk_id < metadata.num_chunks_from_msg - 1:
+            self._forget(self._headless, name)
+            return None
+        group.earlier.append(chunk_id)
+        if chunk_id not in group.chunks:
+            try:
+                self._keep(self._headless, name, group, decode_entry(stored))
+            except WireError:
+                self._forget(self._headless, name)
+                raise
+        if chunk_id:
+            return None
+        self._forget(self._headless, name)
+        return group.whole() if group.had_come >= group.needed else None
+
+    def _keep(self, groups: dict[_Name, _Group], name: _Name, group: _Group, chunk: Entry) -> None:
+        size = len(chunk.payload)
+        if self._bytes + size > self._max_bytes:
+            kept, count = self._bytes, len(self._open) + len(self._headless)
+            self._forget(groups, name)
+            self._end(name)
+            raise TooLarge(
+                f"the chunks of {count} messages that are not whole yet have {kept + size} bytes, and at most "
+                f"{self._max_bytes} are kept"
+            )
+        self._bytes += size
+        group.chunks[chunk.metadata.chunk_id] = chunk
+
+    def _forget(self, groups: dict[_Name, _Group], name: _Name) -> None:
+        group = groups.pop(name, None)
+        if group is not None:
+            self._bytes -= group.bytes
+
+    def _end(self, name: _Name) -> None:
+        """Nothing that comes of the message but its first chunk says anything any more."""
+        self._forget(self._open, name)
+        self._ended[name] = None
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+
+def _name(metadata: MessageMetadata) -> _Name:
+    return metadata.producer_name, metadata.uuid

@@ -1,0 +1,121 @@
+"""`spark.read`: everything from one place of each partition to another, planned when the query is.
+
+Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
+reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
+since nothing of the driver lives on here; it is that of all actions of the DataFrame, so one that comes when the lease
+is over may find that something was deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar_spark.bounds import EARLIEST, LATEST, Point
+from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.leases import RENEWALS, new_lease
+from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.losses import Losses
+from magnetar_spark.options import SourceOptions
+from magnetar_spark.places import place_at
+from magnetar_spark.plain_errors import plainly
+from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
+from magnetar_spark.reaching import answered
+from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.topics import ReadLog, Topics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchReader"]
+
+OPERATION_TIMEOUT_S: Final = 60
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with plainly():
+            return asyncio.run(answered(self._options, self._partitions()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from magnetar_spark.task import read
+
+        # Where there is nothing to read, Spark makes a partition of its own.
+        if isinstance(partition, LogSlice):
+            with plainly():
+                yield from read(partition, self._columns)
+
+    async def _partitions(self) -> list[InputPartition]:
+        options = self._options
+        lease = new_lease(options.batch_lease_s * 1000, options.batch_lease_s / RENEWALS)
+        async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
+            logs = await Topics(admin, options.topics).find(now=True)
+            if not logs:
+                raise InvalidOptions(f"there is no topic that matches {options.topics}")
+            options.starting.check_names("startingOffsets", [log.log for log in logs])
+            options.ending.check_names("endingOffsets", [log.log for log in logs])
+            planning = _Planning(admin, options, lease)
+            plans = await some_at_a_time(planning.plan, logs)
+        connection = Connection(options.url, options.listener_name)
+        return [
+            *cut_into_slices(
+                [plan for plan in plans if plan is not None],
+                options.max_tasks,
+                lease,
+                connection,
+                options.fail_on_data_loss,
+                options.max_chunk_bytes,
+            )
+        ]
+
+
+class _Planning:
+    def __init__(self, admin: AsyncAdmin, options: SourceOptions, lease: Lease) -> None:
+        self._admin = admin
+        self._options = options
+        holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
+        self._planner = Planner(admin, lease, options.listener_name, holder)
+        self._losses = Losses(options.fail_on_data_loss)
+
+    async def plan(self, log: ReadLog) -> LogPlan | None:
+        """Of what is to be read of it; None: nothing is."""
+        starting, ending = self._options.starting.of(log.log), self._options.ending.of(log.log)
+        if starting == LATEST or ending == EARLIEST:
+            # It must be there all the same.
+            await place_at(self._admin, log.log, LATEST)
+            return None
+        start = EARLIEST_PLACE
+        incarnation = ""
+        if starting != EARLIEST:
+            incarnation, start = await self._place(log.log, starting)
+        stop = None
+        if ending != LATEST:
+            incarnation, stop = await self._place(log.log, ending)
+            if stop <= start:
+                return None
+        planned = await self._planner.plan(log.log, incarnation, start, stop)
+        if start == EARLIEST_PLACE:
+            # What was deleted in front of it was not asked for.
+            planned.chunks_deleted = False
+        if planned.other_incarnation:
+            # Deleted and made again within this moment.
+            self._losses.made_again(log.log, incarnation, start)
+            return None
+        if planned.begins_in_deleted and start != EARLIEST_PLACE:
+            self._losses.deleted(log.log, start, planned.start)
+        return planned
+
+    async def _place(self, log: str, point: Point) -> tuple[str, NextMessage]:
+        placed = await place_at(self._admin, log, point)
+        return placed.incarnation, placed.place

@@ -1,0 +1,137 @@
+"""Where reading begins or ends, as the user says it: `startingOffsets` and `endingOffsets`.
+
+One point for all topics, or JSON with one for each of some: by a partition's name, or by a topic's for all of its
+partitions. A point is
+
+    earliest, latest
+    a time          2026-11-22T03:00:00+01:00 (without a zone: UTC), or ms since 1970: what a broker took then or later
+    a place         {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or what a query's progress shows
+
+A range begins with the message at its first point, and ends before the one at its last.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from magnetar.admin import NextMessage
+from magnetar_spark.errors import InvalidOptions
+from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["EARLIEST", "LATEST", "Bound", "Point", "parse_bound", "place_of"]
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+# `earliest`, `latest`, a time in ms since 1970, or a place.
+Point: TypeAlias = str | int | NextMessage
+
+_FORMS: Final = (
+    "give earliest, latest, a time (ISO 8601, or ms since 1970), or JSON by topic or partition: "
+    '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
+)
+_MOST_ID: Final = 2**63 - 1
+_MOST_BATCH_INDEX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    default: Point
+    # By full names of topics and partitions.
+    by_name: Mapping[str, Point] = field(default_factory=dict)
+
+    def of(self, log: str) -> Point:
+        """The point for this partition, or topic without partitions."""
+        if log in self.by_name:
+            return self.by_name[log]
+        return self.by_name.get(str(TopicName.parse(log).base), self.default)
+
+    def check_names(self, option: str, logs: Iterable[str]) -> None:
+        """Raises InvalidOptions if it names what is not read."""
+        read = dict.fromkeys(logs)
+        bases = dict.fromkeys(str(TopicName.parse(log).base) for log in read)
+        for name, point in self.by_name.items():
+            if name not in read and name not in bases:
+                raise InvalidOptions(
+                    f"{option} names {name}, which is not among what is read: {', '.join(list(read)[:10]) or 'nothing'}"
+                )
+            if isinstance(point, NextMessage) and name not in read:
+                raise InvalidOptions(
+                    f"{option} gives {name} one place, but it has partitions, and places are of one of them: give one "
+                    f"for each, by {name}-partition-0 and so on"
+                )
+
+
+def parse_bound(option: str, text: str, default: Point) -> Bound:
+    """Raises InvalidOptions."""
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return Bound(_point(option, stripped))
+    try:
+        given = json.loads(stripped)
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptions(f"{option} is no JSON ({error}): {_FORMS}") from None
+    by_name: dict[str, Point] = {}
+    for name, value in given.items():
+        try:
+            full = str(TopicName.parse(name))
+        except InvalidTopicName as error:
+            raise InvalidOptions(f"{option} names no topic: {error}") from None
+        if full in by_name:
+            raise InvalidOptions(f"{option} names {full} twice")
+        by_name[full] = _point(option, value)
+    return Bound(default, by_name)
+
+
+def place_of(value: Mapping[str, Any]) -> NextMessage:
+    """The place that JSON shows; -1 as batch index, as messages outside of batches have it, is the entry's first
+    message.
+    Raises ValueError."""
+    numbers = []
+    for name, least, most in (
+        ("ledger_id", 0, _MOST_ID),
+        ("entry_id", 0, _MOST_ID),
+        ("batch_index", -1, _MOST_BATCH_INDEX),
+    ):
+        number = value.get(name, -1 if name == "batch_index" else None)
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+            raise ValueError(f"{name} is {number!r:.50} and not a number of {least} … {most:,}")
+        numbers.append(number)
+    return NextMessage(numbers[0], numbers[1], max(0, numbers[2]))
+
+
+def _point(option: str, value: object) -> Point:
+    if isinstance(value, str):
+        return _named_or_time(option, value.strip())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _ms(option, value)
+    if isinstance(value, dict):
+        try:
+            return place_of(value)
+        except ValueError as error:
+            raise InvalidOptions(f"{option} has {json.dumps(value)[:200]}, which is no place: {error}") from None
+    raise InvalidOptions(f"{option} has {value!r:.100}, which is no place in a topic: {_FORMS}")
+
+
+def _named_or_time(option: str, text: str) -> Point:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return _ms(option, int(text))
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.UTC)
+    return _ms(option, int(time.timestamp() * 1000))
+
+
+def _ms(option: str, ms: int) -> int:
+    if not 0 < ms <= _MOST_ID:
+        raise InvalidOptions(f"{option} is the time {ms}, which is not above 0: it is told in ms since 1970")
+    return ms

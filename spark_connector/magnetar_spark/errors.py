@@ -1,0 +1,76 @@
+"""What can be wrong with reading topics from Spark.
+
+SparkConnectorError
+├── InvalidOptions     the user's: options that there are not, that can't be read, or that do not fit together
+│   └── InvalidColumns columns that there are not, or that are named twice
+├── InvalidOffsets     a checkpoint's: they are not what this source writes
+├── NobodyAnswers    none of the brokers that the user named has ever answered
+├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
+├── NoSink            the user wants to write, which is not there yet
+├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
+├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
+└── UnreadableEntry    what is stored is no entry, or one that can't be opened: it says where it is
+    └── TooManyChunks  messages in chunks, so many or so large at a time that collecting them would take too much memory
+
+Spark's workers pickle what is raised, so each of these is made of its message alone.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DataLost",
+    "InvalidColumns",
+    "InvalidOffsets",
+    "InvalidOptions",
+    "NoSink",
+    "NobodyAnswers",
+    "NotReadNow",
+    "NothingKept",
+    "SparkConnectorError",
+    "TooManyChunks",
+    "UnreadableEntry",
+]
+
+
+class SparkConnectorError(Exception):
+    """Whatever this package raises about what it was asked, or found."""
+
+
+class InvalidOptions(SparkConnectorError, ValueError):
+    """What the user asked for can't be meant."""
+
+
+class InvalidColumns(InvalidOptions):
+    """Columns that there are not."""
+
+
+class InvalidOffsets(SparkConnectorError, ValueError):
+    """Offsets that this source did not write."""
+
+
+class NoSink(SparkConnectorError):
+    """Topics are read here, and not written."""
+
+
+class NobodyAnswers(SparkConnectorError):
+    """Where the brokers should be, nobody is."""
+
+
+class NothingKept(SparkConnectorError):
+    """A stream's topics neither retain messages nor keep them for this query."""
+
+
+class NotReadNow(SparkConnectorError):
+    """Entries that no bookie gave; it is not known whether they are lost."""
+
+
+class DataLost(SparkConnectorError):
+    """Messages that were to be read are gone."""
+
+
+class UnreadableEntry(SparkConnectorError):
+    """An entry that no rows can be made of."""
+
+
+class TooManyChunks(UnreadableEntry):
+    """Chunks of unfinished messages that come to more than may be kept."""

@@ -1,0 +1,39 @@
+"""Seeing to it that what a stream has not read yet is kept for it.
+
+By itself a topic keeps nothing that all of its subscriptions have acknowledged. A stream has no subscription, so a
+topic must retain messages, or the query must have a `progressSubscription`: one that is moved to where the query is.
+Where there is neither, messages would be skipped whenever the query is slow or stopped, so it does not even start,
+unless the user says that losses are to be lived with.
+"""
+
+from __future__ import annotations
+
+from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar_spark.errors import NothingKept
+
+__all__ = ["Keeping"]
+
+
+class Keeping:
+    def __init__(self, admin: AsyncAdmin, subscription: str, required: bool) -> None:
+        self._admin = admin
+        self._subscription = subscription
+        self._required = required
+        # Incarnations of which this is settled, by the logs' names.
+        self._settled: dict[str, str] = {}
+
+    async def keep(self, log: str, incarnation: str, place: NextMessage, retained: bool) -> None:
+        """What is at `place` and behind it. Raises NothingKept."""
+        if self._settled.get(log) == incarnation:
+            return
+        if self._subscription:
+            await self._admin.reading.advance_progress(log, incarnation, self._subscription, place)
+        elif self._required and not retained:
+            raise NothingKept(
+                f"nothing keeps the messages of {log} for this query: there is no retention on it, and no "
+                "progressSubscription, so they may be deleted before they are read. Give the option "
+                "progressSubscription a name, for a subscription that is made for this query and moved along with it, "
+                "or set the option failOnDataLoss to false, if losing some is all right; retention would keep them, "
+                "too, but can't be set in this version"
+            )
+        self._settled[log] = incarnation

@@ -1,0 +1,74 @@
+"""What one Spark task reads: consecutive pieces of one partition's log, and all that it takes to read them.
+
+It travels from the driver to an executor as a pickle, so it holds plain values alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from magnetar_bookie.read.striping import Fragment, Striping
+
+__all__ = ["MAX_CHUNK_BYTES", "Connection", "Lease", "LogSlice", "SlicePiece"]
+
+
+# A single message may have half of it.
+MAX_CHUNK_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePiece:
+    """Entries `first_entry_id` … `last_entry_id` of a ledger; reading.proto's `Piece`, or a part of one."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    # Messages of the first entry that are not wanted; and how many of the last are, from its first on; 0: all.
+    skip_messages: int
+    stop_after_messages: int
+    bytes: int
+    messages: int
+    striping: Striping
+    fragments: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Keeps the pieces from being deleted. `renew_every_s` 0: the driver renews it."""
+
+    lease_id: bytes
+    lease_ms: int
+    renew_every_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to ask brokers: for a new plan, and to renew a lease."""
+
+    service_url: str
+    listener_name: str
+
+
+@dataclass(frozen=True)
+class LogSlice(InputPartition):
+    # As the column `topic` shows it, and the number of the partition: -1 where the topic has none.
+    topic: str
+    partition: int
+    # The topic that holds the log: `topic-partition-<i>`, or the topic itself.
+    log: str
+    incarnation: str
+    pieces: tuple[SlicePiece, ...]
+    # Right in front of the first piece: where chunks of a message may be whose last chunk is in it; the nearest last.
+    before: tuple[SlicePiece, ...]
+    # Addresses by the bookies' ids.
+    bookies: dict[str, str]
+    lease: Lease | None
+    connection: Connection
+    fail_on_data_loss: bool
+    # Of messages in chunks that are not whole yet.
+    max_chunk_bytes: int = MAX_CHUNK_BYTES
+    # What was right in front of `before` was deleted: a beginning that is not in it may have been there.
+    chunks_deleted: bool = False

@@ -1,0 +1,61 @@
+"""Telling of messages that should have been read and are gone: by an error, or where the user asked for that, by a line
+in the driver's log."""
+
+from __future__ import annotations
+
+import logging
+
+from magnetar.admin import NextMessage
+from magnetar_spark.errors import DataLost
+
+__all__ = ["Losses"]
+
+_log = logging.getLogger(__name__)
+
+
+class Losses:
+    def __init__(self, fail: bool) -> None:
+        self._fail = fail
+        self._told: dict[str, None] = {}
+
+    def deleted(self, log: str, start: NextMessage, first: NextMessage) -> None:
+        """Raises DataLost unless losses are to be lived with, as all of these do."""
+        self._tell(
+            f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
+            f"deleted up to {_shown(first)}; how many messages that were is not known",
+            "to go on with the first that there is",
+        )
+
+    def made_again(self, log: str, incarnation: str, place: NextMessage) -> None:
+        self._tell(
+            f"{log} was deleted, and another topic was made under its name: what this query had not read yet of "
+            f"incarnation {incarnation}, from {_shown(place)} on, is lost",
+            "to read the new one from its earliest message",
+        )
+
+    def gone(self, log: str, place: NextMessage) -> None:
+        self._tell(
+            f"{log} is no longer there, or no longer among the topics that are to be read: what this query had not "
+            f"read yet of it, from {_shown(place)} on, is lost",
+            "to go on without it",
+        )
+
+    def ends_before(self, log: str, end: NextMessage, stop: NextMessage) -> None:
+        self._tell(
+            f"messages of {log} are lost: it ends before {_shown(end)}, and this batch was to go up to {_shown(stop)}",
+            "to go on without them",
+        )
+
+    def _tell(self, what: str, otherwise: str) -> None:
+        if self._fail:
+            raise DataLost(
+                f"{what}. Set the option failOnDataLoss to false {otherwise}. What a stream has not read is kept for "
+                "it by the option progressSubscription"
+            )
+        if what not in self._told:
+            self._told[what] = None
+            _log.warning("%s; failOnDataLoss is false, so the query goes on", what)
+
+
+def _shown(place: NextMessage) -> str:
+    return f"{place.ledger_id}:{place.entry_id}:{place.batch_index}"

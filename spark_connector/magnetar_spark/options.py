@@ -1,0 +1,186 @@
+"""The options of a query: all that a user can say, read once and checked.
+
+What can't be meant is refused with a sentence that says what can. Which options there are, and which go with a batch or
+with a stream alone, is in option_names.py, and how places are written in bounds.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.exceptions import InvalidUrl
+from magnetar_spark.bounds import EARLIEST, LATEST, Bound, parse_bound
+from magnetar_spark.columns import choose_columns
+from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.log_slice import MAX_CHUNK_BYTES
+from magnetar_spark.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
+from magnetar_spark.topic_choice import TopicChoice, chosen_by_pattern, chosen_topics
+
+__all__ = ["SourceOptions", "batch_options", "columns_of", "stream_options"]
+
+_URL_IN_ENVIRONMENT: Final = "MAGNETAR_URL"
+_DEFAULT_BATCH_LEASE_S: Final = 3600
+# A broker holds none for longer than a day.
+_MOST_BATCH_LEASE_S: Final = 24 * 3600
+# Of this process, the driver's, whose cores are those of the cluster only where all is on one machine.
+_TASKS_PER_CORE: Final = 4
+_MOST_TASKS: Final = 100_000
+_MOST: Final = 2**63 - 1
+_SUFFIXES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
+_TOPIC_OPTIONS: Final = ("topic", "topics", "topicsPattern", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    url: str
+    listener_name: str
+    topics: TopicChoice
+    columns: tuple[str, ...]
+    starting: Bound
+    ending: Bound
+    # Of one micro-batch; 0: no limit.
+    max_messages: int
+    max_bytes: int
+    fail_on_data_loss: bool
+    # Of messages in chunks that are not whole yet, in each task.
+    max_chunk_bytes: int
+    # The durable subscription that is moved to where the query is; empty: none.
+    progress_subscription: str
+    batch_lease_s: int
+    # Into so many tasks a batch is cut at most, or one for each partition, if those are more.
+    max_tasks: int
+
+
+def batch_options(given: Mapping[str, str]) -> SourceOptions:
+    """Raises InvalidOptions."""
+    options = {name.lower(): value for name, value in given.items()}
+    check_names(given)
+    refuse_those_of_a_stream(options)
+    return _options(options, EARLIEST)
+
+
+def stream_options(given: Mapping[str, str]) -> SourceOptions:
+    """Raises InvalidOptions."""
+    options = {name.lower(): value for name, value in given.items()}
+    check_names(given)
+    refuse_those_of_a_batch(options)
+    return _options(options, LATEST)
+
+
+def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
+    """What there is to be told before it is known whether a batch or a stream is read. Raises InvalidOptions."""
+    check_names(given)
+    options = {name.lower(): value for name, value in given.items()}
+    _options(options, EARLIEST)
+    return _columns(options)
+
+
+def _options(options: Mapping[str, str], start: str) -> SourceOptions:
+    return SourceOptions(
+        url=_url(options),
+        listener_name=options.get("listenername", "").strip(),
+        topics=_topics(options),
+        columns=_columns(options),
+        starting=parse_bound("startingOffsets", options.get("startingoffsets", start), start),
+        ending=parse_bound("endingOffsets", options.get("endingoffsets", LATEST), LATEST),
+        max_messages=_number(options, "maxMessagesPerTrigger", 0, _MOST),
+        max_bytes=_size(options, "maxBytesPerTrigger"),
+        fail_on_data_loss=_yes_or_no(options, "failOnDataLoss", True),
+        max_chunk_bytes=_size(options, "maxChunkBytes") or MAX_CHUNK_BYTES,
+        progress_subscription=_subscription(options),
+        batch_lease_s=_number(options, "batchLeaseSeconds", _DEFAULT_BATCH_LEASE_S, _MOST_BATCH_LEASE_S),
+        max_tasks=_number(options, "maxTasks", _TASKS_PER_CORE * (os.cpu_count() or 1), _MOST_TASKS),
+    )
+
+
+def _url(options: Mapping[str, str]) -> str:
+    url = options.get("url", "").strip() or os.environ.get(_URL_IN_ENVIRONMENT, "").strip()
+    if not url:
+        raise InvalidOptions(
+            f"where the brokers are is missing: give the option 'url', magnetar://host:6652[,host:6652…], or set "
+            f"{_URL_IN_ENVIRONMENT} in the environment of the driver"
+        )
+    from magnetar._service_url import parse_service_url
+
+    try:
+        parse_service_url(url)
+    except InvalidUrl as error:
+        raise InvalidOptions(f"the option 'url' can't be used: {error}") from None
+    return url
+
+
+def _topics(options: Mapping[str, str]) -> TopicChoice:
+    given = [name for name in _TOPIC_OPTIONS if options.get(name.lower(), "").strip()]
+    if len(given) != 1:
+        raise InvalidOptions(
+            "what to read is said by exactly one of 'topic', 'topics' (a,b,c) and 'topicsPattern', or by load(topic), "
+            f"and not by {' and '.join(given) if given else 'none of them'}"
+        )
+    text = options[given[0].lower()].strip()
+    if given[0] == "topicsPattern":
+        return chosen_by_pattern(text)
+    if given[0] != "topics":
+        return chosen_topics([text])
+    return chosen_topics(_listed(text))
+
+
+def _listed(text: str) -> list[str]:
+    """`a,b`, or a list in JSON, for names with commas in them."""
+    if not text.startswith("["):
+        return [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptions(f"the option 'topics' is no list in JSON: {error}") from None
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidOptions(f"the option 'topics' lists what are no names: {text[:200]}")
+    return list(names)
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    return choose_columns([name for name in options.get("columns", "").split(",") if name.strip()])
+
+
+def _subscription(options: Mapping[str, str]) -> str:
+    name = options.get("progresssubscription", "").strip()
+    if "progresssubscription" in options and not name:
+        raise InvalidOptions("the option 'progressSubscription' is empty: give it a name, or leave it out")
+    return name
+
+
+def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit() and len(stripped) < 20 and 0 < int(stripped) <= most):
+        raise InvalidOptions(f"the option {name!r} is {text!r:.50}, and not a whole number of 1 … {most:,}")
+    return int(stripped)
+
+
+def _size(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return 0
+    match = _SIZE.fullmatch(text.strip())
+    bytes_ = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
+    if not 0 < bytes_ <= _MOST:
+        raise InvalidOptions(
+            f"the option {name!r} is {text!r:.50}, and not a number of bytes, such as 1048576, 512k or 1g"
+        )
+    return bytes_
+
+
+def _yes_or_no(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidOptions(f"the option {name!r} is {text!r:.50}: give true or false")
+    return text.strip().lower() == "true"

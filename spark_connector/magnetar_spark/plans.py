@@ -1,0 +1,158 @@
+"""What a broker says about a range of a log, put together from as many of its answers as that takes.
+
+An answer is bounded, so a long range is planned piece by piece. The first question takes the lease, from the range's
+beginning on; those behind it take none, since theirs would move it on to where they begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
+from magnetar_spark.log_slice import Lease
+
+__all__ = ["EARLIEST_PLACE", "Limits", "LogPlan", "Planner"]
+
+EARLIEST_PLACE: Final = NextMessage(0, 0, 0)
+# Where the beginning of a chunked message is looked for.
+_BEFORE_LEDGERS: Final = 8
+_BEFORE_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """0: none."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def less(self, messages: int, bytes_: int) -> Limits | None:
+        """What is left of them; None: nothing is."""
+        if (self.messages and messages >= self.messages) or (self.bytes and bytes_ >= self.bytes):
+            return None
+        return Limits(
+            self.messages - messages if self.messages else 0,
+            self.bytes - bytes_ if self.bytes else 0,
+        )
+
+
+@dataclass(slots=True)
+class LogPlan:
+    """A range of a log, all of it planned: what `plan` answered, one answer behind the other."""
+
+    log: str
+    incarnation: str
+    # Where it was to begin, and where it does: behind that, if what was there is deleted.
+    asked: NextMessage
+    start: NextMessage
+    stop: NextMessage
+    messages: int
+    bytes: int
+    messages_behind: int
+    first: NextMessage
+    # As it was when the range was planned first: what came later is behind it.
+    end: NextMessage
+    begins_in_deleted: bool
+    other_incarnation: bool
+    retained: bool
+    before: Sequence[Piece]
+    # What was right in front of `before` was deleted, and there may have been chunks of messages that are in the range.
+    chunks_deleted: bool
+    pieces: list[Piece] = field(default_factory=list)
+    bookies: dict[str, str] = field(default_factory=dict)
+
+    def add(self, plan: Plan) -> None:
+        """What was planned from `stop` on."""
+        self.stop = max(self.stop, plan.stop)
+        self.messages += plan.messages
+        self.bytes += plan.bytes
+        self.messages_behind = plan.messages_behind
+        self.pieces += plan.pieces
+        self.bookies.update(plan.bookies)
+
+
+class Planner:
+    def __init__(self, admin: AsyncAdmin, lease: Lease, listener_name: str, holder: str) -> None:
+        self._admin = admin
+        self._lease = lease
+        self._listener_name = listener_name
+        self._holder = holder
+
+    async def plan(
+        self,
+        log: str,
+        incarnation: str,
+        start: NextMessage,
+        stop: NextMessage | None = None,
+        limits: Limits | None = None,
+        entered: NextMessage | None = None,
+    ) -> LogPlan:
+        """From `start`, held by the lease, up to `stop`, the log's end as it is now, or the limits. `entered`: what was
+        in front of it was gone before the query began."""
+        limits = limits or Limits()
+        answer = await self._admin.reading.plan(
+            log,
+            incarnation=incarnation,
+            start=start,
+            stop=stop,
+            max_messages=limits.messages,
+            max_bytes=limits.bytes,
+            lease_ms=self._lease.lease_ms,
+            lease_id=self._lease.lease_id,
+            holder=self._holder,
+            listener_name=self._listener_name,
+            before_ledgers=_BEFORE_LEDGERS,
+            before_bytes=_BEFORE_BYTES,
+        )
+        planned = LogPlan(
+            log=log,
+            incarnation=answer.incarnation,
+            asked=start,
+            start=answer.start,
+            stop=answer.stop,
+            messages=answer.messages,
+            bytes=answer.bytes,
+            messages_behind=answer.messages_behind,
+            first=answer.first,
+            end=answer.end,
+            begins_in_deleted=answer.begins_in_deleted,
+            other_incarnation=answer.other_incarnation,
+            retained=answer.retained,
+            before=answer.before,
+            chunks_deleted=answer.deleted_before and (entered is None or _reached(answer) > entered),
+            pieces=list(answer.pieces),
+            bookies=dict(answer.bookies),
+        )
+        if not answer.other_incarnation and not answer.at_limit:
+            await self.extend(planned, stop, limits.less(answer.messages, answer.bytes))
+        return planned
+
+    async def extend(self, planned: LogPlan, stop: NextMessage | None, limits: Limits | None) -> None:
+        """Goes on where it ends, by at most so much more."""
+        to = planned.end if stop is None else min(stop, planned.end)
+        while limits is not None and planned.stop < to:
+            answer = await self._admin.reading.plan(
+                planned.log,
+                incarnation=planned.incarnation,
+                start=planned.stop,
+                stop=to,
+                max_messages=limits.messages,
+                max_bytes=limits.bytes,
+                listener_name=self._listener_name,
+            )
+            if answer.other_incarnation or answer.stop <= planned.stop:
+                return
+            planned.add(answer)
+            if answer.at_limit:
+                # By bytes; what is left of the limit holds no further entry, and a plan's first always fits.
+                return
+            limits = limits.less(answer.messages, answer.bytes)
+
+
+def _reached(answer: Plan) -> NextMessage:
+    """The first place that is known of."""
+    for piece in answer.before:
+        return NextMessage(piece.ledger_id, piece.first_entry_id, 0)
+    return answer.start

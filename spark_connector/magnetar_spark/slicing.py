@@ -1,0 +1,145 @@
+"""Plans cut into what single tasks read.
+
+A task costs something itself, so none has less than `_LEAST_BYTES` to read unless the partition has no more; and there
+are no more tasks than are asked for, or than partitions. Within these every task gets about the same number of bytes,
+wherever in a ledger the cut then is: entries of a ledger are read from any place with the same effort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from magnetar.admin import Piece
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, Lease, LogSlice, SlicePiece
+from magnetar_spark.plans import LogPlan
+from magnetar_spark.topics import ReadLog
+
+__all__ = ["cut_into_slices"]
+
+_LEAST_BYTES: Final = 8 << 20
+# As far in front of a slice its task may look for the beginning of a chunked message.
+_BEFORE_LEDGERS: Final = 8
+_BEFORE_BYTES: Final = 1 << 30
+
+
+def cut_into_slices(
+    plans: Sequence[LogPlan],
+    most: int,
+    lease: Lease | None,
+    connection: Connection,
+    fail_on_data_loss: bool,
+    max_chunk_bytes: int = MAX_CHUNK_BYTES,
+) -> list[LogSlice]:
+    """Largest first, so that no large one is left to be read when all else is done."""
+    total = sum(plan.bytes for plan in plans)
+    aim = max(_LEAST_BYTES, -(-total // most))
+    slices = []
+    for plan in plans:
+        log = ReadLog.of(plan.log)
+        earlier = [_slice_piece(piece) for piece in plan.before]
+        for pieces in _cut([_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / aim))):
+            before = _nearest(earlier)
+            slices.append(
+                LogSlice(
+                    topic=log.topic,
+                    partition=log.partition,
+                    log=log.log,
+                    incarnation=plan.incarnation,
+                    pieces=tuple(pieces),
+                    before=before,
+                    bookies=_addresses(plan, [*before, *pieces]),
+                    lease=lease,
+                    connection=connection,
+                    fail_on_data_loss=fail_on_data_loss,
+                    max_chunk_bytes=max_chunk_bytes,
+                    chunks_deleted=plan.chunks_deleted and len(before) == len(earlier),
+                )
+            )
+            earlier += pieces
+    slices.sort(key=lambda one: -sum(piece.bytes for piece in one.pieces))
+    return slices
+
+
+def _cut(pieces: list[SlicePiece], parts: int) -> list[list[SlicePiece]]:
+    """Into so many runs of about as many bytes each, or fewer, none of them empty."""
+    total = sum(piece.bytes for piece in pieces)
+    runs: list[list[SlicePiece]] = []
+    run: list[SlicePiece] = []
+    done, part = 0, 1
+    for piece in pieces:
+        rest: SlicePiece | None = piece
+        while rest is not None:
+            # As many bytes as there may be before this part's end.
+            room = total * part // parts - done
+            taken, rest = _split(rest, room) if part < parts else (rest, None)
+            if taken is not None:
+                run.append(taken)
+                done += taken.bytes
+            if rest is not None:
+                part += 1
+                if run:
+                    runs.append(run)
+                    run = []
+    return [*runs, run] if run else runs
+
+
+def _split(piece: SlicePiece, room: int) -> tuple[SlicePiece | None, SlicePiece | None]:
+    """The entries of the piece that have room, and the others; bytes and messages are reckoned to be spread evenly."""
+    entries = piece.last_entry_id - piece.first_entry_id + 1
+    if room >= piece.bytes:
+        return piece, None
+    taken = min(entries, round(entries * room / piece.bytes)) if room > 0 else 0
+    if taken == 0:
+        return None, piece
+    if taken == entries:
+        return piece, None
+    bytes_, messages = piece.bytes * taken // entries, piece.messages * taken // entries
+    cut = piece.first_entry_id + taken
+    return (
+        replace(piece, last_entry_id=cut - 1, stop_after_messages=0, bytes=bytes_, messages=messages),
+        replace(
+            piece,
+            first_entry_id=cut,
+            skip_messages=0,
+            bytes=piece.bytes - bytes_,
+            messages=piece.messages - messages,
+        ),
+    )
+
+
+def _nearest(earlier: Sequence[SlicePiece]) -> tuple[SlicePiece, ...]:
+    """The last of them, whole ones, within what may be looked through."""
+    nearest: list[SlicePiece] = []
+    ledgers: dict[int, None] = {}
+    bytes_ = 0
+    for piece in reversed(earlier):
+        ledgers[piece.ledger_id] = None
+        if len(ledgers) > _BEFORE_LEDGERS or bytes_ >= _BEFORE_BYTES:
+            break
+        nearest.append(replace(piece, skip_messages=0, stop_after_messages=0))
+        bytes_ += piece.bytes
+    nearest.reverse()
+    return tuple(nearest)
+
+
+def _slice_piece(piece: Piece) -> SlicePiece:
+    return SlicePiece(
+        ledger_id=piece.ledger_id,
+        first_entry_id=piece.first_entry_id,
+        last_entry_id=piece.last_entry_id,
+        skip_messages=piece.skip_messages,
+        stop_after_messages=piece.stop_after_messages,
+        bytes=piece.bytes,
+        messages=piece.messages,
+        striping=Striping(piece.ensemble_size, piece.write_quorum, piece.ack_quorum),
+        fragments=tuple(Fragment(one.first_entry_id, tuple(one.bookies)) for one in piece.fragments),
+    )
+
+
+def _addresses(plan: LogPlan, pieces: Sequence[SlicePiece]) -> dict[str, str]:
+    """Of those bookies that these pieces name."""
+    named = dict.fromkeys(bookie for piece in pieces for one in piece.fragments for bookie in one.bookies)
+    return {bookie: plan.bookies.get(bookie, "") for bookie in named}

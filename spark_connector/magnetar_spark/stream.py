@@ -1,0 +1,249 @@
+"""A stream's driver: from where to where each micro-batch goes, and what is kept for it.
+
+What Spark asks, in its order: the initial offset (once, for a new query), then over and over how far the next batch
+goes from where the last one ended, what tasks read it, and, when the next is about to begin, that it is done. After a
+crash the batch that was begun is asked for again, by the offsets that are in the checkpoint; that the same offsets mean
+the same messages is due to offsets.py. Nothing that matters is kept here but in Spark's checkpoint: what is remembered
+only saves questions.
+
+A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
+message in one. After that each plan moves the lease to where the query is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.exceptions import MagnetarException, TopicNotFound
+from magnetar_spark.admission import Admission
+from magnetar_spark.bounds import EARLIEST, LATEST, Point
+from magnetar_spark.keeping import Keeping
+from magnetar_spark.leases import Leases, new_lease
+from magnetar_spark.log_slice import Connection, LogSlice
+from magnetar_spark.losses import Losses
+from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
+from magnetar_spark.options import SourceOptions
+from magnetar_spark.places import place_at
+from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
+from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.topics import Topics
+
+__all__ = ["TopicStream"]
+
+_LEASE_MS: Final = 10 * 60 * 1000
+# Spark asks again at once when there was nothing: brokers are asked so often at most.
+_IDLE_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class TopicStream:
+    def __init__(self, admin: AsyncAdmin, options: SourceOptions) -> None:
+        self._admin = admin
+        self._options = options
+        # The driver renews it: see leases.py.
+        self._lease = new_lease(_LEASE_MS)
+        holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
+        self._planner = Planner(admin, self._lease, options.listener_name, holder)
+        self._leases = Leases(admin, self._lease)
+        self._topics = Topics(admin, options.topics)
+        self._losses = Losses(options.fail_on_data_loss)
+        self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss)
+        self._admission = Admission(self._planner, self._plan_next, self._stop_of)
+        self._initial: dict[str, Any] | None = None
+        # Where the query stands, while the next batch is being planned.
+        self._offsets: dict[str, LogOffset] = {}
+        # What was planned last, from where that batch begins.
+        self._plans: dict[str, LogPlan] = {}
+        # How far may be read, once that is fixed.
+        self._target: dict[str, LogOffset] | None = None
+        self._committed: dict[str, NextMessage] = {}
+        self._idle_since: float | None = None
+
+    async def initial(self) -> dict[str, Any]:
+        """The same however often it is asked."""
+        if self._initial is None:
+            logs = [log.log for log in await self._topics.find(now=True)]
+            starting = self._options.starting
+            starting.check_names("startingOffsets", logs)
+            entered = await some_at_a_time(lambda log: self._enter(log, starting.of(log)), logs)
+            self._initial = shown_offsets(dict(zip(logs, entered, strict=True)))
+        return self._initial
+
+    async def fix_target(self) -> None:
+        """From now on nothing is read that comes later."""
+        logs = [log.log for log in await self._topics.find(now=True)]
+        places = await some_at_a_time(self._end_of, logs)
+        self._target = {log: place for log, place in zip(logs, places, strict=True) if place is not None}
+
+    async def latest(self, start: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+        """Where the batch ends that begins at `start`; `start` itself if there is nothing to read."""
+        await self._rest()
+        before = parse_offsets(start)
+        if self._target is not None:
+            # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
+            # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
+            # that trigger never keeps its log of commits asynchronously.
+            await self.commit(start)
+        self._offsets = dict(before)
+        logs = await self._logs()
+        for log, offset in before.items():
+            if log not in logs:
+                self._losses.gone(log, offset.place)
+        await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
+        self._plans = {}
+        self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
+        moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
+        if not moved and self._offsets == before:
+            self._idle_since = asyncio.get_running_loop().time()
+            return dict(start)
+        self._idle_since = None
+        return shown_offsets(
+            {
+                log: LogOffset(
+                    offset.incarnation,
+                    moved.get(log, offset.place),
+                    None if offset.has_begun else offset.place,
+                    offset.entered,
+                )
+                for log, offset in self._offsets.items()
+            }
+        )
+
+    async def slices(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[LogSlice]:
+        """What the batch between the two offsets is made of, the same messages whenever it is asked."""
+        plans = await some_at_a_time(self._plan_range, ranges_between(parse_offsets(start), parse_offsets(end)))
+        return cut_into_slices(
+            [plan for plan in plans if plan is not None],
+            self._options.max_tasks,
+            self._lease,
+            Connection(self._options.url, self._options.listener_name),
+            self._options.fail_on_data_loss,
+            self._options.max_chunk_bytes,
+        )
+
+    async def commit(self, end: Mapping[str, Any]) -> None:
+        """All in front of it has been done with, and is not asked for again."""
+        if self._options.progress_subscription:
+            await some_at_a_time(lambda one: self._advance(*one), list(parse_offsets(end).items()))
+
+    def lag(self) -> dict[str, Any] | None:
+        """Where each log ends, and how many messages lie between the batch that was planned last and there."""
+        return {
+            log: {"incarnation": plan.incarnation, **plan.end._asdict(), "messages_behind": plan.messages_behind}
+            for log, plan in sorted(self._plans.items())
+        } or None
+
+    async def close(self) -> None:
+        await self._leases.end()
+
+    async def _rest(self) -> None:
+        if self._idle_since is not None:
+            await asyncio.sleep(max(0.0, self._idle_since + _IDLE_S - asyncio.get_running_loop().time()))
+
+    async def _logs(self) -> Sequence[str]:
+        if self._target is not None:
+            return list(self._target)
+        return [log.log for log in await self._topics.find()]
+
+    async def _enter(self, log: str, point: Point) -> LogOffset:
+        """The query begins with this log here."""
+        if point == EARLIEST:
+            plan = await self._planner.plan(log, "", EARLIEST_PLACE, limits=Limits(messages=1))
+            self._leases.took(log, plan.incarnation)
+            incarnation, place, retained = plan.incarnation, plan.start, plan.retained
+        else:
+            placed = await place_at(self._admin, log, point)
+            incarnation, place, retained = placed.incarnation, placed.place, placed.retained
+        await self._keeping.keep(log, incarnation, place, retained)
+        return LogOffset(incarnation, place, since=place, entered=place if point == EARLIEST else None)
+
+    async def _enter_new(self, log: str) -> None:
+        try:
+            self._offsets[log] = await self._enter(log, EARLIEST)
+        except TopicNotFound:
+            if self._must_be_there:
+                raise
+
+    async def _end_of(self, log: str) -> LogOffset | None:
+        try:
+            placed = await place_at(self._admin, log, LATEST)
+        except TopicNotFound:
+            if self._must_be_there:
+                raise
+            return None
+        return LogOffset(placed.incarnation, placed.place)
+
+    @property
+    def _must_be_there(self) -> bool:
+        """The user named the topics, and did not say that losses are all right."""
+        return bool(self._options.topics.names) and self._options.fail_on_data_loss
+
+    def _stop_of(self, log: str) -> NextMessage | None:
+        """Up to where it may be read; None: up to its end."""
+        if self._target is None:
+            return None
+        offset, target = self._offsets[log], self._target[log]
+        return max(offset.place, target.place) if offset.incarnation == target.incarnation else offset.place
+
+    async def _plan_next(self, log: str, limits: Limits) -> LogPlan | None:
+        offset = self._offsets[log]
+        try:
+            plan = await self._plan_from(log, offset, limits)
+            if plan.other_incarnation:
+                self._losses.made_again(log, offset.incarnation, offset.place)
+                offset = self._offsets[log] = await self._enter(log, EARLIEST)
+                plan = await self._plan_from(log, offset, limits)
+        except TopicNotFound:
+            self._losses.gone(log, offset.place)
+            return None
+        if plan.other_incarnation:
+            # Deleted and made again within this moment: the next batch finds out.
+            return None
+        await self._planned(plan)
+        return plan
+
+    async def _plan_from(self, log: str, offset: LogOffset, limits: Limits) -> LogPlan:
+        stop = self._stop_of(log)
+        return await self._planner.plan(log, offset.incarnation, offset.place, stop, limits, offset.entered)
+
+    async def _plan_range(self, part: ReadRange) -> LogPlan | None:
+        plan = self._plans.get(part.log)
+        if plan and (plan.incarnation, plan.asked, plan.stop) == (part.incarnation, part.start, part.stop):
+            return plan
+        try:
+            plan = await self._planner.plan(part.log, part.incarnation, part.start, part.stop, entered=part.entered)
+        except TopicNotFound:
+            self._losses.gone(part.log, part.start)
+            return None
+        if plan.other_incarnation:
+            self._losses.made_again(part.log, part.incarnation, part.start)
+            return None
+        await self._planned(plan)
+        if plan.stop < part.stop:
+            self._losses.ends_before(part.log, plan.stop, part.stop)
+        return plan
+
+    async def _planned(self, plan: LogPlan) -> None:
+        self._leases.took(plan.log, plan.incarnation)
+        if plan.begins_in_deleted:
+            self._losses.deleted(plan.log, plan.asked, plan.start)
+        await self._keeping.keep(plan.log, plan.incarnation, plan.asked, plan.retained)
+
+    async def _advance(self, log: str, offset: LogOffset) -> None:
+        if self._committed.get(log) == offset.place:
+            return
+        subscription = self._options.progress_subscription
+        try:
+            await self._admin.reading.advance_progress(log, offset.incarnation, subscription, offset.place)
+            self._committed[log] = offset.place
+        except MagnetarException as error:
+            # What is read does not depend on it, and the next commit tries again.
+            _log.warning("the subscription %r on %s could not be moved on: %s", subscription, log, error)

@@ -1,0 +1,156 @@
+"""`spark.readStream`, as Spark calls it: all that stream.py does, for a caller that waits.
+
+Spark makes several of these. One lives as long as the query, in a process of its own on the driver, and is asked for
+offsets; that one has a loop, connections and leases, from when it is first asked on. Others are pickled and sent to
+executors, for `read` alone.
+
+Two things about PySpark 4.3 show here. What is raised while a reader is made is lost to the user behind an error of
+PySpark's own, so options are read when the reader is first asked for something. And a query that is stopped has that
+process ended by SIGTERM, which would leave the leases to end by themselves: it is taken for an end in peace.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from magnetar.admin import AsyncAdmin
+from magnetar_spark.batch_reader import OPERATION_TIMEOUT_S
+from magnetar_spark.driver_loop import DriverLoop
+from magnetar_spark.log_slice import LogSlice
+from magnetar_spark.options import SourceOptions, stream_options
+from magnetar_spark.plain_errors import in_a_worker, plainly
+from magnetar_spark.plans import Limits
+from magnetar_spark.reaching import answered
+from magnetar_spark.stream import TopicStream
+from magnetar_spark.user_schema import columns_of_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StreamReader"]
+
+T = TypeVar("T")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = dict(given)
+        self._schema = schema
+        self._driver: _Driver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        with plainly():
+            driver = self._started()
+            return driver.run(driver.stream.initial())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        with plainly():
+            driver = self._started()
+            return driver.run(driver.stream.latest(start, driver.limits(limit)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark takes one limit alone. Where there are two, the other is known here."""
+        with plainly():
+            options = stream_options(self._given)
+        if options.max_messages:
+            return ReadMaxRows(options.max_messages)
+        if options.max_bytes:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._driver.stream.lag() if self._driver is not None else None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with plainly():
+            driver = self._started()
+            driver.run(driver.stream.fix_target())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with plainly():
+            driver = self._started()
+            return driver.run(driver.stream.slices(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from magnetar_spark.task import read
+
+        assert isinstance(partition, LogSlice)
+        with plainly():
+            yield from read(partition, self._columns(stream_options(self._given)))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        with plainly():
+            driver = self._started()
+            driver.run(driver.stream.commit(end))
+
+    def stop(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+
+    def _started(self) -> _Driver:
+        if self._driver is None:
+            options = stream_options(self._given)
+            self._columns(options)
+            self._driver = _Driver(options)
+            if in_a_worker() and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, _end)
+        return self._driver
+
+    def _columns(self, options: SourceOptions) -> tuple[str, ...]:
+        return columns_of_schema(self._schema, options.columns)
+
+
+class _Driver:
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._loop = DriverLoop()
+        # A broker has answered this query.
+        self._reached = False
+        self._admin = self._loop.run(_made(options))
+        self.stream = TopicStream(self._admin, options)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if not self._reached:
+            work = answered(self._options, work)
+        result = self._loop.run(work)
+        self._reached = True
+        return result
+
+    def limits(self, limit: ReadLimit) -> Limits:
+        """What the engine asks for goes before the options, but one of the two limits is all that it can ask for."""
+        if isinstance(limit, ReadMaxRows):
+            return Limits(limit.max_rows, self._options.max_bytes)
+        if isinstance(limit, ReadMaxBytes):
+            return Limits(self._options.max_messages, limit.max_bytes)
+        return Limits()
+
+    def close(self) -> None:
+        self._loop.run(self.stream.close())
+        self._loop.run(self._admin.close())
+        self._loop.close()
+
+
+async def _made(options: SourceOptions) -> AsyncAdmin:
+    return AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Spark may say so twice, and what is done then takes a bounded time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)

@@ -1,0 +1,36 @@
+"""The process in which tests run what the documents show: see guide.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+
+def main() -> None:
+    # Answers go where standard output went; what the blocks print, and what Java says, goes to a file.
+    answers = os.fdopen(os.dup(1), "w")
+    printed = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(printed, 1)
+    namespaces: dict[str, dict[str, Any]] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        namespace = namespaces.setdefault(asked["namespace"], {"__name__": "__main__"})
+        error = None
+        try:
+            with warnings.catch_warnings():
+                if "spark" not in asked["text"]:
+                    warnings.simplefilter("error")
+                # So that a traceback has the document's lines.
+                text = "\n" * (asked["line"] - 1) + asked["text"]
+                exec(compile(text, asked["name"], "exec"), namespace)
+        except BaseException:  # noqa: BLE001 (it is told)
+            error = traceback.format_exc()
+        print(json.dumps({"error": error}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Brokers as real processes, on a real ZooKeeper and real bookies: what clients notice of what happens to them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import magnetar
+from magnetar_bookie.errors import LedgerError
+from magnetar_cli.cluster import LocalCluster
+from tests.running import run, until
+from tests.running_cluster import running_cluster
+from tests.topic_owner import looked_up, owner_of
+
+pytestmark = pytest.mark.slow
+
+# Port 0 is each broker's own.
+_LISTENERS = "internal:magnetar://127.0.0.1:0,external:magnetar://localhost:0"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(
+        tmp_path_factory.mktemp("cluster"), bookies=3, brokers=2, broker_settings={"advertised_listeners": _LISTENERS}
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _all_well(cluster: LocalCluster) -> Iterator[None]:
+    """Whatever a test left half done, the next one begins with a cluster that is well."""
+    yield
+    for name in (*cluster.zookeeper_names(), *cluster.names(), *cluster.broker_names()):
+        if cluster.running(name):
+            cluster.resume(name)
+    cluster.up()
+
+
+class Traffic:
+    """A producer and a consumer of one topic, which go on while something happens to the brokers."""
+
+    def __init__(self, client: magnetar.Client, topic: str) -> None:
+        self.topic = topic
+        self.consumer = client.subscribe(topic, "s", initial_position=magnetar.InitialPosition.Earliest)
+        self.producer = client.create_producer(topic)
+        self.receipted = 0
+
+    def send(self, messages: int = 1) -> None:
+        """Returns when they have their receipts."""
+        for _ in range(messages):
+            self.producer.send(b"%d" % self.receipted)
+            self.receipted += 1
+
+    def whole(self) -> None:
+        """All that had a receipt comes, in order; what comes again came before."""
+        seen: dict[int, None] = {}
+        while len(seen) < self.receipted:
+            message = self.consumer.receive(timeout_millis=60_000)
+            number = int(message.data())
+            assert number in seen or number == len(seen), (number, len(seen))
+            seen[number] = None
+            self.consumer.acknowledge(message)
+
+
+@contextlib.contextmanager
+def traffic(cluster: LocalCluster, topic: str) -> Iterator[Traffic]:
+    with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
+        yield Traffic(client, topic)
+
+
+def ready(cluster: LocalCluster, name: str) -> None:
+    run(until(lambda: cluster.broker(name).ask("/ready")[0] == 200, f"{name} is ready"))
+
+
+def test_kill_of_the_owner(cluster: LocalCluster) -> None:
+    """OWN-2: another broker takes over, and clients find it by themselves; nothing acknowledged is lost."""
+    with traffic(cluster, "killed") as going:
+        going.send(50)
+        owner = owner_of(cluster, "killed")
+        cluster.kill(owner)
+        going.send(50)
+        assert owner_of(cluster, "killed") != owner
+        cluster.start(owner)
+        going.send(10)
+        going.whole()
+
+
+def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster) -> None:
+    """OWN-2, CHK-40: a broker that stood still finds its session over, gives its topics up, and begins anew."""
+    with traffic(cluster, "paused") as going:
+        going.send(20)
+        owner = owner_of(cluster, "paused")
+        cluster.pause(owner)
+        going.send(20)
+        assert owner_of(cluster, "paused") != owner
+        cluster.resume(owner)
+        ready(cluster, owner)
+        assert "all topics are given up" in cluster.log(owner).read_text()
+        going.send(20)
+        going.whole()
+
+
+def test_a_restart_in_peace(cluster: LocalCluster) -> None:
+    with traffic(cluster, "restarted") as going:
+        going.send(20)
+        owner = owner_of(cluster, "restarted")
+        stop = threading.Event()
+
+        def publish() -> None:
+            while not stop.is_set():
+                going.send()
+
+        publishing = threading.Thread(target=publish)
+        publishing.start()
+        try:
+            cluster.restart(owner)
+        finally:
+            stop.set()
+            publishing.join()
+        assert re.findall(r"SIGTERM.*\n(?:.*\n)*?.*has ended in peace", cluster.log(owner).read_text())
+        going.send(20)
+        going.whole()
+
+
+def test_all_brokers_killed_at_once(cluster: LocalCluster) -> None:
+    with traffic(cluster, "all") as going:
+        going.send(20)
+        for name in cluster.broker_names():
+            cluster.kill(name)
+        cluster.up()
+        going.send(20)
+        going.whole()
+
+
+def test_zookeeper_is_killed_and_started(cluster: LocalCluster) -> None:
+    """OWN-2: suspended is not lost; open topics go on, or are opened anew where the session went meanwhile."""
+    with traffic(cluster, "suspended") as going:
+        going.send(20)
+        cluster.kill("zookeeper")
+        going.send(1)
+        cluster.start("zookeeper")
+        going.send(20)
+        for name in cluster.broker_names():
+            ready(cluster, name)
+        going.whole()
+
+
+def test_brokers_come_and_go_and_no_stored_data_moves(cluster: LocalCluster) -> None:
+    """OWN-4: every ledger stays on the bookies where it was written."""
+    with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
+        going = [Traffic(client, f"comes-{number}") for number in range(8)]
+        for one in going:
+            one.send(5)
+        before, repairs = run(_placed(cluster)), _repaired(cluster)
+        cluster.add_broker("more")
+        for one in going:
+            one.send(5)
+        cluster.remove("more")
+        assert "more" not in cluster.broker_names()
+        for one in going:
+            one.send(5)
+            one.whole()
+        after = run(_placed(cluster))
+        there_still = [ledger_id for ledger_id in before if ledger_id in after]
+        assert len(there_still) >= len(going), "cursors' ledgers come and go"
+        assert {one: after[one] for one in there_still} == {one: before[one] for one in there_still}
+        assert _repaired(cluster) == repairs
+
+
+def test_a_new_bookie_is_used_at_once_and_takes_nothing_that_is_stored(cluster: LocalCluster) -> None:
+    """OWN-4: ledgers made from then on use it, those made before stay where they are."""
+    with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
+        going = Traffic(client, "before")
+        going.send(5)
+        before, repairs = run(_placed(cluster)), _repaired(cluster)
+        cluster.add("fourth")
+        for number in range(12):
+            client.create_producer(f"after-{number}").send(b"x")
+        after = run(_placed(cluster))
+        there_still = [ledger_id for ledger_id in before if ledger_id in after]
+        assert {one: after[one] for one in there_still} == {one: before[one] for one in there_still}
+        assert [ledger_id for ledger_id, bookies in after.items() if "fourth" in bookies and ledger_id not in before]
+        assert _repaired(cluster) == repairs
+        going.send(5)
+        going.whole()
+    cluster.remove("fourth")
+
+
+def test_an_external_listener_by_its_name(cluster: LocalCluster) -> None:
+    """OWN-1: a client gets the owner's address at the listener that it names, whomever it asks."""
+    owner = cluster.broker(owner_of(cluster, "listened")).address
+    for name in cluster.broker_names():
+        asked = cluster.broker(name).address
+        assert run(looked_up(asked, "listened")).address == owner
+        answer = run(looked_up(asked, "listened", "external"))
+        assert answer.address == owner.replace("127.0.0.1", "localhost")
+        answer = run(looked_up(asked, "listened", "inside out"))
+        assert (answer.address, "inside out" in answer.problem.text) == ("", True)
+    with magnetar.Client(cluster.service_url, listener_name="external") as client:
+        going = Traffic(client, "listened")
+        going.send(5)
+        going.whole()
+
+
+def test_down_and_up_with_clients_connected(cluster: LocalCluster) -> None:
+    with traffic(cluster, "down") as going:
+        going.send(20)
+        cluster.down()
+        assert {part.state for part in cluster.status().parts} == {"stopped"}
+        for name in cluster.broker_names():
+            assert "has ended in peace" in cluster.log(name).read_text().splitlines()[-1]
+        cluster.up()
+        going.send(20)
+        going.whole()
+
+
+async def _placed(cluster: LocalCluster) -> dict[int, list[str]]:
+    """The bookies of each ledger."""
+    found = {}
+    async with cluster.client() as client:
+        async for ledger_id in client.ledgers.ledger_ids():
+            with contextlib.suppress(LedgerError):  # deleted meanwhile
+                fragments = (await client.ledgers.read(ledger_id, fresh=True)).fragments
+                found[ledger_id] = [bookie for fragment in fragments for bookie in fragment.bookies]
+    return found
+
+
+def _repaired(cluster: LocalCluster) -> float:
+    """Entries that were copied from bookie to bookie, or looked at for that."""
+    total = 0.0
+    for name in cluster.names():
+        _, text = cluster.bookie(name).ask("/metrics")
+        (found,) = re.findall(r"^magnetar_bookie_repair_entries_in_place_total (\S+)", text, re.MULTILINE)
+        total += float(found)
+    return total

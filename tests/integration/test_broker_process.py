@@ -1,0 +1,137 @@
+"""`magnetar broker` as a process of the operating system: its start, its signals, its exit statuses.
+
+There is no metadata store: whoever needs one is in test_broker_cluster.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar_wire.process.exit_status import ExitStatus
+from tests.http_client import ask_json
+from tests.running import run, until
+
+pytestmark = pytest.mark.slow
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_ROOTS = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy")
+
+
+class BrokerProcess:
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def spawn(self, **settings: Any) -> None:
+        given = {
+            "broker_id": "b1",
+            "metadata": "zookeeper://127.0.0.1:1?connect_timeout_s=1",
+            "listen_addresses": "127.0.0.1:0",
+            "http_address": "127.0.0.1:0",
+            **settings,
+        }
+        flags = [f"--set={name}={value}" for name, value in given.items()]
+        path = os.pathsep.join(str(_REPOSITORY / root) for root in _ROOTS)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "magnetar_cli", "broker", *flags],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def says(self, what: str) -> str:
+        """When it does, what stands behind it."""
+        assert self.process is not None
+        process, found = self.process, re.compile(rf"{what}\s?(\S*)")
+        run(until(lambda: process.poll() is not None or bool(found.search(self.said)), f"it says: {what}"))
+        said = found.search(self.said)
+        assert said is not None, self.said
+        return said[1]
+
+    def ended(self) -> int:
+        assert self.process is not None
+        return self.process.wait(60)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    one = BrokerProcess(tmp_path / "log")
+    yield one
+    if one.process is not None and one.process.poll() is None:
+        one.process.kill()
+        one.process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_starts_without_a_metadata_store_says_so_and_ends_in_peace(
+    broker: BrokerProcess, number: signal.Signals
+) -> None:
+    broker.spawn()
+    http = broker.says("HTTP is served at")
+    broker.says("the metadata store is not reached")
+
+    async def look() -> None:
+        status, told = await ask_json(http, "/ready")
+        assert (status, told["ready"]) == (503, False)
+        assert "no server of 127.0.0.1:1 gave a ZooKeeper session" in told["reasons"][0]
+        status, told = await ask_json(http, "/status")
+        assert (status, told["serves"], told["session"]) == (200, False, "lost")
+
+    run(look())
+    broker.signal(number)
+    assert broker.ended() == ExitStatus.ENDED
+    assert "broker b1 has ended in peace" in broker.said.splitlines()[-1]
+
+
+def test_two_signals_at_once_are_one(broker: BrokerProcess) -> None:
+    """As of a supervisor that signals a process and its group."""
+    broker.spawn()
+    broker.says("HTTP is served at")
+    broker.signal(signal.SIGTERM)
+    broker.signal(signal.SIGINT)
+    assert broker.ended() == ExitStatus.ENDED
+    assert "at once" not in broker.said.splitlines()[-1]
+
+
+def test_it_refuses_what_can_not_be(broker: BrokerProcess) -> None:
+    """Everything that is wrong is told at once; an address in use is, too."""
+    broker.spawn(metadata="embedded:///x", listen_addreses="x")
+    assert broker.ended() == ExitStatus.REFUSED
+    assert "did you mean 'listen_addresses'" in broker.said
+    assert "magnetar standalone" in broker.said
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = f"127.0.0.1:{somebody.getsockname()[1]}"
+        for name in ("listen_addresses", "http_address"):
+            broker.spawn(**{name: taken})
+            assert broker.ended() == ExitStatus.REFUSED
+            assert taken in broker.said.splitlines()[-1]
+
+
+def test_one_that_stands_still_is_told_to_end(broker: BrokerProcess) -> None:
+    """SIGTERM reaches it when it goes on."""
+    broker.spawn()
+    broker.says("HTTP is served at")
+    broker.signal(signal.SIGSTOP)
+    broker.signal(signal.SIGTERM)
+    broker.signal(signal.SIGCONT)
+    assert broker.ended() == ExitStatus.ENDED

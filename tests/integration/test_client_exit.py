@@ -1,0 +1,203 @@
+"""Processes that end with clients open: nothing hangs, nobody sees a traceback that is not his own, and the exit status
+is the application's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.running import GENEROUS_S
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+# What the end of a process waits for, and its interpreter's own start and end, on a busy machine.
+BOUND_S: Final = 30.0
+
+# Development mode names what is left open.
+IN_DEVELOPMENT: Final = ("pending sends and an open consumer", "an error")
+
+_HEAD: Final = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # passed over by what a shell starts in the background
+import atexit, logging, sys, threading, time
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # in development mode it tells what took its time
+def late():
+    try:
+        producer.send(b"behind the client's own end")
+    except magnetar.MagnetarException as error:
+        print(type(error).__name__, flush=True)
+if "late" in sys.argv:
+    atexit.register(late)  # what is registered first is called last
+import magnetar
+client = magnetar.Client(sys.argv[1])
+producer = client.create_producer("exit", batching_max_publish_delay_ms=3_600_000)
+producer.send(b"0")
+def go():
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+# Name → what the process does; its exit status; what it says; what its standard error must have, if anything.
+ENDS: Final[dict[str, tuple[str, int, str, str]]] = {
+    "pending sends and an open consumer": (
+        """
+consumer = client.subscribe("exit", "s", initial_position=magnetar.InitialPosition.Earliest)
+consumer.acknowledge(consumer.receive())
+go()
+producer.send_async(b"x", lambda result, _: print(result, flush=True))
+""",
+        0,
+        "Result.Ok",
+        "",
+    ),
+    "late": (
+        """
+def mine():
+    producer.send(b"from atexit")
+    print("sent", flush=True)
+    producer.send_async(b"x", lambda result, _: print(result, flush=True))
+atexit.register(mine)
+go()
+""",
+        0,
+        "sent\nResult.Ok\nAlreadyClosed",
+        "",
+    ),
+    "daemon threads": (
+        """
+def keep_sending():
+    while True:
+        producer.send(b"x")
+def keep_receiving():
+    consumer = client.subscribe("exit", "daemon")
+    while True:
+        consumer.acknowledge(consumer.receive())
+def keep_reading():
+    for message in client.create_reader("exit", magnetar.MessageId.earliest):
+        pass
+for work in (keep_sending, keep_receiving, keep_reading):
+    threading.Thread(target=work, daemon=True).start()
+go()
+""",
+        0,
+        "",
+        "",
+    ),
+    "a thread that goes on": (
+        """
+def send_on():
+    threading.main_thread().join()
+    producer.send(b"from a thread")
+    print("sent", flush=True)
+threading.Thread(target=send_on).start()
+go()
+""",
+        0,
+        "sent",
+        "",
+    ),
+    "sys.exit, also in a callback": (
+        """
+go()
+producer.send_async(b"x", lambda *_: sys.exit(4))
+producer.flush()
+producer.send_async(b"x", lambda result, _: print(result, flush=True))
+sys.exit(3)
+""",
+        3,
+        "Result.Ok",
+        "SystemExit: 4",
+    ),
+    "an error": ("go(); producer.send_async(b'x'); 1 / 0", 1, "", "ZeroDivisionError"),
+    "a callback and a listener that block": (
+        """
+heard = threading.Event()
+def listen(consumer, message):
+    heard.set()
+    threading.Event().wait()
+client.subscribe("exit", "listener", message_listener=listen, initial_position=magnetar.InitialPosition.Earliest)
+heard.wait()
+go()
+producer.send_async(b"x", lambda *_: threading.Event().wait())
+""",
+        0,
+        "",
+        "",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with standalone(tmp_path_factory.mktemp("exit") / "data") as started:
+        yield started
+
+
+def _start(server: StandaloneProcess, name: str) -> subprocess.Popen[str]:
+    mode = ["-X", "dev"] if name in IN_DEVELOPMENT else []
+    command = [sys.executable, *mode, "-W", "error", "-c", _HEAD + ENDS[name][0], server.grpc, name]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Has it go on, to its end."""
+    try:
+        return process.communicate("\n", timeout=GENEROUS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, errors = process.communicate()
+        raise AssertionError(f"it hangs: {said!r} {errors}") from None
+
+
+def test_a_process_ends_as_its_application_wants(server: StandaloneProcess) -> None:
+    processes = {name: _start(server, name) for name in ENDS}
+    wrong = {}
+    for name, process in processes.items():
+        said, errors = _end(process)
+        _, status, expected, error = ENDS[name]
+        fine = errors.count("Traceback") == 1 and error in errors if error else not errors
+        if (process.returncode, said.strip()) != (status, f"ready\n{expected}".strip()) or not fine:
+            wrong[name] = (process.returncode, said, errors)
+    assert not wrong, "\n".join(f"{name}: {found[0]} {found[1]!r}\n{found[2]}" for name, found in wrong.items())
+
+
+def test_a_process_ends_though_its_broker_stands_still(server: StandaloneProcess) -> None:
+    """What is pending is given a few seconds, and nobody hangs."""
+    names = ("pending sends and an open consumer", "daemon threads", "sys.exit, also in a callback")
+    processes = {name: _start(server, name) for name in names}
+    try:
+        for process in processes.values():
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        server.signal(signal.SIGSTOP)
+        began = time.monotonic()
+        for process in processes.values():
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        for name, process in processes.items():
+            if "sys.exit" in name:  # it waits for a receipt in its own code, and is interrupted there
+                process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=GENEROUS_S)
+            if "sys.exit" in name:
+                assert process.returncode in (1, -signal.SIGINT)
+                assert "KeyboardInterrupt" in errors
+            else:
+                assert process.returncode == 0
+                assert "Traceback" not in errors
+        assert time.monotonic() - began < BOUND_S
+    finally:
+        server.signal(signal.SIGCONT)
+        for process in processes.values():
+            process.kill()
+            process.communicate()

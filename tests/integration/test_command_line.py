@@ -1,0 +1,343 @@
+"""`magnetar produce`, `consume`, `tail`, `topics` and the like on a real standalone.
+
+Those that are not struck run in this process: what they read is a pipe that stands for standard input.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import re
+import signal
+import subprocess
+import termios
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from magnetar_cli import service
+from magnetar_cli.exit_codes import ExitCode
+from tests.command_line import CommandLine
+from tests.running import GENEROUS_S
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with standalone(tmp_path_factory.mktemp("command-line") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def magnetar_of(server: StandaloneProcess) -> CommandLine:
+    return CommandLine(server.grpc)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t{next(_names)}"
+
+
+def values(magnetar_of: CommandLine, topic: str) -> list[str | None]:
+    return [one.get("value") for one in magnetar_of.told("tail", topic, "--from", "earliest", "--no-follow")]
+
+
+def test_arguments_are_published_and_received(magnetar_of: CommandLine, topic: str) -> None:
+    full = f"persistent://public/default/{topic}"
+    said = magnetar_of.said("produce", topic, "hello", "wörld", "-k", "k", "-p", "unit=C", "-p", "x=y=z")
+    assert said == f"2 messages are durable in {full}\n"
+    received = magnetar_of.told("consume", topic, "-s", "s", "--start", "earliest", "-n", "2")
+    assert [one["value"] for one in received] == ["hello", "wörld"]
+    for one in received:
+        assert (one["topic"], one["key"], one["properties"]) == (full, "k", {"unit": "C", "x": "y=z"})
+    assert magnetar_of.told("subscriptions", "stats", topic)[0]["backlog_messages"] == 0
+    # Also of those who have gone since.
+    assert magnetar_of.told("topics", "stats", topic)[0]["delivered"]["messages"] == 2
+    again = magnetar_of.run("consume", topic, "-s", "s", "-n", "1", "--timeout", "0.2")
+    assert again.exit_code == ExitCode.TOO_FEW
+    assert "0 of 1 messages came" in again.stderr
+
+
+def test_what_consume_writes_produce_reads(magnetar_of: CommandLine, topic: str) -> None:
+    """Keys and values that are no text, null values and times among it."""
+    lines = [
+        {"value": "text", "key": "k", "properties": {"a": "b"}, "event_time": "2026-01-31T12:00:00.500Z"},
+        {"value_base64": "//8A", "key_base64": "/w=="},
+        {"value": None, "key": "gone"},
+        {"value": "", "event_time": 1_700_000_000_000},
+    ]
+    magnetar_of.said("produce", topic, "--json", given="\n".join(map(json.dumps, lines)).encode())
+    told = magnetar_of.said("tail", topic, "--from", "earliest", "--no-follow", "--json")
+    other = f"{topic}-copy"
+    magnetar_of.said("produce", other, "--json", given=told.encode())
+    names = ("value", "value_base64", "key", "key_base64", "properties", "event_time")
+    copies = [
+        [{name: one[name] for name in names if name in one} for one in magnetar_of.told("topics", "peek", name)]
+        for name in (topic, other)
+    ]
+    assert copies[0] == copies[1]
+    assert copies[0][:3] == lines[:3]
+    assert copies[0][3] == {"value": "", "event_time": "2023-11-14T22:13:20.000Z"}
+    assert magnetar_of.said("topics", "peek", topic, "--hex", "-n", "2").splitlines()[1].endswith("  ff ff 00")
+
+
+def test_administration(magnetar_of: CommandLine, topic: str) -> None:
+    """ADM-1"""
+    magnetar_of.said("topics", "create", topic, "--partitions", "2")
+    full = f"persistent://public/default/{topic}"
+    assert {"topic": full, "partitions": 2} in magnetar_of.told("topics", "list")
+    magnetar_of.said("topics", "update", topic, "--partitions", "3")
+    parts = [f"{full}-partition-{at}" for at in range(3)]
+    assert [one["topic"] for one in magnetar_of.told("topics", "partitions", topic)] == parts
+    assert [one["topic"] for one in magnetar_of.told("topics", "lookup", topic)] == parts
+    magnetar_of.said("subscriptions", "create", topic, "s", "--at", "earliest")
+    assert magnetar_of.told("subscriptions", "list", topic) == [{"subscription": "s"}]
+    magnetar_of.said("produce", topic, "-n", "6", "--no-batching", "x")
+    assert [one["subscription"] for one in magnetar_of.told("subscriptions", "stats", topic, "s")] == ["s"]
+    assert magnetar_of.told("topics", "stats", topic)[0]["messages_ever"] == 6
+    assert [one["topic"] for one in magnetar_of.told("topics", "stats", topic, "--internal")] == parts
+    assert magnetar_of.run("topics", "stats", "bad//name").exit_code == ExitCode.USAGE
+    nobody = magnetar_of.run("subscriptions", "skip", topic, "s", "--all")
+    assert nobody.exit_code == ExitCode.USAGE
+    assert "say --yes" in nobody.stderr
+    magnetar_of.said("subscriptions", "skip", topic, "s", "--all", "--yes")
+    assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 0
+    magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
+    assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
+    assert len(magnetar_of.told("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
+    assert len(magnetar_of.told("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
+    magnetar_of.said("topics", "truncate", topic, "--yes")
+    magnetar_of.said("topics", "unload", topic)
+    magnetar_of.said("subscriptions", "delete", topic, "s", "--yes")
+    magnetar_of.said("topics", "delete", topic, "--yes")
+    assert full not in {one["topic"] for one in magnetar_of.told("topics", "list")}
+
+
+def lines_of(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    assert process.stdout is not None
+    return [process.stdout.readline() for _ in range(count)]
+
+
+def wait_until_read(process: subprocess.Popen[bytes]) -> None:
+    """What was written to its standard input."""
+    assert process.stdin is not None
+    deadline = time.monotonic() + GENEROUS_S
+    left = array("i", [1])
+    while left[0]:
+        assert time.monotonic() < deadline
+        fcntl.ioctl(process.stdin, termios.FIONREAD, left)
+
+
+def ended(process: subprocess.Popen[bytes], code: ExitCode) -> tuple[str, str]:
+    """What it said besides, on either output."""
+    stdout, stderr = process.communicate(timeout=GENEROUS_S)
+    assert process.returncode == code, (stdout, stderr)
+    return stdout.decode(), stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)]
+)
+def test_who_ends_produce_is_told_how_many_are_durable(
+    magnetar_of: CommandLine, topic: str, number: signal.Signals, code: ExitCode
+) -> None:
+    """What was typed left at the end of its line; what was not ended was not sent."""
+    with magnetar_of.process("produce", topic, "--ids") as typed:
+        assert typed.stdin is not None
+        typed.stdin.write(b"one\ntwo\nthr")
+        typed.stdin.flush()
+        assert all(id_.count(b":") == 3 for id_ in lines_of(typed, 2))
+        typed.send_signal(number)
+        assert ended(typed, code) == ("", f"2 messages are durable in persistent://public/default/{topic}\n")
+    with magnetar_of.process(
+        "produce", topic, "--ids", "--json", "-r", "100", "-n", "1000000", '{"value": "x"}'
+    ) as busy:
+        lines_of(busy, 3)
+        busy.send_signal(number)
+        told = json.loads(ended(busy, code)[0].splitlines()[-1])
+    assert told["receipts"] >= 3
+    assert (told["unknown"], told["refused"]) == (0, {})
+    assert values(magnetar_of, topic) == ["one", "two"] + ["x"] * told["receipts"]
+
+
+def test_a_pipe_that_closes_loses_no_message(magnetar_of: CommandLine, topic: str) -> None:
+    magnetar_of.said("produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(20_000)))
+    with magnetar_of.process("consume", topic, "-s", "s", "--start", "earliest", "--raw") as consuming:
+        seen = [int(line) for line in lines_of(consuming, 10)]
+        assert consuming.stdout is not None
+        consuming.stdout.close()
+        assert consuming.wait(GENEROUS_S) == ExitCode.PIPE_CLOSED
+        assert consuming.stderr is not None
+        assert consuming.stderr.read() == b""
+    rest = magnetar_of.said("consume", topic, "-s", "s", "--raw", "--timeout", "1").splitlines()
+    assert seen == list(range(10))
+    assert int(rest[0]) > 0  # what the pipe took was shown, and is acknowledged
+    assert [int(line) for line in rest] == list(range(int(rest[0]), 20_000))
+    with magnetar_of.process("produce", topic, "-n", "1000000", "--ids", "x") as producing:
+        lines_of(producing, 1)
+        assert producing.stdout is not None
+        producing.stdout.close()
+        assert producing.wait(GENEROUS_S) == ExitCode.PIPE_CLOSED
+        assert producing.stderr is not None
+        assert b"nobody reads the ids any more" in producing.stderr.read()
+
+
+def test_closed_inputs_and_outputs(magnetar_of: CommandLine, topic: str) -> None:
+    for redirection, arguments, code in (
+        ("<&-", ("produce", topic), ExitCode.FAILED),
+        (">&-", ("produce", topic, "x"), ExitCode.DONE),
+        (">&-", ("tail", topic, "-n", "1", "--no-follow"), ExitCode.PIPE_CLOSED),
+    ):
+        command = f'exec "$@" {redirection}'
+        with magnetar_of.process(*arguments, shell_around=command) as process:
+            stderr = ended(process, code)[1]
+        assert "Traceback" not in stderr
+        assert ("standard input is closed" in stderr) is (code is ExitCode.FAILED)
+
+
+def test_tail_shows_the_last_ones_and_follows(magnetar_of: CommandLine, topic: str) -> None:
+    magnetar_of.said("topics", "create", topic, "--partitions", "2")
+    magnetar_of.said(
+        "produce", topic, "--in", "lines", "--batch-messages", "7", given=b"".join(b"%d\n" % n for n in range(100))
+    )
+    for count in (1, 5, 30, 1000):
+        told = magnetar_of.told("tail", topic, "-n", str(count), "--no-follow")
+        assert len(told) == min(count, 100)
+        assert {one["value"] for one in told} <= {str(number) for number in range(100)}
+        assert [one["publish_time"] for one in told] == sorted(one["publish_time"] for one in told)
+    other = f"{topic}-other"
+    magnetar_of.said("produce", other, "last")
+    with magnetar_of.process("tail", topic, other, "-n", "1", "-c", "3", "--json") as following:
+        assert json.loads(lines_of(following, 1)[0])["value"] == "last"
+        magnetar_of.said("produce", topic, "next")
+        assert json.loads(lines_of(following, 1)[0])["value"] == "next"
+        magnetar_of.said("produce", other, "and next")
+        assert json.loads(ended(following, ExitCode.DONE)[0])["value"] == "and next"
+    first, second = magnetar_of.told("topics", "peek", other)
+    assert magnetar_of.told("tail", other, "--from", second["message_id"], "--no-follow") == [second]
+    assert magnetar_of.told("tail", other, "--from", first["publish_time"], "--no-follow") == [first, second]
+    missing = magnetar_of.run("tail", "there-is-none")
+    assert missing.exit_code == ExitCode.FAILED
+    assert "there is no topic" in missing.stderr
+    assert not [one for one in magnetar_of.told("topics", "list") if "there-is-none" in one["topic"]]
+
+
+def test_what_is_refused_says_why(magnetar_of: CommandLine, topic: str) -> None:
+    lines = ['{"value": "good"}', '{"value": "also good"}', '{"valve": 1}', '{"value": "never"}']
+    wrong = magnetar_of.run("produce", topic, "--json", given="\n".join(lines).encode())
+    assert wrong.exit_code == ExitCode.FAILED
+    assert "message 3: '{\"valve\": 1}' has 'valve', which no message has" in wrong.stderr
+    assert json.loads(wrong.stdout)["receipts"] == 2
+    assert values(magnetar_of, topic) == ["good", "also good"]
+    large = magnetar_of.run("produce", topic, "--in", "whole", given=b"x" * 6_000_000)
+    assert large.exit_code == ExitCode.FAILED
+    assert "the largest allowed has" in large.stderr
+    for arguments, code, why in (
+        (("produce", "a/b", "x"), ExitCode.USAGE, "persistent://tenant/namespace/topic"),
+        (("produce", topic, "x", "--url", "pulsar://localhost"), ExitCode.USAGE, "magnetar://"),
+        (("produce", topic, "x", "-p", "no"), ExitCode.USAGE, "NAME=VALUE"),
+        (("tail", topic, "--from", "someday"), ExitCode.USAGE, "2026-01-31T12:00:00"),
+        (("tail", topic, "--json", "--hex"), ExitCode.USAGE, "one of the ways"),
+        (("consume", topic, "-s", "s", "--type", "key_shared"), ExitCode.USAGE, "not one of"),
+        (("subscriptions", "stats", topic, "nobody"), ExitCode.FAILED, "no subscription 'nobody'"),
+        (("topics", "delete", topic), ExitCode.USAGE, "say --yes"),
+    ):
+        refused = magnetar_of.run(*arguments)
+        assert (refused.exit_code, why in refused.stderr) == (code, True), (arguments, refused)
+
+
+def test_perf_measures(magnetar_of: CommandLine, topic: str) -> None:
+    sent = magnetar_of.told("perf", "produce", topic, "-m", "5000", "-s", "10", "-n", "3", "--partitions", "2")[-1]
+    assert (sent["total"], sent["messages"], sent["failed"]) == (True, 5000, 0)
+    latencies = list(sent["latency_ms"].values())
+    assert latencies == sorted(latencies)
+    assert latencies[0] > 0
+    got = magnetar_of.told("perf", "consume", topic, "--start", "earliest", "-m", "5000")[-1]
+    assert got["messages"] == 5000
+    assert magnetar_of.told("subscriptions", "stats", topic, "perf")[0]["backlog_messages"] == 0
+    few = magnetar_of.run("perf", "consume", topic, "-m", "1", "-t", "0.1")
+    assert few.exit_code == ExitCode.TOO_FEW
+    paced = magnetar_of.told("perf", "produce", topic, "-r", "200", "-m", "100", "--size", "0")[-1]
+    assert paced["messages"] == 100
+    assert paced["seconds"] >= 0.49
+
+
+def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, topic: str) -> None:
+    def offered(words: str, **more: str) -> list[str]:
+        """As bash asks: the last word is the one that is being typed."""
+        asked = {"_MAGNETAR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return CommandLine(server.grpc, {**asked, **more}).said().split()
+
+    magnetar_of.said("topics", "create", f"{topic}-parted", "--partitions", "2")
+    magnetar_of.said("subscriptions", "create", f"{topic}-parted", "billing")
+    assert offered("magnetar sub") == ["subscriptions"]
+    assert offered("magnetar topics trun") == ["truncate"]
+    assert offered(f"magnetar topics stats {topic}-p") == [f"{topic}-parted"]
+    assert offered(f"magnetar tail persistent://public/default/{topic}-p") == [
+        f"persistent://public/default/{topic}-parted"
+    ]
+    assert offered(f"magnetar subscriptions delete {topic}-parted b") == ["billing"]
+    assert offered("magnetar tail t", MAGNETAR_URL="magnetar://127.0.0.1:1") == []
+
+
+def test_a_broker_that_is_away_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had a receipt before the kill is there, what was sent meanwhile waits; where none comes, nobody knows."""
+    with standalone(tmp_path / "data") as server:
+        line = CommandLine(server.grpc)
+        line.said("topics", "create", "t")
+        line.said("subscriptions", "create", "t", "keeps it")
+        with line.process("produce", "t", "--ids", "--json", "--in", "lines", "--batch-messages", "1") as through:
+            assert through.stdin is not None
+            through.stdin.write(b"before\n")
+            through.stdin.flush()
+            lines_of(through, 1)
+            server.kill()
+            through.stdin.write(b"meanwhile\n")
+            through.stdin.flush()
+            server.start()
+            told = [json.loads(one) for one in ended(through, ExitCode.DONE)[0].splitlines()]
+        assert told[-1]["receipts"] == 2
+        assert list(dict.fromkeys(values(line, "t"))) == ["before", "meanwhile"]
+        with line.process("produce", "t", "--ids", "--json", "--in", "lines", "--send-timeout-s", "1") as lost:
+            assert lost.stdin is not None
+            lost.stdin.write(b"known\n")
+            lost.stdin.flush()
+            lines_of(lost, 1)
+            server.kill()
+            lost.stdin.write(b"unknown\n")
+            lost.stdin.flush()
+            # Its input goes on: it ends because what was sent has no receipt.
+            assert lost.wait(GENEROUS_S) == ExitCode.UNKNOWN
+            assert lost.stdout is not None
+            told = [json.loads(one) for one in lost.stdout.read().splitlines()]
+        assert (told[-1]["receipts"], told[-1]["unknown"]) == (1, 1)
+        monkeypatch.setattr(service, "PATIENCE_S", 0.5)
+        server.start()
+        with line.process("produce", "t", "--ids", "--in", "lines", "--send-timeout-s", "0") as impatient:
+            assert impatient.stdin is not None
+            assert impatient.stderr is not None
+            impatient.stdin.write(b"known\n")
+            impatient.stdin.flush()
+            lines_of(impatient, 1)
+            server.kill()
+            for line_of_input in (b"unknown\n", b"read after that is sent\n"):
+                impatient.stdin.write(line_of_input)
+                impatient.stdin.flush()
+                wait_until_read(impatient)
+            impatient.send_signal(signal.SIGINT)
+            while b"once more" not in impatient.stderr.readline():
+                pass
+            impatient.send_signal(signal.SIGINT)
+            assert re.search("of [12] more nobody knows", ended(impatient, ExitCode.UNKNOWN)[1])
+        for arguments in (("produce", "t", "x"), ("topics", "list")):
+            away = line.run(*arguments)
+            assert away.exit_code == ExitCode.UNREACHABLE
+            assert "magnetar standalone" in away.stderr

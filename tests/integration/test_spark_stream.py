@@ -1,0 +1,151 @@
+"""`spark.readStream.format("magnetar")` over a standalone: each message once, with limits, restarts, growth and
+loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import magnetar
+from magnetar.admin import Admin
+from tests.running_spark import available_now, read_rows, spark_session, stream, until
+from tests.running_standalone import StandaloneProcess, standalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PER_LEDGER: Final = 7
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return spark_session()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    folder = tmp_path_factory.mktemp("standalone") / "data"
+    with standalone(
+        folder,
+        managed_ledger_max_entries_per_ledger=PER_LEDGER,
+        managed_ledger_min_ledger_rollover_time_minutes=0,
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(server: StandaloneProcess) -> str:
+    return server.grpc
+
+
+def send(url: str, topic: str, numbers: range, **options: Any) -> None:
+    with magnetar.Client(url) as client:
+        producer = client.create_producer(topic, **options)
+        for number in numbers:
+            producer.send_async(b"%d" % number, None, partition_key=str(number))
+            if number % 10 == 9:
+                producer.flush()
+        producer.flush()
+
+
+def test_available_now_with_limits_and_restarts(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1, SPK-2: each message once over restarts from a checkpoint; micro-batches keep to the limit; the lag is in
+    the query's progress; the subscription is where the query is when it has ended."""
+    with Admin(url) as admin:
+        admin.topics.create_partitioned("restarts", 2)
+    options = {"topic": "restarts", "startingOffsets": "earliest", "progressSubscription": "spark"}
+    # The first run finds nothing, but from now on everything is kept.
+    available_now(stream(spark, url, **options), tmp_path)
+    send(url, "restarts", range(200))
+    frame = stream(spark, url, **options, maxMessagesPerTrigger="75")
+    query = available_now(frame, tmp_path)
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [75, 75, 50]
+    behind = [
+        sum(log["messages_behind"] for log in json.loads(progress.sources[0].latestOffset).values())
+        for progress in query.recentProgress
+        if progress.numInputRows
+    ]
+    assert behind == [125, 50, 0]
+    assert read_rows(tmp_path) == [b"%d" % number for number in range(200)]
+    send(url, "restarts", range(200, 230), batching_enabled=False)
+    available_now(frame, tmp_path)
+    assert read_rows(tmp_path) == [b"%d" % number for number in range(230)]
+    with Admin(url) as admin:
+        (subscription,) = admin.topics.stats("restarts").subscriptions
+        assert (subscription.subscription, subscription.backlog_messages) == ("spark", 0)
+
+
+def test_partitions_and_topics_that_come_while_it_runs(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1, TOP-3: they are found, and read from their earliest message, though the query began at latest"""
+    with Admin(url) as admin:
+        admin.topics.create_partitioned("grows-a", 1)
+    frame = stream(spark, url, topicsPattern="grows-.*", progressSubscription="spark")
+    writer = frame.writeStream.format("json").option("path", str(tmp_path / "rows"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        until(lambda: query.lastProgress is not None, "the query has begun", query)
+        send(url, "grows-a", range(10))
+        with Admin(url) as admin:
+            admin.topics.update_partitioned("grows-a", 3)
+        send(url, "grows-a", range(10, 40))
+        send(url, "grows-b", range(40, 50))
+        until(lambda: len(read_rows(tmp_path)) >= 50, "all is read", query)
+    finally:
+        query.stop()
+    assert read_rows(tmp_path) == [b"%d" % number for number in range(50)]
+
+
+def test_it_does_not_start_where_nobody_keeps_messages_for_it(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1: it names both ways out"""
+    send(url, "unkept", range(3))
+    with pytest.raises(Exception, match=r"(?s)no retention.*progressSubscription") as raised:
+        available_now(stream(spark, url, topic="unkept", startingOffsets="earliest"), tmp_path)
+    assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
+    frame = stream(spark, url, topic="unkept", startingOffsets="earliest", failOnDataLoss="false")
+    available_now(frame, tmp_path / "loose")
+    assert read_rows(tmp_path / "loose") == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_messages_that_are_lost(spark: SparkSession, url: str, tmp_path: Path, made_again: bool) -> None:
+    """SPK-2, TOP-7: failOnDataLoss both ways, on a topic that was truncated, or deleted and made again"""
+    topic = f"lossy-{made_again}"
+    send(url, topic, range(5))
+    options = {"topic": topic, "startingOffsets": "earliest"}
+    available_now(stream(spark, url, **options, failOnDataLoss="false"), tmp_path)
+    send(url, topic, range(5, 10))
+    with Admin(url) as admin:
+        until(lambda: not admin.topics.internal_stats(topic).leases, "nothing is leased any more")
+        if made_again:
+            admin.topics.delete(topic, force=True)
+        else:
+            admin.topics.truncate(topic)
+    send(url, topic, range(10, 15))
+    with pytest.raises(Exception, match="another topic was made" if made_again else "are lost: from"):
+        available_now(stream(spark, url, **options, progressSubscription="spark"), tmp_path)
+    available_now(stream(spark, url, **options, failOnDataLoss="false"), tmp_path)
+    assert read_rows(tmp_path) == [b"%d" % number for number in (*range(5), *range(10, 15))]
+
+
+def test_options_of_the_other_mode_are_refused(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"'endingOffsets' is for spark\.read: a stream has no end"):
+        available_now(stream(spark, url, topic="restarts", endingOffsets="latest"), tmp_path)
+
+
+def test_a_stopped_query_gives_its_leases_back(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-5: what a stream holds while it runs is free when it has ended"""
+    send(url, "leased", range(3))
+    frame = stream(spark, url, topic="leased", startingOffsets="earliest", progressSubscription="spark")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.start()
+    with Admin(url) as admin:
+        until(lambda: query.lastProgress is not None, "it has read", query)
+        until(lambda: len(admin.topics.internal_stats("leased").leases) == 1, "its lease stands", query)
+        query.stop()
+        until(lambda: len(admin.topics.internal_stats("leased").leases) == 0, "its lease has ended")

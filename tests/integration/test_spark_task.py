@@ -1,0 +1,251 @@
+"""What a task gives Spark, read from a real standalone's bookie, held against what the SDK's reader says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import magnetar
+from magnetar._loop import background
+from magnetar.admin import Admin, AsyncAdmin, NextMessage
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.ledger_pb2 import ReadRequest
+from magnetar_spark import bookie_calls, task
+from magnetar_spark.errors import DataLost
+from magnetar_spark.leases import new_lease
+from magnetar_wire.batch import Messages, encode_message
+from magnetar_wire.chunks import encode_chunks
+from magnetar_wire.grpc_transport import GrpcTransport
+from tests.produce_client import ProduceClient
+from tests.running import until
+from tests.running_spark import SPARK_ENVIRONMENT
+from tests.running_standalone import StandaloneProcess, standalone
+from tests.spark_slices import ids_of, rows_of, slices_of
+
+pytestmark = pytest.mark.slow
+
+TOPIC: Final = "persistent://public/default/mixed"
+_GENEROUS_S: Final = 60.0
+# Chunks are in logs once brokers take them; until then one is made to.
+_TAKES_CHUNKS: Final = """
+from magnetar_broker.core import accepted_entry
+
+accepted_entry._check_supported = lambda metadata: None
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    rolled: dict[str, Any] = {
+        "managed_ledger_max_entries_per_ledger": 9,
+        "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    }
+    folder = tmp_path_factory.mktemp("s") / "data"
+    (folder.parent / "sitecustomize.py").write_text(_TAKES_CHUNKS)
+    environment = {"PYTHONPATH": os.pathsep.join([str(folder.parent), SPARK_ENVIRONMENT["PYTHONPATH"]])}
+    with standalone(folder, environment, garbage_interval_s=0.1, **rolled) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def log(server: StandaloneProcess) -> list[dict[str, Any]]:
+    """A log of batches and single messages of all kinds, in several ledgers; as the reader says it is."""
+    chance = random.Random(1)
+    with magnetar.Client(server.grpc) as client:
+        for kind in magnetar.CompressionType:
+            # A topic without subscription may lose its closed ledgers.
+            client.subscribe(TOPIC, "keeps", initial_position=magnetar.InitialPosition.Earliest).close()
+            with client.create_producer(TOPIC, compression_type=kind) as batched:
+                for _ in range(8):
+                    _send(batched, chance, chance.randint(1, 40))
+            with client.create_producer(TOPIC, compression_type=kind, batching_enabled=False) as single:
+                _send(single, chance, 3)
+        with client.create_reader(TOPIC, magnetar.MessageId.earliest) as reader:
+            return [_row(message) for message in _all(reader)]
+
+
+def _send(producer: Any, chance: random.Random, count: int) -> None:
+    for number in range(count):
+        extra: dict[str, Any] = {}
+        if chance.random() < 0.5:
+            extra["partition_key"] = f"k{number}"
+        if chance.random() < 0.3:
+            extra["properties"] = {"colour": "red", "n": str(number)}
+        if chance.random() < 0.3:
+            extra["event_timestamp"] = 1_700_000_000_000 + number
+        producer.send_async(chance.randbytes(chance.randint(0, 200)), None, **extra)
+    producer.flush()
+
+
+def _all(reader: Any) -> Iterator[Any]:
+    while reader.has_message_available():
+        yield reader.read_next(timeout_millis=60_000)
+
+
+def _row(message: Any) -> dict[str, Any]:
+    at = message.message_id()
+    return {
+        "message_id": {"ledger_id": at.ledger_id(), "entry_id": at.entry_id(), "batch_index": at.batch_index()},
+        "key": message.partition_key().encode() or None,
+        "value": message.data(),
+        "topic": TOPIC,
+        "partition": None,
+        "properties": sorted(message.properties().items()),
+        "publish_time": _time(message.publish_timestamp()),
+        "event_time": _time(message.event_timestamp()),
+        "producer_name": message.producer_name(),
+    }
+
+
+def _time(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+def _told(rows: list[dict[str, Any]], log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the rows, what the SDK tells, too."""
+    return [{name: sorted(row[name]) if name == "properties" else row[name] for name in log[0]} for row in rows]
+
+
+def _place(row: dict[str, Any]) -> NextMessage:
+    at = row["message_id"]
+    return NextMessage(at["ledger_id"], at["entry_id"], max(0, at["batch_index"]))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
+    data: st.DataObject, server: StandaloneProcess, log: list[dict[str, Any]]
+) -> None:
+    """SPK-3: closed and open ledgers, straight from the bookie, in as many tasks as one likes; SPK-5: exactly from one
+    message to another, within batches, too."""
+    begin = data.draw(st.integers(0, len(log)))
+    end = data.draw(st.integers(begin, len(log)))
+    start = _place(log[begin]) if begin < len(log) else None
+    stop = _place(log[end]) if end < len(log) else None
+    if start is None:
+        return
+    slices = slices_of(server.grpc, TOPIC, start, stop, data.draw(st.integers(1, 5)))
+    rows = rows_of(slices)
+    assert _told(rows, log) == log[begin:end]
+    indexes = [row["index"] for row in rows]
+    assert indexes == [*range(begin, end)]
+
+
+def test_a_task_that_is_broken_off_leaves_nothing(server: StandaloneProcess, log: list[dict[str, Any]]) -> None:
+    """What was on its way is ended with it, and the connections a few seconds later."""
+    (one,) = slices_of(server.grpc, TOPIC)
+    reading = task.read(one, ("value",))
+    next(reading)
+    calls = bookie_calls.of_this_worker()
+    assert calls.connections == 1
+    reading.close()
+    assert calls.connections == 1  # for the next task
+
+    async def others() -> int:
+        return len([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+
+    assert background.run(others()) == 0
+    # Nor does one that was never begun do anything.
+    task.read(one, ("value",)).close()
+    background.run(calls.close())
+    assert len(rows_of([one], ("value",))) == len(log)
+
+
+def test_connections_are_closed_when_no_task_has_come_for_a_while(server: StandaloneProcess) -> None:
+    calls = bookie_calls.BookieCalls(bookie_calls.of_this_worker().transport, kept_s=0.01)
+
+    async def body() -> None:
+        calls.enter()
+        with contextlib.suppress(Exception):
+            await calls.ask(server.grpc.removeprefix("magnetar://"), ReadRequest(), 10.0)
+        assert calls.connections == 1
+        calls.leave()
+        async with asyncio.timeout(_GENEROUS_S):
+            while calls.connections:
+                await asyncio.sleep(0.01)
+
+    background.run(body())
+
+
+def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """SPK-5: entries that no replica has any more, nor a new plan, are told of as failOnDataLoss says."""
+    topic = "persistent://public/default/short-lived"
+    with magnetar.Client(server.grpc) as client:
+        client.subscribe(topic, "keeps").close()
+        with client.create_producer(topic, batching_enabled=False) as producer:
+            for number in range(20):
+                producer.send(b"%d" % number)
+    lease = new_lease(60_000)
+    (fails,) = slices_of(server.grpc, topic, lease=lease)
+    goes_on = replace(fails, fail_on_data_loss=False)
+    with Admin(server.grpc) as admin:
+        for one in (fails, goes_on):
+            assert len(ids_of(rows_of([one]))) == 20
+        admin.reading.renew_lease(topic, fails.incarnation, lease.lease_id, 0)
+        admin.topics.delete(topic, force=True)
+    deadline = time.monotonic() + _GENEROUS_S
+    with pytest.raises(DataLost, match="failOnDataLoss=false"):
+        while time.monotonic() < deadline:  # until the bookie has collected its garbage
+            assert len(rows_of([fails])) == 20
+    with caplog.at_level(logging.WARNING):
+        while (rows := rows_of([goes_on])) and time.monotonic() < deadline:
+            assert len(rows) < 20
+        assert rows == []
+    assert "entries 0 … 8 of ledger" in caplog.text
+
+
+def test_a_message_in_chunks_whose_beginning_was_deleted(
+    server: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SPK-1, SPK-5: failOnDataLoss decides, unless it was gone when the query began"""
+    large = Messages([b"A" * 20_000])
+    chunks = encode_chunks(large, MessageMetadata(producer_name="p", publish_time=1, sequence_id=1), "p-1", 1_600)
+    small = Messages([b"whole"])
+    whole = encode_message(small, MessageMetadata(producer_name="p", publish_time=1, sequence_id=2))
+
+    async def publish() -> NextMessage:
+        """Where the second half begins; the first is deleted."""
+        address = server.grpc.removeprefix("magnetar://")
+        connection = GrpcTransport().connect(address)
+        async with AsyncAdmin(server.grpc) as admin:
+            client = ProduceClient(connection.open_stream("produce"))
+            await client.open(1)
+            await client.send((1, 0, chunks[:8]))
+            await until(lambda: len(client.receipts) == 8, "the first ones are decided")
+            await admin.topics.truncate("t")
+            await admin.subscriptions.create("t", "keeps", magnetar.MessageId.latest)
+            await client.send((1, 8, [*chunks[8:], whole]))
+            await until(lambda: len(client.receipts) == len(chunks) + 1, "all are decided")
+            client.stream.cancel()
+            await client.reading
+        await connection.close()
+        ledger_id, entry_id = client.receipts[1, 7]
+        return NextMessage(ledger_id, entry_id + 1)
+
+    start = asyncio.run(publish())
+    log = "persistent://public/default/t"
+    with pytest.raises(DataLost, match=r"messages in chunks .* are lost: .*failOnDataLoss=false"):
+        rows_of(slices_of(server.grpc, log, start))
+    with caplog.at_level(logging.WARNING):
+        left = rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False))
+    assert [row["value"] for row in left] == [b"whole"]
+    assert "they are left out" in caplog.text
+    entered = asyncio.run(first_of(server.grpc, log))
+    assert [row["value"] for row in rows_of(slices_of(server.grpc, log, start, entered=entered))] == [b"whole"]
+
+
+async def first_of(url: str, log: str) -> NextMessage:
+    async with AsyncAdmin(url) as admin:
+        return (await admin.reading.place(log, magnetar.MessageId.earliest)).place

@@ -1,0 +1,303 @@
+"""Plans of a log against a plain model: a list of all its messages, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+
+from magnetar_broker.core.entry_search import Boundary, EntryFacts
+from magnetar_broker.core.ledger_list import LedgerList, ListChange
+from magnetar_broker.core.log_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
+from magnetar_broker.core.plan_before import held_from, pieces_before
+from magnetar_broker.core.position import LATEST, Position
+from magnetar_protos import managed_ledger_pb2 as pb
+
+_entries = st.lists(
+    st.tuples(st.one_of(st.just(1), st.integers(1, 5)), st.one_of(st.just(10), st.integers(1, 60))),
+    min_size=1,
+    max_size=9,
+)
+# Near the place of a message that there ever was: which one, so many entries and messages further; or anything.
+_near = st.tuples(st.integers(0, 500), st.sampled_from((0, 0, 0, 1, 5)), st.sampled_from((0, 0, 1, 2, 5)))
+_places = st.one_of(
+    _near,
+    _near,
+    st.tuples(st.integers(0, 14), st.integers(0, 12), st.integers(0, 7)).map(lambda one: NextMessage(*one)),
+)
+_limits = st.builds(
+    PlanLimits,
+    messages=st.one_of(st.just(0), st.integers(1, 12)),
+    bytes=st.one_of(st.just(0), st.integers(1, 150)),
+    pieces=st.integers(1, 4),
+)
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), _entries),
+        st.tuples(st.just("append"), _entries),
+        st.tuples(st.just("roll"), st.integers(1, 3)),
+        st.tuples(st.just("close"), st.none()),
+        st.tuples(st.just("trim"), st.integers(1, 3)),
+        st.tuples(st.just("reopen"), st.none()),
+        st.tuples(st.just("go on"), _limits),
+        st.tuples(st.just("go on"), _limits),
+        st.tuples(st.just("plan"), st.tuples(_places, st.one_of(st.none(), _places), _limits)),
+        st.tuples(st.just("plan"), st.tuples(_near, _near, st.just(PlanLimits()))),
+    ),
+    min_size=8,
+    max_size=30,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    facts: EntryFacts
+
+    @property
+    def places(self) -> list[NextMessage]:
+        return [NextMessage(*self.facts.position, number) for number in range(self.facts.messages)]
+
+
+class Log:
+    """The list of ledgers, and all entries that there ever were."""
+
+    def __init__(self) -> None:
+        self.node = pb.ManagedLedgerNode(incarnation="i")
+        self.pages: dict[int, bytes] = {}
+        self.listed = LedgerList("i")
+        self.entries: dict[Position, Entry] = {}
+        self.deleted = 0
+        self.next_ledger = 1
+        self.index = 0
+        self.known: dict[Position, Boundary] = {}
+        self.looks = 0
+        # Where a reader who follows the log has come.
+        self.place = BEFORE_ALL
+        self.read: list[NextMessage] = []
+
+    def change(self, change: ListChange) -> None:
+        made, gone = self.listed.encode(change, self.node)
+        self.pages.update((page.number, page.payload) for page in made)
+        for number in gone:
+            del self.pages[number]
+        self.listed.apply(change, self.node)
+
+    def append(self, entries: list[tuple[int, int]]) -> None:
+        if self.listed.written is None:
+            self.roll(1)
+        written = self.listed.written
+        assert written is not None
+        for messages, size in entries:
+            position = Position(written.ledger_id, written.entries)
+            self.entries[position] = Entry(EntryFacts(position, self.index, messages, written.length_bytes, size))
+            self.index += messages
+            self.listed.confirmed(position, size, self.index - 1, self.index)
+
+    def roll(self, gap: int) -> None:
+        self.close()
+        self.next_ledger += gap
+        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty))
+
+    def close(self) -> None:
+        if self.listed.written is not None:
+            self.listed.closed(5)
+
+    def trim(self, count: int) -> None:
+        going = self.listed.may_trim(LATEST)[:count]
+        if going:
+            self.deleted = going[-1]
+            self.change(ListChange(trimmed=going[-1]))
+
+    def reopen(self) -> None:
+        """Another life reads the list; what it does not know of the last ledger it finds out."""
+        written = self.listed.written
+        before = (written.entries, written.last_index, written.length_bytes) if written is not None else (0, 0, 0)
+        self.change(ListChange())
+        pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in self.node.pages]
+        self.listed = LedgerList.decode(self.node, pages)
+        written = self.listed.written
+        if written is not None and before[0]:
+            written.entries, written.last_index, written.length_bytes = before
+            self.listed.last = written.last
+        self.close()
+        self.known.clear()
+
+    @property
+    def ever(self) -> list[NextMessage]:
+        return [place for entry in self.entries.values() for place in entry.places]
+
+    def at(self, place: tuple[int, int, int]) -> NextMessage:
+        if isinstance(place, NextMessage) or not self.entries:
+            return NextMessage(*place)
+        which, entries, messages = place
+        one = self.ever[which % len(self.ever)]
+        return NextMessage(one.ledger_id, one.entry_id + entries, one.batch_index + messages)
+
+    def there(self) -> list[NextMessage]:
+        return [place for place in self.ever if place.ledger_id > self.deleted]
+
+    def plan(self, start: NextMessage, stop: NextMessage | None, limits: PlanLimits) -> LogPlan:
+        rule = make_plan(self.listed, start, stop, limits, self.known.get)
+        self.looks = 0
+        try:
+            position = next(rule)
+            while True:
+                self.looks += 1
+                assert position.ledger_id > self.deleted
+                position = rule.send(self.entries[position].facts)
+        except StopIteration as done:
+            plan: LogPlan = done.value
+        if plan.back is not None:
+            self.known[plan.back[0]] = plan.back[1]
+        self.check(plan, start, stop, limits)
+        return plan
+
+    def messages_of(self, plan: LogPlan) -> list[NextMessage]:
+        found: list[NextMessage] = []
+        for piece in plan.pieces:
+            before = len(found)
+            for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
+                places = self.entries[Position(piece.ledger_id, entry_id)].places
+                if piece.stop_after_messages and entry_id == piece.last_entry_id:
+                    assert piece.stop_after_messages < len(places)
+                    places = places[: piece.stop_after_messages]
+                found += places[piece.skip_messages :] if entry_id == piece.first_entry_id else places
+            assert len(found) - before == piece.messages > 0
+            first, last = self.entries[Position(piece.ledger_id, piece.first_entry_id)].facts, entry_id
+            assert piece.bytes == (self.entries[Position(piece.ledger_id, last)].facts.back.bytes - first.bytes_before)
+        return found
+
+    def check(self, plan: LogPlan, start: NextMessage, stop: NextMessage | None, limits: PlanLimits) -> None:
+        there = self.there()
+        found = self.messages_of(plan)
+        wanted = [one for one in there if start <= one and (stop is None or one < stop)]
+        # Each that is there, once and in order, up to where the plan ends.
+        assert found == wanted[: len(found)]
+        assert found == [one for one in wanted if one < plan.stop]
+        assert plan.messages == len(found)
+        assert plan.messages_behind == sum(one >= plan.stop for one in there)
+        assert plan.stop >= plan.start >= start
+        assert stop is None or plan.stop <= max(start, stop)
+        assert plan.bytes == sum(piece.bytes for piece in plan.pieces)
+        # The limits hold, and nothing but they end it early.
+        assert len(plan.pieces) <= limits.pieces
+        if limits.messages:
+            assert len(found) <= limits.messages
+        entries = list(dict.fromkeys(place.position for place in found))
+        assert plan.bytes == sum(self.entries[one].facts.size for one in entries)
+        if limits.bytes:
+            assert plan.bytes <= limits.bytes or len(entries) == 1
+        left = wanted[len(found) :]
+        if left:
+            following = left[0]
+            more = 0 if following.position in entries else self.entries[following.position].facts.size
+            ledgers = list(dict.fromkeys([*(one.ledger_id for one in entries), following.ledger_id]))
+            assert (
+                (limits.messages and len(found) == limits.messages)
+                or (limits.bytes and plan.bytes + more > limits.bytes)
+                or len(ledgers) > limits.pieces
+            )
+        # What ended it is a limit, or is not.
+        assert not plan.at_limit or left
+        if left and not plan.at_limit:
+            assert len(ledgers) > limits.pieces
+        elif not left and stop is None:
+            assert plan.stop == max(start, end_of(self.listed))
+        lost = [one for one in self.ever if start <= one and one.ledger_id <= self.deleted]
+        if start == BEFORE_ALL:
+            assert not plan.begins_in_deleted
+        elif lost:
+            assert plan.begins_in_deleted
+        elif start.position not in self.entries or not start.batch_index:
+            assert not plan.begins_in_deleted
+        assert (plan.first, plan.end) == (first_of(self.listed), end_of(self.listed))
+        assert plan.first == (there[0] if there else plan.end)
+        # The ends, and by halves at most twice as often for each limit.
+        assert self.looks <= 3 + 2 * 2 * 5
+
+    def check_before(self, plan: LogPlan, ledgers: int, max_bytes: int) -> None:
+        if not plan.pieces:
+            return
+        assert plan.front is not None
+        place = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
+        pieces = pieces_before(self.listed, held_from(self.listed, place, ledgers, max_bytes), place, plan.front)
+        entries = [
+            Position(piece.ledger_id, entry_id)
+            for piece in pieces
+            for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1)
+        ]
+        before = [one for one in self.entries if self.deleted < one.ledger_id and one < place]
+        assert entries == before[len(before) - len(entries) :]
+        assert len(pieces) <= ledgers
+        if before:
+            assert pieces
+        for piece in pieces:
+            there = [one.facts for one in self.entries.values() if one.facts.position in entries]
+            of_it = [one for one in there if one.position.ledger_id == piece.ledger_id]
+            assert piece.bytes == sum(one.size for one in of_it)
+            assert piece.messages in (0, sum(one.messages for one in of_it))
+
+    def go_on(self, limits: PlanLimits) -> None:
+        plan = self.plan(self.place, None, limits)
+        if plan.begins_in_deleted:
+            event("something was deleted before it was read")
+        self.check_before(plan, limits.messages or 1, limits.bytes)
+        self.read += self.messages_of(plan)
+        self.place = plan.stop
+
+
+# The limit is met at the end that was asked for, which has another name.
+@example(
+    [
+        ("append", [(1, 10), (1, 10)]),
+        ("plan", (NextMessage(0, 1, 0), (0, 0, 1), PlanLimits(bytes=1, pieces=1))),
+    ]
+)
+@given(_steps)
+@settings(max_examples=150)
+def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, Any]]) -> None:
+    """SPK-5, SPK-2: whatever limits plans have, and whatever is appended, rolled and trimmed between them."""
+    log = Log()
+    for step, argument in steps:
+        match step, argument:
+            case "append", list():
+                log.append(argument)
+            case "roll", int():
+                log.roll(argument)
+            case "close", _:
+                log.close()
+            case "trim", int():
+                log.trim(argument)
+            case "reopen", _:
+                log.reopen()
+            case "go on", PlanLimits():
+                log.go_on(argument)
+            case "plan", (start, stop, PlanLimits() as limits):
+                ends = [log.at(start), *([] if stop is None else [log.at(stop)])]
+                # Mostly the right way round.
+                if ends[-1].entry_id % 5:
+                    ends.sort()
+                plan = log.plan(ends[0], ends[1] if stop is not None else None, limits)
+                # Done again it gives the same, whatever has come behind it.
+                log.append([(2, 20)])
+                again = log.plan(plan.start, plan.stop, PlanLimits())
+                assert log.messages_of(again) == log.messages_of(plan)
+    while log.place < end_of(log.listed):
+        log.go_on(PlanLimits(messages=3))
+    deleted = [one for one in log.ever if one.ledger_id <= log.deleted]
+    assert log.read == sorted(log.read)
+    assert set(log.read) | set(deleted) == set(log.ever)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 100_000)), min_size=1, max_size=300), st.data())
+@settings(max_examples=30)
+def test_a_limit_is_found_with_few_looks(entries: list[tuple[int, int]], data: st.DataObject) -> None:
+    log = Log()
+    log.append(entries)
+    messages = data.draw(st.integers(1, log.index))
+    log.plan(BEFORE_ALL, None, PlanLimits(messages=messages))
+    # 2^9 entries at most.
+    assert log.looks <= 2 * 9 + 1

@@ -1,0 +1,95 @@
+"""A broker: the production's, with what it has written watched by the ledgers' checker. It has nothing of its own that
+outlives its process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar_broker.broker import Broker
+from magnetar_broker.life import BrokerLife
+from tests.owns_everything import OwnsEverything
+from tests.sim.service.watched_ledgers import watch_ledgers
+from tests.sim.world.host import Host
+
+if TYPE_CHECKING:
+    from tests.sim.service.world import ServiceWorld
+
+__all__ = ["BrokerHost"]
+
+
+class _WatchedBroker(Broker):
+    """Each of its lives is watched before it serves."""
+
+    watches: BrokerHost
+    _life: BrokerLife | None = None
+
+    @property
+    def life(self) -> BrokerLife | None:
+        return self._life
+
+    @life.setter
+    def life(self, life: BrokerLife | None) -> None:
+        self._life = life
+        if life is not None:
+            self.watches.begins(life)
+
+
+class BrokerHost(Host):
+    world: ServiceWorld
+
+    def __init__(self, world: ServiceWorld, name: str) -> None:
+        super().__init__(world, name)
+        self.broker: Broker | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:6652"
+
+    @property
+    def serves(self) -> bool:
+        return self.runs and self.broker is not None and self.broker.life is not None
+
+    def start(self) -> None:
+        self.broker = None
+        super().start()
+
+    async def main(self) -> None:
+        world = self.world
+        broker = _WatchedBroker.__new__(_WatchedBroker)
+        broker.watches = self
+        broker.__init__(  # type: ignore[misc]
+            self.open_metadata,
+            self.transport,
+            [(self.transport, self.address)],
+            self.clock,
+            self.chance,
+            world.service.options,
+            world.plan.client,
+            broker_id=self.name,
+            peer_transport=self.transport,
+            cpu_seconds=lambda: 0.0,
+        )
+        self.broker = broker
+        await broker.start()
+        await asyncio.get_running_loop().create_future()
+
+    def begins(self, life: BrokerLife) -> None:
+        self.world.count("lives of brokers")
+        watch_ledgers(life.client, self.world)
+        if self.world.service.everybody_owns:
+            # Ownership is a hint: where it is wrong the ledgers' fences decide.
+            everything = OwnsEverything([("internal", self.address)], self.name)
+            for name in ("home", "check", "admit", "confirm", "doubt"):
+                setattr(life.ownership, name, getattr(everything, name))
+
+    def stop(self) -> None:
+        """As SIGTERM does. Where it takes too long somebody kills it."""
+        if self.serves and self.process is not None and self.broker is not None:
+            self.world.trace.line(self.name, "is to end in peace")
+            self.process.spawn(self._leave(self.broker), name=f"{self.name} leaves")
+
+    async def _leave(self, broker: Broker) -> None:
+        await broker.close()
+        self.world.count("a broker ended in peace")
+        self.kill()

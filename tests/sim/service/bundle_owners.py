@@ -1,0 +1,22 @@
+"""Who owns the bundles of a namespace: as they stand, no two ranges have a hash in common (OWN-1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from tests.sim.invariants.history import Violation
+
+__all__ = ["check_bundles"]
+
+
+def check_bundles(names: Sequence[str], look: Callable[[str], None]) -> None:
+    """Names of owners' nodes, `0x00000000_0x40000000`: the upper end is out of the range, but for the last hash."""
+    look("OWN-1")
+    ranges = sorted((int(name[2:10], 16), int(name[13:], 16)) for name in names)
+    for (lower, upper), (next_lower, next_upper) in itertools.pairwise(ranges):
+        if next_lower < upper:
+            raise Violation(
+                "OWN-1",
+                f"bundles {lower:#010x} … {upper:#010x} and {next_lower:#010x} … {next_upper:#010x} have owners both",
+            )

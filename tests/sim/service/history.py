@@ -1,0 +1,212 @@
+"""What applications sent, were told, were given and acknowledged, and what must hold of it.
+
+The hosts of the simulated world report here, at the boundary of the SDK: what an application knows. Nothing of the
+production code's rules is used. Each call may raise `Violation`; the world ends the run then. What must hold is told at
+the heads of `published.py` (messages), `subscribed.py` (subscriptions), `topic_lives.py` (who owns a topic), `wire.py`
+(streams; it is a tap of the network) and `sessions.py` (brokers without a session).
+
+**A message** is known by its payload, which is unique in a run: `topic|producer|number|filling`, where the topic is the
+name that the application used (a partitioned topic's without the partition), the producer is unique to one producer
+object, and the numbers of one producer grow by one in the order in which it sent. Where it lies is its MessageId: its
+ledger id leads to the topic, or partition, and its incarnation, by the topics' nodes, whose changes come here, too.
+
+**A call that has no answer yet**, or failed, may have been done or not, then or later: each call that changes something
+is reported before it is made, and once more with its outcome, if it had one. A host that is killed reports no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from magnetar_protos import cursor_pb2, managed_ledger_pb2
+from magnetar_wire.message_id import MessageId
+from tests.sim.process import Process
+from tests.sim.service.published import Published, place_of
+from tests.sim.service.sessions import Sessions
+from tests.sim.service.subscribed import Subscribed
+from tests.sim.service.topic_lives import TopicLives
+from tests.sim.service.wire import Wire
+
+__all__ = ["ConsumerSeen", "Found", "MessageHistory", "ProducerSeen"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSeen:
+    """One producer object of an application. It survives reconnects, not its process."""
+
+    # Unique in the run, what its payloads say.
+    name: str
+    # As the application named it: of a partitioned topic without the partition.
+    topic: str
+    partitioned: bool = False
+    # Its sends may wait for room: such a one is of no topic yet.
+    may_wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSeen:
+    """One consumer or reader object of an application. It survives reconnects, not its process."""
+
+    # Unique in the run.
+    name: str
+    topic: str
+    # Of a reader: its own name, not durable.
+    subscription: str
+    # EXCLUSIVE, FAILOVER or SHARED.
+    kind: str
+    durable: bool = True
+    # Where the subscription begins if this consumer makes it.
+    earliest: bool = True
+    partitioned: bool = False
+    is_reader: bool = False
+    # It acknowledges parts of batches (`batch_index_ack_enabled`).
+    by_message: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message as a reader found it."""
+
+    message_id: MessageId
+    payload: bytes
+    # The topic's index of the message; None: it was not asked for.
+    index: int | None = None
+
+
+class MessageHistory:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        # How often which check looked at something: a check that never looks proves nothing.
+        self.looked: dict[str, int] = {}
+        # Reports, by which all is in order.
+        self._ticks = 0
+        self.lives = TopicLives(self.tick, self.look)
+        self.published = Published(self.lives, self.tick, self.look)
+        self.subscribed = Subscribed(self.lives, self.published, self.tick, self.look)
+        self.wire = Wire(self.lives, self.subscribed.is_kept, self.tick, self.look, now)
+        self.sessions = Sessions(self.look, now)
+
+    def tick(self) -> int:
+        self._ticks += 1
+        return self._ticks
+
+    def look(self, item: str) -> None:
+        self.looked[item] = self.looked.get(item, 0) + 1
+
+    # ── the metadata store: what stands there now, None: nothing ──
+
+    def topic_changed(self, topic: str, node: managed_ledger_pb2.ManagedLedgerNode | None, by: Process) -> None:
+        """The full name of a topic or partition, and its ledgers; `by`, the process whose session did it."""
+        self.lives.changed(topic, node, by)
+
+    def cursor_changed(self, topic: str, subscription: str, node: cursor_pb2.CursorNode | None, by: Process) -> None:
+        """Likewise."""
+        self.subscribed.cursor_changed(topic, subscription, node)
+
+    # ── producers ──
+
+    def producer_opened(self, producer: ProducerSeen) -> None:
+        self.published.opened(producer)
+
+    def sending(self, producer: ProducerSeen, payload: bytes) -> None:
+        """It is handed to the SDK now, behind all that this producer sent before."""
+        self.published.sending(producer, payload)
+
+    def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
+        """The producer was told that it is durable there."""
+        self.published.stored(producer, payload, message_id)
+
+    def send_failed(self, producer: ProducerSeen, payload: bytes, error: Exception) -> None:
+        """It may be stored, or be stored later, unless the error says that it never will be."""
+        self.published.failed(payload, error)
+
+    # ── consumers and readers ──
+
+    def consumer_opened(self, consumer: ConsumerSeen) -> None: ...
+
+    def consumer_gone(self, consumer: ConsumerSeen) -> None:
+        """It was closed, or its process was killed: it is given nothing any more, and what it had sent may still come
+        through."""
+
+    def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId, redelivery_count: int) -> None:
+        """The application is given the message: it is told of in the moment in which it is."""
+        self.subscribed.delivered(consumer, payload, message_id)
+        life = self.lives.of_ledger(message_id.ledger_id())
+        if life is not None:
+            self.wire.handed_out(consumer, life.topic, place_of(message_id))
+
+    def acknowledging(
+        self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool, receipt: bool
+    ) -> None:
+        """It calls acknowledge now."""
+        self.subscribed.acknowledging(consumer, message_ids, cumulative=cumulative, receipt=receipt)
+
+    def acknowledged(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
+        """The receipt has come: it is durable."""
+        self.subscribed.acknowledged(consumer, message_ids, cumulative=cumulative)
+
+    def acknowledge_failed(
+        self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], error: Exception, *, cumulative: bool
+    ) -> None:
+        self.subscribed.acknowledge_failed(consumer, message_ids, cumulative=cumulative)
+
+    def refused(self, consumer: ConsumerSeen, message_id: MessageId) -> None:
+        """It acknowledges negatively now."""
+
+    # ── what moves a subscription: of `topic` as the application names it, with all its partitions ──
+
+    def moving(
+        self, topic: str, subscription: str, to: MessageId | int, *, inclusive: bool = False, voids: bool = True
+    ) -> int:
+        """A seek, reset, skip or clear begins; `to`: an id (earliest and latest, too), behind which it will go on, with
+        `inclusive` with it, or a time in ms. `voids`: what was delivered before may not be acknowledged after it.
+        Returns the number by which its outcome is told."""
+        return self.subscribed.moving(topic, subscription, to, inclusive=inclusive, voids=voids)
+
+    def moved(self, number: int) -> None:
+        """It was done."""
+        self.subscribed.moved(number)
+
+    def move_failed(self, number: int, error: Exception) -> None:
+        """It may have been done, or be done later."""
+
+    # ── administrators ──
+
+    def subscription_made(self, topic: str, subscription: str, *, earliest: bool) -> None:
+        """Was made, and is durable, or was there."""
+
+    def unsubscribing(self, topic: str, subscription: str) -> None: ...
+
+    def unsubscribed(self, topic: str, subscription: str) -> None: ...
+
+    def truncating(self, topic: str) -> None:
+        """From now on messages of this topic may vanish, those that are sent from now on, too: a request may take its
+        time on the way."""
+        self.subscribed.truncating(topic)
+
+    def truncated(self, topic: str) -> None:
+        """What was sent before this moment may have vanished, and nothing else will."""
+        self.subscribed.truncated(topic)
+
+    def deleting(self, topic: str) -> None:
+        """From now on this topic, as it is now, may vanish, with its subscriptions, whatever was sent to it."""
+        self.lives.deleting(topic)
+
+    def deleted(self, topic: str) -> None:
+        """It has vanished: whatever is under this name from now on is another topic."""
+
+    # ── the end: all has healed, nobody sends, moves or deletes any more ──
+
+    def found(self, topic: str, messages: Sequence[Found]) -> None:
+        """A topic or partition by its full name, read from earliest to its end by a reader."""
+        self.subscribed.found(topic, [place_of(one.message_id) for one in messages])
+        self.published.found(topic, messages, self.subscribed.may_be_gone)
+
+    def drained(self, consumer: ConsumerSeen, topic: str) -> None:
+        """The last consumer of a durable subscription, alone at it, which acknowledges nothing until it is drained: it
+        was given all that comes of this topic or partition (its full name), so all that is not acknowledged."""
+        self.subscribed.drained(consumer, topic)
+
+    def check_end(self) -> None:
+        """Whatever only the whole shows."""

@@ -1,0 +1,234 @@
+"""What a seed makes of the brokers, of those who use them, and of what goes wrong.
+
+Behind it stands the plan of the ledgers' world: bookies, quorums, network, disks. Some seeds are calm but for one nasty
+thing, and some are storms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_broker.options import BrokerOptions
+from magnetar_wire.randomness import SeededRandomness
+from tests.sim.chance import Chance
+from tests.sim.service.faults import SERVICE_FAULTS
+from tests.sim.world.odd_options import with_odd
+from tests.sim.world.plan import FAULTS, LOSSES, NOT_OF_TOPICS, Plan
+
+__all__ = ["ConsumerPlan", "ProducerPlan", "ServicePlan", "TopicPlan", "service_plan"]
+
+# Of messages that a producer sends at once, on average.
+MEAN_BURST: Final = 4.5
+_KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SHARED")
+_ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
+    "managed_ledger_cache_size_mb": (0,),
+    "managed_ledger_max_pending_bytes": (2_000, 20_000),
+    "managed_ledger_read_ahead_readers": (1,),
+    "managed_ledger_cursor_max_entries_per_ledger": (2, 5),
+    "managed_ledger_cursor_idle_time_seconds": (0.5, 3.0),
+    "managed_ledger_default_mark_delete_rate_limit": (0.2, 50.0),
+    "max_pending_publish_bytes_per_topic": (300,),
+    "max_pending_publish_bytes_per_connection": (300,),
+    "max_waiting_publish_answers": (1, 5),
+    "max_concurrent_topic_load_request": (1,),
+    "max_unacked_messages_per_consumer": (2, 10),
+    "max_unacked_messages_per_subscription": (3, 20),
+    "max_consumers_per_subscription": (1,),
+    "dispatcher_max_read_batch_size": (1, 3),
+    "dispatcher_max_read_size_bytes": (200,),
+    "dispatcher_max_round_robin_batch_size": (1, 3),
+    "max_queued_bytes_per_stream": (300,),
+    "max_waiting_answers_per_stream": (1, 5),
+    "unload_idle_topics_after_s": (1.0, 4.0),
+    "topic_close_timeout_s": (0.1,),
+    "topic_load_timeout_seconds": (1.0,),
+    "metadata_cache_ttl_s": (0.0,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    name: str
+    # 0: it has none.
+    partitions: int
+    # Their names and what type of consumers each has.
+    subscriptions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPlan:
+    topic: TopicPlan
+    # Empty: the broker makes one.
+    name: str
+    options: dict[str, Any]
+    keyed: bool
+    # Of the pauses that all producers would make to have something to send all the time.
+    pause_share: float
+    longest_filling: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPlan:
+    topic: TopicPlan
+    subscription: str
+    # READER, besides the subscriptions' types.
+    kind: str
+    options: dict[str, Any]
+    # What becomes of a message, in shares.
+    cumulative: float
+    receipts: float
+    refuses: float
+    keeps: float
+    seeks: float
+    cancels: float
+    longest_pause_s: float
+
+
+@dataclass(slots=True)
+class ServicePlan:
+    brokers: int
+    topics: list[TopicPlan]
+    # Of each application: what it does, in all its lives.
+    applications: list[list[ProducerPlan | ConsumerPlan]]
+    messages: int
+    # Between two bursts of a producer, so that the messages last as long as faults strike.
+    pause_s: float
+    # Ownership is only a hint: it may be wrong.
+    everybody_owns: bool
+    session_timeout_s: float
+    options: BrokerOptions = field(repr=False)
+
+
+def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
+    """Changes the other plan, too: other faults strike."""
+    draw = chance.stream("service")
+    topics = [_topic(draw, f"t{number}") for number in range(draw.choice((1, 1, 2, 3)))]
+    applications: list[list[ProducerPlan | ConsumerPlan]] = [[] for _ in range(draw.choice((2, 2, 3, 4)))]
+    number = 0
+    for topic in topics:
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            applications[number % len(applications)].append(_producer(draw, topic, number))
+            number += 1
+        for subscription, kind in topic.subscriptions:
+            for _ in range(draw.choice((1, 1, 2, 3) if kind != "EXCLUSIVE" else (1, 1, 1, 2))):
+                applications[number % len(applications)].append(_consumer(draw, topic, subscription, kind))
+                number += 1
+        if draw.random() < 0.3:
+            applications[number % len(applications)].append(_consumer(draw, topic, "", "READER"))
+            number += 1
+    _draw_faults(draw, plan)
+    plan.active_s = draw.choice((4.0, 7.0, 12.0))
+    # What is deleted goes soon: the end waits for it.
+    bookie: dict[str, object] = {"garbage_interval_s": 1.5}
+    if not any(fault in LOSSES for fault in plan.faults):
+        bookie["scrub_interval_s"] = 600.0
+    plan.bookie = BookieOptions(**{**plan.bookie.model_dump(), **bookie})
+    messages = draw.choice((50, 100, 200))
+    producers = sum(isinstance(work, ProducerPlan) for works in applications for work in works)
+    return ServicePlan(
+        brokers=draw.choice((1, 2, 2, 3)),
+        topics=topics,
+        applications=applications,
+        messages=messages,
+        pause_s=plan.active_s * producers * MEAN_BURST / messages,
+        everybody_owns=draw.random() < 0.15,
+        session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
+        options=_options(draw, plan),
+    )
+
+
+def _draw_faults(draw: SeededRandomness, plan: Plan) -> None:
+    of_ledgers = [fault for fault in FAULTS if fault not in NOT_OF_TOPICS and (plan.losers or fault not in LOSSES)]
+    weighted = [fault for fault in of_ledgers for _ in range(FAULTS[fault])]
+    weighted += [fault for fault, weight in SERVICE_FAULTS.items() for _ in range(weight)]
+    kind = draw.choice(("calm", "calm", "calm", "mixed", "mixed", "storm"))
+    if kind == "calm":
+        plan.faults = [draw.choice(list(SERVICE_FAULTS))]
+        if draw.random() < 0.5:
+            plan.faults.append(draw.choice(weighted))
+        plan.fault_interval_s = 0.3 + 1.2 * draw.random()
+    elif kind == "mixed":
+        plan.faults = [draw.choice(weighted) for _ in range(5)]
+        plan.fault_interval_s = 0.4 + 1.5 * draw.random()
+    else:
+        plan.faults = [*of_ledgers, *SERVICE_FAULTS, *SERVICE_FAULTS]
+        plan.fault_interval_s = 0.3 + 0.7 * draw.random()
+    plan.kind = kind
+
+
+def _topic(draw: SeededRandomness, name: str) -> TopicPlan:
+    subscriptions = tuple((f"s{number}", draw.choice(_KINDS)) for number in range(draw.choice((0, 1, 1, 1, 2, 2))))
+    return TopicPlan(name, draw.choice((0, 0, 0, 2)), subscriptions)
+
+
+def _producer(draw: SeededRandomness, topic: TopicPlan, number: int) -> ProducerPlan:
+    batching = draw.random() < 0.6
+    options: dict[str, Any] = {
+        "batching_enabled": batching,
+        "send_timeout_millis": draw.choice((0, 3_000, 30_000)),
+        "max_pending_messages": draw.choice((3, 1_000, 1_000)),
+        "block_if_queue_full": draw.random() < 0.7,
+        "auto_update_partitions_interval_seconds": 1.0,
+        "lazy_start_partitioned_producers": draw.random() < 0.3,
+    }
+    if batching:
+        options["batching_max_messages"] = draw.choice((2, 5, 1_000))
+        options["batching_max_publish_delay_ms"] = draw.choice((1, 10, 60))
+    name = f"named{number}" if draw.random() < 0.4 else ""
+    filling = draw.choice((30, 30, 30, 2_000))
+    return ProducerPlan(topic, name, options, draw.random() < 0.5, draw.choice((0.1, 1.0, 1.0, 2.0)), filling)
+
+
+def _consumer(draw: SeededRandomness, topic: TopicPlan, subscription: str, kind: str) -> ConsumerPlan:
+    # 0: one at a time, when it is asked for; not of several partitions.
+    least = 1 if topic.partitions else 0
+    options: dict[str, Any] = {"receiver_queue_size": draw.choice((least, 1, 3, 20, 1_000))}
+    if kind != "READER":
+        options["ack_grouping_time_ms"] = draw.choice((0, 20, 100))
+        options["ack_grouping_max_size"] = draw.choice((3, 1_000))
+        options["negative_ack_redelivery_delay_ms"] = draw.choice((0, 100, 1_000))
+        options["batch_index_ack_enabled"] = draw.random() < 0.8
+        options["auto_update_partitions_interval_seconds"] = 1.0
+        if kind == "FAILOVER" and draw.random() < 0.5:
+            options["priority_level"] = draw.below(2)
+    return ConsumerPlan(
+        topic=topic,
+        subscription=subscription,
+        kind=kind,
+        options=options,
+        cumulative=0.0 if kind == "SHARED" else draw.choice((0.0, 0.3, 1.0)),
+        receipts=draw.choice((0.0, 0.3, 1.0)),
+        refuses=draw.choice((0.0, 0.0, 0.1)),
+        keeps=draw.choice((0.0, 0.1, 0.3)),
+        seeks=draw.choice((0.0, 0.0, 0.03)),
+        cancels=draw.choice((0.0, 0.2)),
+        longest_pause_s=draw.choice((0.0, 0.01, 0.1)),
+    )
+
+
+def _options(draw: SeededRandomness, plan: Plan) -> BrokerOptions:
+    striping = plan.striping
+    options = BrokerOptions(
+        managed_ledger_default_ensemble_size=striping.ensemble_size,
+        managed_ledger_default_write_quorum=striping.write_quorum,
+        managed_ledger_default_ack_quorum=striping.ack_quorum,
+        managed_ledger_max_entries_per_ledger=draw.choice((2, 5, 20, 1_000)),
+        managed_ledger_min_ledger_rollover_time_minutes=0,
+        managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
+        managed_ledger_default_mark_delete_rate_limit=draw.choice((1.0, 5.0)),
+        managed_ledger_cursor_max_entries_per_ledger=draw.choice((4, 20, 50_000)),
+        metadata_retry_s=0.5,
+        metadata_cache_ttl_s=1.0,
+        metadata_operation_timeout_s=3.0,
+        topic_load_timeout_seconds=8.0,
+        topic_close_timeout_s=2.0,
+        broker_shutdown_timeout_s=4.0,
+        bundle_claim_timeout_s=0.7,
+        bundle_wait_timeout_s=4.0,
+        bundle_check_interval_s=2.0,
+        default_number_of_namespace_bundles=draw.choice((1, 2, 4, 4)),
+        topic_housekeeping_interval_s=0.5,
+    )
+    return with_odd(options, _ODD_BROKER, draw)

@@ -1,0 +1,340 @@
+"""Each check of messages fires on a small history made by hand in which what it forbids has happened, and not on one
+without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from magnetar.exceptions import IncarnationChanged, MessageTooBig, StaleEpoch
+from magnetar_protos.broker_pb2 import (
+    FAILOVER,
+    SHARED,
+    ActiveChanged,
+    EpochBegan,
+    Problem,
+    ProduceAnswer,
+    Receipt,
+    Redeliver,
+)
+from magnetar_protos.managed_ledger_pb2 import DELETING
+from magnetar_wire.message_id import MessageId
+from tests.sim.invariants.history import Violation
+from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.history import ConsumerSeen, Found, ProducerSeen
+from tests.sim.service.judge_scene import MESSAGES, TOPIC, Scene, at
+from tests.sim.world.metadata import SimulatedMetadata
+
+
+def well(scene: Scene) -> None:
+    """A whole life in which nothing is wrong."""
+    scene.opens()
+    scene.delivers(0, 1, 2)
+    for number in range(3):
+        scene.given(number)
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+    scene.acknowledges(0)
+    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.asks_receipt(1, request=2)
+    scene.gives_receipt(request=2, problem=Problem())
+    scene.history.acknowledging(scene.consumer, [at(1)], cumulative=False, receipt=True)
+    scene.history.acknowledge_failed(scene.consumer, [at(1)], StaleEpoch("late"), cumulative=False)
+    scene.delivers(1, 2, epoch=2)
+    scene.given(1)
+    scene.owned(1)
+    scene.opens(1, stream=2)
+    scene.delivers(1, 2, broker=1, stream=2)
+    scene.given(1)
+    scene.asks_receipt(1, broker=1, stream=2)
+    scene.gives_receipt(broker=1, stream=2)
+    scene.acknowledges(1)
+    scene.sends(3)
+    scene.history.stored(scene.producer, MESSAGES[3], at(3))
+    scene.found(0, 1, 2, 3)
+    scene.opens(1, stream=3, name="last")
+    scene.delivers(2, 3, broker=1, stream=3)
+    scene.drains(2, 3)
+
+
+# ── messages ──
+
+
+def never_sent(scene: Scene) -> None:
+    scene.found(0, 1, 2, 3)
+
+
+def lost_behind_the_beginning(scene: Scene) -> None:
+    scene.found(0, 2, indexes=(0, 1))
+
+
+def gone_before_it_was_done_with(scene: Scene) -> None:
+    scene.found(1, 2)
+
+
+def told_twice_of_one_place(scene: Scene) -> None:
+    scene.sends(3)
+    scene.history.stored(scene.producer, MESSAGES[3], at(2))
+
+
+def told_of_a_place_in_no_topic(scene: Scene) -> None:
+    scene.sends(3)
+    scene.history.stored(scene.producer, MESSAGES[3], at(0, 99))
+
+
+def told_behind_what_was_sent_later(scene: Scene) -> None:
+    for payload in (b"first", b"second"):
+        scene.history.sending(scene.producer, payload)
+    scene.history.stored(scene.producer, b"second", at(3))
+    scene.history.stored(scene.producer, b"first", at(4))
+
+
+def found_behind_what_was_sent_later(scene: Scene) -> None:
+    for payload in (b"first", b"second"):
+        scene.history.sending(scene.producer, payload)
+    found = [*MESSAGES[:3], b"second", b"first"]
+    scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
+
+
+def once_more_behind_its_receipt(scene: Scene) -> None:
+    found = [*MESSAGES[:3], MESSAGES[1]]
+    scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
+
+
+def an_index_with_a_gap(scene: Scene) -> None:
+    scene.found(0, 1, 2, indexes=(0, 1, 3))
+
+
+def refused_and_found(scene: Scene) -> None:
+    scene.sends(3)
+    scene.history.send_failed(scene.producer, MESSAGES[3], MessageTooBig("it is"))
+    scene.found(0, 1, 2, 3)
+
+
+def two_writers(scene: Scene) -> None:
+    """b1 has the topic, and stores in ledger 8; then something new is stored in ledger 7."""
+    scene.owned(1, 7, 8)
+    scene.sends(3)
+    scene.history.stored(scene.producer, MESSAGES[3], at(0, 8))
+    other = ProducerSeen("q", "t")
+    scene.history.sending(other, b"new")
+    scene.history.stored(other, b"new", at(3))
+
+
+def stored_in_another_incarnation(scene: Scene) -> None:
+    scene.sends(3)
+    scene.owned(0, incarnation="i", state=DELETING)
+    scene.owned(1, 8, incarnation="j")
+    scene.history.stored(scene.producer, MESSAGES[3], at(0, 8))
+
+
+def a_list_changed_by_another(scene: Scene) -> None:
+    scene.owned(1, 7, 8, life=b"life 0")
+
+
+# ── subscriptions ──
+
+
+def never_comes(scene: Scene) -> None:
+    scene.drains(0, 2)
+
+
+def never_comes_after_a_seek(scene: Scene) -> None:
+    scene.acknowledges(1, cumulative=True)
+    scene.moves(MessageId.earliest)
+    scene.found(0, 1, 2)
+    scene.drains(2)
+
+
+def a_late_acknowledgement_has_its_receipt(scene: Scene) -> None:
+    scene.given(1)
+    scene.moves(MessageId.earliest)
+    scene.acknowledges(1)
+
+
+def an_acknowledgement_of_a_topic_that_is_gone(scene: Scene) -> None:
+    scene.given(1)
+    scene.owned(0, state=DELETING)
+    scene.owned(1, 8, incarnation="j")
+    scene.acknowledges(1)
+
+
+def another_message_than_the_one_that_is_there(scene: Scene) -> None:
+    scene.given(1, where=2)
+
+
+def a_reader_goes_back(scene: Scene) -> None:
+    reader = ConsumerSeen("r", "t", "reader r", "EXCLUSIVE", durable=False, is_reader=True)
+    scene.given(1, reader)
+    scene.given(1, reader)
+
+
+# ── streams ──
+
+
+def comes_again_after_its_receipt(scene: Scene) -> None:
+    scene.opens()
+    scene.delivers(0)
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+    scene.owned(1)
+    scene.opens(1, stream=2)
+    scene.delivers(0, broker=1, stream=2)
+
+
+def comes_again_on_the_same_stream(scene: Scene) -> None:
+    scene.opens(kind=SHARED)
+    scene.delivers(0)
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+    scene.delivers(0)
+
+
+def a_zombie_gives_receipts(scene: Scene) -> None:
+    scene.opens()
+    scene.delivers(0)
+    scene.owned(1)
+    scene.opens(1, stream=2)
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+
+
+def a_receipt_in_an_old_epoch(scene: Scene) -> None:
+    scene.opens()
+    scene.delivers(0)
+    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+
+
+def a_receipt_for_one_that_is_not_served(scene: Scene) -> None:
+    scene.opens(kind=FAILOVER)
+    scene.delivers(0)
+    scene.says(active=[ActiveChanged(consumer_id=1, active=False)])
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+
+
+def deliveries_go_back_within_an_epoch(scene: Scene) -> None:
+    scene.opens()
+    scene.delivers(1, 0)
+
+
+def two_have_one_entry(scene: Scene) -> None:
+    scene.opens(kind=SHARED)
+    scene.opens(stream=2, name="l", kind=SHARED)
+    scene.delivers(0)
+    scene.asks(redeliver=[Redeliver(consumer_id=1, epoch=1)])
+    scene.delivers(0, stream=2)
+    assert not scene.violations
+    scene.delivers(0)
+
+
+def handed_out_from_an_old_epoch(scene: Scene) -> None:
+    scene.opens()
+    scene.delivers(0, 1)
+    scene.given(0)
+    scene.loop.now += 1
+    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=1)])
+    scene.loop.now += 1
+    scene.given(1)
+
+
+def served_without_a_session(scene: Scene) -> None:
+    over = {scene.b[0]: scene.loop.time()}
+    scene.history.sessions.metadata = cast("SimulatedMetadata", SimpleNamespace(over=over))
+    answer = ProduceAnswer(receipts=[Receipt(producer_id=1, count=1)]).SerializeToString()
+    for _ in range(2):
+        assert not scene.violations
+        scene.history.sessions.sent(1, scene.b[0], scene.client, "produce", answer, served=True)
+        scene.loop.now += 2
+
+
+def two_owners_of_one_hash(scene: Scene) -> None:
+    check_bundles(["0x40000000_0x80000000", "0x00000000_0x40000000", "0x80000000_0xffffffff"], scene.history.look)
+    check_bundles(["0x00000000_0x40000000", "0x20000000_0x40000000"], scene.history.look)
+
+
+WRONG: list[tuple[str, Callable[[Scene], None]]] = [
+    ("2", never_sent),
+    ("2", lost_behind_the_beginning),
+    ("2", gone_before_it_was_done_with),
+    ("2", told_twice_of_one_place),
+    ("2", told_of_a_place_in_no_topic),
+    ("33", told_behind_what_was_sent_later),
+    ("33", found_behind_what_was_sent_later),
+    ("33", once_more_behind_its_receipt),
+    ("MSG-5", an_index_with_a_gap),
+    ("2", refused_and_found),
+    ("OWN-2", two_writers),
+    ("57", stored_in_another_incarnation),
+    ("30", a_list_changed_by_another),
+    ("54", never_comes),
+    ("52", never_comes_after_a_seek),
+    ("52", a_late_acknowledgement_has_its_receipt),
+    ("57", an_acknowledgement_of_a_topic_that_is_gone),
+    ("2", another_message_than_the_one_that_is_there),
+    ("5", a_reader_goes_back),
+    ("34", comes_again_after_its_receipt),
+    ("34", comes_again_on_the_same_stream),
+    ("OWN-2", a_zombie_gives_receipts),
+    ("52", a_receipt_in_an_old_epoch),
+    ("SUB-3", a_receipt_for_one_that_is_not_served),
+    ("SUB-3", deliveries_go_back_within_an_epoch),
+    ("SUB-4", two_have_one_entry),
+    ("52", handed_out_from_an_old_epoch),
+    ("40", served_without_a_session),
+    ("OWN-1", two_owners_of_one_hash),
+]
+
+
+def _first_violation(happens: Callable[[Scene], None]) -> Violation | None:
+    scene = Scene()
+    try:
+        happens(scene)
+    except Violation as violation:
+        return violation
+    return scene.violations[0] if scene.violations else None
+
+
+def test_nothing_is_wrong_with_what_is_well() -> None:
+    assert _first_violation(well) is None
+
+
+@pytest.mark.parametrize(("item", "happens"), WRONG, ids=[happens.__name__ for _, happens in WRONG])
+def test_a_check_can_fail(item: str, happens: Callable[[Scene], None]) -> None:
+    violation = _first_violation(happens)
+    assert violation is not None
+    assert item in violation.item.split(", "), violation
+
+
+def test_what_was_moved_or_made_again_may_come_again() -> None:
+    """A seek, and a subscription that is made anew, void what was acknowledged before; and of a message that waits for
+    room when its topic goes nobody knows to which incarnation it goes."""
+    scene = Scene()
+    scene.opens()
+    scene.delivers(0)
+    scene.asks_receipt(0)
+    scene.gives_receipt()
+    scene.acknowledges(0)
+    scene.moves(MessageId.earliest)
+    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.delivers(0, epoch=2)
+    scene.given(0)
+    scene.asks_receipt(0, epoch=2)
+    scene.gives_receipt()
+    scene.acknowledges(0)
+    scene.history.cursor_changed(TOPIC, "s", None, scene.b[0])
+    scene.subscribed()
+    scene.opens(stream=2)
+    scene.delivers(0, stream=2)
+    assert not scene.violations
+    scene.sends(3)
+    scene.history.sending(scene.producer, b"waits")
+    scene.owned(0, incarnation="i", state=DELETING)
+    scene.history.send_failed(scene.producer, MESSAGES[3], IncarnationChanged("it is another one"))
+    scene.owned(1, 8, incarnation="j")
+    scene.history.stored(scene.producer, b"waits", at(0, 8))

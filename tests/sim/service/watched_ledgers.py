@@ -1,0 +1,54 @@
+"""What brokers append to ledgers, as the ledgers' checker wants to know it.
+
+A topic's ledger is listed before anything is added to it. A cursor's is recorded only when its snapshot is durable, so
+of entries of those nothing is asserted about lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.errors import AddFailed
+from magnetar_bookie.read.striping import Striping
+
+if TYPE_CHECKING:
+    from tests.sim.service.world import ServiceWorld
+
+__all__ = ["watch_ledgers"]
+
+
+def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
+    create = client.create
+
+    async def watched(
+        striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+    ) -> tuple[MadeLedger, LedgerWriter]:
+        made, writer = await create(striping, purpose, properties)
+        _watch(writer, made.ledger_id, world, listed=purpose.startswith("topic"))
+        return made, writer
+
+    client.create = watched  # type: ignore[method-assign]
+
+
+def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed: bool) -> None:
+    append, checker = writer.append, world.checker
+
+    def watched(entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
+        def told(result: int | AddFailed) -> None:
+            if isinstance(result, int):
+                world.count("entries acknowledged")
+                if listed:
+                    checker.acked(ledger_id, result)
+                else:
+                    checker.acked_unlisted(ledger_id, result)
+            done(result)
+
+        entry_id = append(entry, told)
+        checker.appended(ledger_id, entry_id, entry)
+        return entry_id
+
+    writer.append = watched  # type: ignore[method-assign]

@@ -1,0 +1,324 @@
+"""What brokers and clients say to each other on the `consume` streams, and what must hold of it.
+
+- **Kept** (34, CON-3): what was acknowledged with a receipt is not delivered by the topic's owner to whoever was opened
+  after the receipt, nor on the same stream behind it.
+- **One owner of acknowledgements** (OWN-2): once the owner has opened a consumer of a subscription, no other broker
+  gives a receipt for anything new that comes to it later.
+- **Epochs**: an acknowledgement of an epoch that was ended before it came gets no receipt (52), nor does one of a
+  Failover consumer that was told that it is not served (SUB-3). Within an epoch deliveries go forward (SUB-3). What the
+  client hands out was delivered in the present epoch (52).
+- **Shared** (SUB-4): one broker delivers an entry to nobody while somebody else has it.
+
+A client's ids are taken from `ConsumerSeen.name`, which it opens its consumers with. Positions are ledger and entry;
+messages of a batch are bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar_protos.broker_pb2 import (
+    FAILOVER,
+    SHARED,
+    Acknowledge,
+    ConsumeAnswer,
+    ConsumeRequest,
+    OpenConsumer,
+)
+from tests.sim.invariants.history import Violation
+from tests.sim.process import Process
+from tests.sim.service.kept_acks import Entry, KeptAcks, WireAck
+from tests.sim.service.published import Place
+from tests.sim.service.topic_lives import TopicLives, short
+
+if TYPE_CHECKING:
+    from tests.sim.service.history import ConsumerSeen
+
+__all__ = ["Wire"]
+
+
+@dataclass(slots=True, eq=False)
+class _Opening:
+    """One consumer at one broker, from its opening to its end, as the broker's end of the stream knows it."""
+
+    stream: int
+    server: Process
+    asked: OpenConsumer
+    topic: str
+    at: int
+    claimed: int
+    opened: int = 0
+    acknowledged_from: int = 0
+    # Of Failover: what it was told last.
+    active: bool = True
+    # The last entry that was delivered, and in which epoch.
+    last: tuple[int, Entry] = (0, (-1, -1))
+    # Of Shared: what it has.
+    has: dict[Entry, None] = field(default_factory=dict)
+    # Acknowledgements that a receipt is wanted for; and whether they came too late.
+    asked_receipts: dict[int, tuple[WireAck, str]] = field(default_factory=dict)
+
+    @property
+    def subscription(self) -> tuple[str, str]:
+        return self.topic, self.asked.subscription
+
+    def __str__(self) -> str:
+        return f"{self.asked.consumer_name} at {self.server.name}"
+
+
+@dataclass(slots=True)
+class _Handing:
+    """Of one consumer, by its name, and topic: what its client has taken in this epoch, and when the epoch began."""
+
+    stream: int
+    consumer_id: int
+    epoch: int
+    durable: bool
+    began_s: float
+    taken: dict[Entry, None] = field(default_factory=dict)
+    before: dict[Entry, None] = field(default_factory=dict)
+
+
+class Wire:
+    """A `StreamTap` of the network."""
+
+    def __init__(
+        self,
+        lives: TopicLives,
+        is_kept: Callable[[str, str, int], bool],
+        tick: Callable[[], int],
+        look: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.on_violation: Callable[[Violation], object] = lambda violation: None
+        self._lives = lives
+        # Nothing has moved or deleted this subscription since.
+        self._is_kept = is_kept
+        self._tick = tick
+        self._look = look
+        self._now = now
+        # By stream and consumer id.
+        self._openings: dict[tuple[int, int], _Opening] = {}
+        self._of_subscription: dict[tuple[str, str], list[_Opening]] = {}
+        self._kept: dict[tuple[str, str], KeptAcks] = {}
+        # When the owner has opened a consumer first since it owns the topic.
+        self._served: dict[tuple[str, str], tuple[Process, int]] = {}
+        # By consumer name and topic; and by stream and consumer id.
+        self._handing: dict[tuple[str, str], _Handing] = {}
+        self._names: dict[tuple[int, int], tuple[str, str, bool]] = {}
+
+    # ── as the network tells it ──
+
+    def sent(self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
+        if method == "consume":
+            if served:
+                self._guarded(self._answers, stream, ConsumeAnswer.FromString(message))
+            else:
+                for one in ConsumeRequest.FromString(message).open:
+                    self._names[stream, one.consumer_id] = one.consumer_name, short(one.topic), one.durable
+
+    def arrived(
+        self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool
+    ) -> None:
+        if method == "consume" and not served:
+            self._guarded(self._requests, stream, target, ConsumeRequest.FromString(message))
+
+    def taken(self, stream: int, by: Process, method: str, message: bytes, *, served: bool) -> None:
+        if method == "consume" and served:
+            self._client_takes(stream, ConsumeAnswer.FromString(message))
+
+    def ended(self, stream: int) -> None:
+        for key in [key for key in self._openings if key[0] == stream]:
+            self._leaves(key)
+
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
+        """Production code must not take it for a fault of its own."""
+        try:
+            work(*arguments)
+        except Violation as violation:
+            self.on_violation(violation)
+
+    def _leaves(self, key: tuple[int, int]) -> None:
+        opening = self._openings.pop(key, None)
+        if opening is not None:
+            self._of_subscription[opening.subscription].remove(opening)
+
+    # ── what comes to a broker ──
+
+    def _requests(self, stream: int, server: Process, request: ConsumeRequest) -> None:
+        tick = self._tick()
+        for asked in request.open:
+            life = self._lives.now(asked.topic)
+            claimed = 0 if life is None else life.claimed
+            opening = _Opening(stream, server, asked, short(asked.topic), tick, claimed)
+            self._openings[stream, asked.consumer_id] = opening
+            self._of_subscription.setdefault(opening.subscription, []).append(opening)
+        for acknowledge in request.acknowledge:
+            opening_of = self._openings.get((stream, acknowledge.consumer_id))
+            if opening_of is not None:
+                self._acknowledges(opening_of, acknowledge, tick)
+        for redeliver in request.redeliver:
+            opening_of = self._openings.get((stream, redeliver.consumer_id))
+            if opening_of is not None and not redeliver.entries:
+                opening_of.has.clear()
+            elif opening_of is not None:
+                for run in redeliver.entries:
+                    for entry_id in range(run.first_entry_id, run.last_entry_id + 1):
+                        opening_of.has.pop((run.ledger_id, entry_id), None)
+        for seek in request.seek:
+            if (opening_of := self._openings.get((stream, seek.consumer_id))) is not None:
+                self._forget_held(opening_of.subscription)
+        for closed in request.close:
+            self._leaves((stream, closed.consumer_id))
+
+    def _forget_held(self, subscription: tuple[str, str]) -> None:
+        for opening in self._of_subscription.get(subscription, ()):
+            opening.has.clear()
+
+    def _acknowledges(self, opening: _Opening, request: Acknowledge, tick: int) -> None:
+        kept = self._kept.setdefault(opening.subscription, KeptAcks())
+        ack = kept.came(request, tick)
+        if opening.asked.durable and request.request_id:
+            opening.asked_receipts[request.request_id] = ack, self._too_late(opening, request, ack, tick)
+        for other in self._of_subscription[opening.subscription] if opening.asked.type == SHARED else ():
+            for entry in ack.whole:
+                other.has.pop(entry, None)
+
+    def _too_late(self, opening: _Opening, request: Acknowledge, ack: WireAck, tick: int) -> str:
+        """Why it must get no receipt, behind the item; empty: it may."""
+        self._look("52")
+        if opening.opened and request.epoch < opening.acknowledged_from:
+            return f"52: {opening} was told that acknowledgements count from epoch {opening.acknowledged_from} on"
+        if opening.asked.type == FAILOVER:
+            self._look("SUB-3")
+            if opening.opened and not opening.active:
+                return f"SUB-3: {opening} was told that it is not served"
+        life = self._lives.now(opening.topic)
+        owner, since = self._served.get(opening.subscription, (None, 0))
+        if life is not None and owner is life.owner and since > life.claimed and ack.says_something_new:
+            self._look("OWN-2")
+            if owner is not opening.server:
+                return f"OWN-2: {owner} owns the topic, and had opened a consumer of the subscription before"
+        return ""
+
+    # ── what a broker says ──
+
+    def _answers(self, stream: int, answer: ConsumeAnswer) -> None:
+        tick = self._tick()
+        for told in answer.opened:
+            opening = self._openings.get((stream, told.consumer_id))
+            if opening is not None:
+                self._opened(opening, tick)
+                opening.active = told.active
+        for epoch in answer.epochs:
+            if (opening := self._openings.get((stream, epoch.consumer_id))) is not None:
+                opening.acknowledged_from = max(opening.acknowledged_from, epoch.acknowledged_from)
+                opening.has.clear()
+        for active in answer.active:
+            if (opening := self._openings.get((stream, active.consumer_id))) is not None:
+                opening.active = active.active
+        for consumer_id, epoch_number, entries, bits in _runs(answer):
+            if (opening := self._openings.get((stream, consumer_id))) is not None:
+                for entry in entries:
+                    self._delivers(opening, epoch_number, entry, bits)
+        for done in answer.done:
+            opening = self._openings.get((stream, done.consumer_id))
+            asked = None if opening is None else opening.asked_receipts.pop(done.request_id, None)
+            if opening is None or asked is None or done.HasField("problem"):
+                continue
+            ack, too_late = asked
+            if too_late:
+                item, _, why = too_late.partition(": ")
+                raise Violation(item, f"{opening} of {opening.subscription} had a receipt for {ack}, though {why}")
+            self._kept[opening.subscription].receipted(ack, tick, stream)
+        for ended in answer.ended:
+            self._leaves((stream, ended.consumer_id))
+
+    def _opened(self, opening: _Opening, tick: int) -> None:
+        opening.opened = tick
+        life = self._lives.now(opening.topic)
+        if life is None or life.owner is not opening.server:
+            return
+        opening.claimed = life.claimed
+        owner, since = self._served.get(opening.subscription, (None, 0))
+        if owner is not opening.server or since < life.claimed:
+            self._served[opening.subscription] = opening.server, tick
+
+    def _delivers(self, opening: _Opening, epoch: int, entry: Entry, bits: int) -> None:
+        if opening.asked.durable:
+            self._look("34, CON-3")
+            self._not_done(opening, entry, bits)
+        if opening.asked.type == SHARED:
+            self._nobody_has(opening, entry)
+            return
+        self._look("SUB-3")
+        if opening.last[0] == epoch and entry <= opening.last[1]:
+            raise Violation("SUB-3", f"{opening} is delivered {entry} behind {opening.last[1]}, in one epoch, {epoch}")
+        opening.last = epoch, entry
+
+    def _not_done(self, opening: _Opening, entry: Entry, bits: int) -> None:
+        life = self._lives.now(opening.topic)
+        if life is None or life.owner is not opening.server or opening.claimed != life.claimed:
+            return  # it may not know yet
+        for ack in self._kept.get(opening.subscription, KeptAcks()).covering(entry, bits):
+            if not (ack.done < opening.at or ack.stream == opening.stream):
+                continue
+            if self._is_kept(*opening.subscription, ack.came):
+                raise Violation(
+                    "34, CON-3", f"{opening} is delivered {entry} of {opening.subscription}: {ack} had a receipt before"
+                )
+
+    def _nobody_has(self, opening: _Opening, entry: Entry) -> None:
+        self._look("SUB-4")
+        for other in self._of_subscription[opening.subscription]:
+            same = other.server is opening.server and other.claimed == opening.claimed
+            if other is not opening and same and entry in other.has:
+                raise Violation(
+                    "SUB-4", f"{opening} is delivered {entry} of {opening.subscription}, and {other} has it"
+                )
+        opening.has[entry] = None
+
+    # ── what a client takes, and hands out ──
+
+    def _client_takes(self, stream: int, answer: ConsumeAnswer) -> None:
+        for opened in answer.opened:
+            if known := self._names.get((stream, opened.consumer_id)):
+                name, topic, durable = known
+                handing = _Handing(stream, opened.consumer_id, opened.epoch, durable, self._now())
+                self._handing[name, topic] = handing
+        for epoch in answer.epochs:
+            if (now := self._handing_of(stream, epoch.consumer_id)) is not None:
+                now.before = now.taken if now.began_s < self._now() else {**now.before, **now.taken}
+                now.taken, now.epoch, now.began_s = {}, epoch.epoch, self._now()
+        for consumer_id, epoch_number, entries, _ in _runs(answer):
+            if (now := self._handing_of(stream, consumer_id)) is not None and now.epoch == epoch_number:
+                now.taken.update(dict.fromkeys(entries))
+
+    def _handing_of(self, stream: int, consumer_id: int) -> _Handing | None:
+        known = self._names.get((stream, consumer_id))
+        now = None if known is None else self._handing.get(known[:2])
+        return now if now is not None and (now.stream, now.consumer_id) == (stream, consumer_id) else None
+
+    def handed_out(self, consumer: ConsumerSeen, topic: str, place: Place) -> None:
+        """The application is given a message of the topic or partition."""
+        now = self._handing.get((consumer.name, topic))
+        if now is None or not now.durable:
+            return  # what is not durable keeps what it has over a reconnect
+        self._look("52")
+        entry = place[:2]
+        # Who waited for it may get it in the same moment in which an epoch begins.
+        if entry not in now.taken and not (now.began_s == self._now() and entry in now.before):
+            raise Violation(
+                "52", f"{consumer.name} was given {place} of {topic}, which was not delivered in its epoch {now.epoch}"
+            )
+
+
+def _runs(answer: ConsumeAnswer) -> Iterator[tuple[int, int, list[Entry], int]]:
+    """Of what is delivered: to whom, in which epoch, which entries, and which messages of one are not to count."""
+    for run, delivery in zip(answer.frame.runs, answer.deliveries, strict=True):
+        first = delivery.first_entry_id
+        entries = [(delivery.ledger_id, entry_id) for entry_id in range(first, first + run.count)]
+        bits = int.from_bytes(delivery.acknowledged, "little") if run.count == 1 else 0
+        yield run.channel, delivery.epoch, entries, bits

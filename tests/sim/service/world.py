@@ -1,0 +1,177 @@
+"""The simulated world with all that there is: bookies, brokers, applications and an administrator, in production code.
+
+All that is asserted of ledgers is asserted here, too; of each topic's list, and each cursor's, what is asserted of a
+chain; and of messages and acknowledgements `history.py`.
+
+active   applications publish and consume, faults strike
+quiet    `ending.py`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from magnetar_broker import paths
+from magnetar_protos import cursor_pb2
+from magnetar_protos import managed_ledger_pb2 as pb
+from magnetar_wire.path_component import decode_path_component
+from magnetar_wire.topic_name import TopicName
+from tests.sim.invariants.history import Chain, Violation, stored_payload
+from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.process import Process
+from tests.sim.service.application import Application
+from tests.sim.service.broker_host import BrokerHost
+from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.faults import ServiceFaults
+from tests.sim.service.history import MessageHistory
+from tests.sim.service.operator import Operator
+from tests.sim.service.plan import service_plan
+from tests.sim.service.sessions import watch_lives
+from tests.sim.topics.history import chain_of
+from tests.sim.world.world import World
+
+__all__ = ["ServiceWorld"]
+
+T = TypeVar("T")
+_OFTEN_S: Final = 0.6
+
+
+class ServiceWorld(World):
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
+        """`faults`: nothing but these strikes, and often."""
+        super().__init__(seed, write)
+        self.service = service_plan(self.chance, self.plan)
+        if faults:
+            self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
+        self.metadata._session_timeout_s = self.service.session_timeout_s
+        self.history = MessageHistory(lambda: self.loop.elapsed_s)
+        self.history.sessions.metadata = self.metadata
+        watch_lives(self)
+        for tap in (self.history.wire, self.history.sessions):
+            tap.on_violation = self._violated
+            self.network.stream_taps.append(tap)
+        self.entries_left = self.service.messages
+        # Brokers that end are not started again.
+        self.over = False
+        # Partitioned topics that are there.
+        self.made_partitioned: dict[str, None] = {}
+        # Of topics whose deletion was begun: the incarnation.
+        self._dying: dict[str, str] = {}
+        # Paths of topics → their full names.
+        self._topics: dict[str, str] = {}
+        self.brokers = [BrokerHost(self, f"broker{number}") for number in range(self.service.brokers)]
+        # Those that are there until the end.
+        self.staying = self.brokers
+        self.applications = [
+            Application(self, f"app{number}", works) for number, works in enumerate(self.service.applications)
+        ]
+        self.operator = Operator(self, "operator")
+        self.network.keeps_alive = True
+        self.admins = []
+        self.clients = [*self.brokers, *self.applications]  # type: ignore[list-item]
+        self.hosts = [*self.bookies, *self.brokers, *self.applications, self.operator]
+        skew = self.chance.stream("skew of the service")
+        for host in self.hosts[len(self.bookies) :]:
+            host.skew_ms = skew.below(120_000) - 60_000
+        self.faults.add(ServiceFaults(self, self.chance.stream("faults of the service")))
+
+    @property
+    def looked(self) -> dict[str, int]:
+        return {**self.checker.history.looked, **self.history.looked}
+
+    def judged(self, check: Callable[..., T], *arguments: Any, **named: Any) -> T | None:
+        """A violation ends the run, wherever it is found."""
+        try:
+            return check(*arguments, **named)
+        except Violation as violation:
+            self.failed(self.loop.current_process, "it must not", violation)
+            return None
+
+    def _violated(self, violation: Violation) -> None:
+        self.failed(self.loop.current_process, "it must not", violation)
+
+    def kinds_of(self, topic: str) -> dict[str, str]:
+        """Of a topic's, or a partition's, subscriptions, those that the plan knows."""
+        base = TopicName.parse(topic)
+        for plan in self.service.topics:
+            whole = TopicName.parse(plan.name)
+            if base == whole or any(base == whole.partition(index) for index in range(8)):
+                return dict(plan.subscriptions)
+        return {}
+
+    # ── the metadata store ──
+
+    def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
+        super()._metadata_changed(path, value, by)
+        if path.startswith(paths.OWNERS) and value and "/0x" in path:
+            self.judged(check_bundles, self.metadata.names(path.rpartition("/")[0]), self.history.look)
+        if path.startswith(paths.TOPICS):
+            self.judged(self._below_topics, path.split("/"), value, by)
+
+    def _below_topics(self, parts: list[str], value: bytes | None, by: Process) -> None:
+        """`/topics/<tenant>/<namespace>/<domain>/<topic>`, and what is below."""
+        if len(parts) < 6:
+            return
+        _, _, tenant, namespace, domain, local = parts[:6]
+        topic = f"{domain}://{tenant}/{namespace}/{decode_path_component(local)}"
+        if len(parts) == 6:
+            node = None if value is None else pb.ManagedLedgerNode.FromString(stored_payload(value))
+            self._listed(topic, Chain() if node is None else chain_of(node))
+            if node is not None and node.state == pb.DELETING:
+                self._dying[topic] = node.incarnation
+                self._cursors_go(topic)
+            self.judged(self.history.topic_changed, topic, node, by)
+        elif len(parts) == 8 and parts[6] == "cursors":
+            cursor = None if value is None else cursor_pb2.CursorNode.FromString(stored_payload(value))
+            name = decode_path_component(parts[7])
+            self._cursor_listed(f"{topic} {name}", cursor)
+            if cursor is not None and cursor.incarnation == self._dying.get(topic):
+                self._cursors_go(topic)
+            self.history.cursor_changed(topic, name, cursor, by)
+
+    def _listed(self, name: str, new: Chain) -> None:
+        history = self.checker.history
+        old = history.chains.get(name, Chain())
+        # An owner takes off the end what was closed empty.
+        if old.ledgers and new.ledgers and old.ledgers[-1] in new.deleting and old.ledgers[-1] not in new.ledgers:
+            last = history.ledger(old.ledgers[-1])
+            if last.acked >= 0:
+                raise Violation("5", f"{name} lets ledger {last.ledger_id} go, in which something was acknowledged")
+            old.ledgers.pop()
+            last.may_go = "it was empty"
+        for ledger_id in new.ledgers:
+            if history.ledger(ledger_id).metadata is None:
+                raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
+        _chain_changed(history, name, new)
+
+    def _cursors_go(self, topic: str) -> None:
+        """Their ledgers go before their nodes."""
+        history = self.checker.history
+        for name, chain in history.chains.items():
+            for ledger_id in chain.ledgers if name.startswith(f"{topic} ") else ():
+                history.ledger(ledger_id).may_go = "its topic goes"
+
+    def _cursor_listed(self, name: str, node: cursor_pb2.CursorNode | None) -> None:
+        if node is None:
+            new = Chain()
+        elif node.deleted or not node.ledger_id:
+            new = Chain([], [*node.deleting, *([node.ledger_id] if node.ledger_id else [])])
+        else:
+            new = Chain([node.ledger_id], list(node.deleting))
+        _chain_changed(self.checker.history, name, new)
+
+    # ── the course of a run ──
+
+    async def _whole(self) -> None:
+        from tests.sim.service.ending import end
+
+        clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
+        self.trace.line("world", f"seed {self.seed}: {self.plan} {self.service} {self.service.options}")
+        for host in self.hosts:
+            host.start()
+            await clock.sleep(0.05 * draw.random())
+        self.loop.outside.spawn(self._keep_metadata_connected())
+        await clock.sleep(0.5)
+        await self.faults.strike(self.plan.active_s)
+        await end(self)

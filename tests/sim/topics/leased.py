@@ -1,0 +1,70 @@
+"""What readers past the broker were promised, and what must hold of it (SPK-5): as long as a lease lasts, none of the
+ledgers that were on the list when it was answered is deleted, whatever becomes of the topic and whoever has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from magnetar_protos import ledger_pb2
+from tests.sim.invariants.history import History, Violation
+
+__all__ = ["Grant", "Leased"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    incarnation: str
+    lease_id: bytes
+    from_ledger_id: int
+    lease_ms: int
+    # How many entries of each ledger may be read.
+    entries: Mapping[int, int]
+    until: float
+
+
+class Leased:
+    def __init__(self, now: Callable[[], float], history: History) -> None:
+        self._now = now
+        self._history = history
+        self._grants: dict[tuple[str, bytes], Grant] = {}
+
+    def standing(self) -> list[Grant]:
+        now = self._now()
+        return [grant for grant in self._grants.values() if now < grant.until]
+
+    def get(self, incarnation: str, lease_id: bytes) -> Grant | None:
+        return self._grants.get((incarnation, lease_id))
+
+    def granted(
+        self, incarnation: str, lease_id: bytes, from_ledger_id: int, lease_ms: int, entries: Mapping[int, int]
+    ) -> None:
+        """Just now: for half of its time at least."""
+        until = self._now() + lease_ms / 2000
+        self._grants[incarnation, lease_id] = Grant(incarnation, lease_id, from_ledger_id, lease_ms, entries, until)
+
+    def let_go(self, incarnation: str, lease_id: bytes) -> None:
+        self._grants.pop((incarnation, lease_id), None)
+
+    def holds(self, ledger_id: int) -> Grant | None:
+        """What keeps the ledger from being deleted."""
+        for grant in self.standing():
+            if ledger_id in grant.entries:
+                return grant
+        return None
+
+    def ledger_changed(self, ledger_id: int, metadata: ledger_pb2.LedgerMetadata | None) -> None:
+        if metadata is not None and metadata.state != ledger_pb2.TOMBSTONE:
+            return
+        self._history.look("SPK-5")
+        self.refused(ledger_id, "was deleted" if metadata is not None else "is gone")
+
+    def refused(self, ledger_id: int, how: str) -> None:
+        grant = self.holds(ledger_id)
+        if grant is not None:
+            raise Violation(
+                "SPK-5",
+                f"ledger {ledger_id} {how}, and is leased from {grant.from_ledger_id} on for "
+                f"{grant.until - self._now():.3f} s more",
+            )

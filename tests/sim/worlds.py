@@ -1,0 +1,58 @@
+"""The kinds of worlds, by their names, and in which of them a seed is run where none is named.
+
+That of the service can be one in which nothing but certain faults strike: `service:late entries+kill broker`.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tests.sim.run import Outcome, run_seed
+from tests.sim.service.faults import SERVICE_FAULTS
+from tests.sim.service.world import ServiceWorld
+from tests.sim.topics.world import TopicWorld
+from tests.sim.world.world import World
+
+__all__ = ["WORLDS", "run_in_world", "world_named", "worlds_of"]
+
+WORLDS: Final[dict[str, type[World]]] = {"ledgers": World, "topics": TopicWorld, "service": ServiceWorld}
+# One seed in so many runs there, too: what is more has more of its own to do, and takes longer. The service has topics'
+# logs in it.
+_EVERY: Final = {"ledgers": 1, "service": 2, "topics": 10}
+
+
+def world_named(name: str) -> str:
+    """The same, if there is one. Raises `ArgumentTypeError`."""
+    kind, _, faults = name.partition(":")
+    if kind not in WORLDS or (faults and kind != "service"):
+        raise ArgumentTypeError(f"there is no world {name!r}: {', '.join(WORLDS)}, and service:FAULT+FAULT")
+    for fault in faults.split("+") if faults else ():
+        if fault not in SERVICE_FAULTS:
+            raise ArgumentTypeError(f"there is no fault {fault!r} of the service: {', '.join(SERVICE_FAULTS)}")
+    return name
+
+
+def _maker(name: str) -> Callable[[int, Callable[[str], object] | None], World]:
+    kind, _, faults = name.partition(":")
+    return partial(ServiceWorld, faults=faults.split("+")) if faults else WORLDS[kind]
+
+
+def worlds_of(seed: int) -> list[str]:
+    return [world for world, every in _EVERY.items() if seed % every == 0]
+
+
+def run_in_world(
+    run: tuple[str, int],
+    write: Callable[[str], object] | None = None,
+    *,
+    raises: bool = False,
+    collects: bool = True,
+) -> Outcome:
+    """`run` is a world's name and a seed."""
+    name, seed = run
+    outcome = run_seed(seed, write, raises=raises, collects=collects, make=_maker(name))
+    outcome.world = name
+    return outcome

@@ -1,0 +1,49 @@
+"""Slices of a log for tests, planned as the data source does it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar_spark import task
+from magnetar_spark.columns import COLUMNS
+from magnetar_spark.leases import new_lease
+from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.plans import LogPlan, Planner
+from magnetar_spark.slicing import cut_into_slices
+
+__all__ = ["EARLIEST", "ids_of", "rows_of", "slices_of"]
+
+EARLIEST: Final = NextMessage(0, 0, 0)
+
+
+def slices_of(
+    url: str,
+    log: str,
+    start: NextMessage = EARLIEST,
+    stop: NextMessage | None = None,
+    tasks: int = 1,
+    lease: Lease | None = None,
+    fail_on_data_loss: bool = True,
+    entered: NextMessage | None = None,
+) -> list[LogSlice]:
+    """In the log's order. Where no lease is given the plan's own holds for a minute."""
+
+    async def planned() -> LogPlan:
+        async with AsyncAdmin(url) as admin:
+            return await Planner(admin, lease or new_lease(60_000), "", "a test").plan(
+                log, "", start, stop, entered=entered
+            )
+
+    found = cut_into_slices([asyncio.run(planned())], tasks, lease, Connection(url, ""), fail_on_data_loss)
+    return sorted(found, key=lambda one: (one.pieces[0].ledger_id, one.pieces[0].first_entry_id))
+
+
+def rows_of(slices: list[LogSlice], columns: tuple[str, ...] = COLUMNS) -> list[dict[str, Any]]:
+    return [row for one in slices for batch in task.read(one, columns) for row in batch.to_pylist()]
+
+
+def ids_of(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    ids = [row["message_id"] for row in rows]
+    return [(one["ledger_id"], one["entry_id"], one["batch_index"]) for one in ids]

@@ -1,0 +1,112 @@
+"""Ids of new ledgers, drawn for all who wait together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from magnetar_bookie.client.ledger_ids import LedgerIds
+from magnetar_metadata.errors import NotSent
+from tests.running import run, until
+
+
+class Counter:
+    """What raises it waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.draws: list[int] = []
+        self.fails: Exception | None = None
+        self.ids = LedgerIds(self.draw)
+        self._let_go = asyncio.Semaphore(0)
+
+    async def draw(self, count: int) -> int:
+        self.draws.append(count)
+        await self._let_go.acquire()
+        if self.fails is not None:
+            raise self.fails
+        self.last += count
+        return self.last
+
+    def let_go(self, draws: int = 1) -> None:
+        for _ in range(draws):
+            self._let_go.release()
+
+    async def asked(self, count: int) -> list[asyncio.Task[int]]:
+        tasks = [asyncio.create_task(self.ids.next()) for _ in range(count)]
+        await asyncio.sleep(0)
+        return tasks
+
+
+def scenario(test: Callable[[Counter], Awaitable[None]]) -> Callable[[], None]:
+    def running() -> None:
+        async def inside() -> None:
+            await test(Counter())
+
+        run(inside())
+
+    running.__doc__ = test.__doc__
+    return running
+
+
+@scenario
+async def test_whoever_asks_meanwhile_shares_the_next_change(counter: Counter) -> None:
+    """Not the one under way: what it has read of the counter may be older than the question."""
+    first = await counter.asked(1)
+    others = await counter.asked(50)
+    assert counter.draws == [1]
+    counter.let_go(2)
+    assert await asyncio.gather(*first, *others) == list(range(1, 52))
+    assert counter.draws == [1, 50]
+
+
+@scenario
+async def test_each_id_is_above_all_that_were_given_out_before_it_was_asked_for(counter: Counter) -> None:
+    counter.let_go(3)
+    given = [await counter.ids.next()]
+    counter.last += 10  # another process
+    given.append(await counter.ids.next())
+    given.append(await counter.ids.next())
+    assert given == [1, 12, 13]
+
+
+@scenario
+async def test_who_draws_and_is_cancelled_leaves_it_to_the_next(counter: Counter) -> None:
+    first, *others = await counter.asked(4)
+    assert counter.draws == [1]
+    first.cancel()
+    await until(lambda: len(counter.draws) == 2, "the next one draws")
+    assert counter.draws == [1, 3]
+    others[0].cancel()  # it draws, too
+    await until(lambda: len(counter.draws) == 3, "the one after it draws")
+    counter.let_go()
+    assert await asyncio.gather(*others[1:]) == [1, 2]
+    assert counter.draws == [1, 3, 2]
+    assert first.cancelled()
+
+
+@scenario
+async def test_who_waits_and_is_cancelled_takes_no_number(counter: Counter) -> None:
+    first, second, third = await counter.asked(3)
+    second.cancel()
+    await asyncio.sleep(0)
+    counter.let_go(2)
+    assert list(await asyncio.gather(first, third)) == [1, 2]
+    assert counter.draws == [1, 1]
+
+
+@scenario
+async def test_an_error_is_told_to_all_whom_the_change_was_for_and_to_nobody_else(counter: Counter) -> None:
+    """Each of a thousand must not wait for the store's time-out again, one after the other."""
+    first, *others = await counter.asked(3)
+    counter.fails = NotSent("no connection")
+    counter.let_go(2)
+    for task in (first, *others):
+        with pytest.raises(NotSent, match="no connection"):
+            await task
+    assert counter.draws == [1, 2]
+    counter.fails = None
+    counter.let_go()
+    assert await counter.ids.next() == 1

@@ -1,0 +1,134 @@
+"""What was changed at one broker holds at every other one, also where its metadata server lags behind."""
+
+from __future__ import annotations
+
+from magnetar_broker import paths
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.options import CatalogOptions
+from magnetar_protos.admin_pb2 import TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
+from magnetar_wire.bundles import default_bundles
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, scene
+
+TOPIC = TopicName.parse("acme/shop/orders")
+
+
+def lagging(scene: CatalogScene) -> Catalog:
+    """A broker whose metadata server shows what there was until now, and no more."""
+    store = scene.server.connect()
+    other = scene.another(store)
+    scene.server.lag(store)
+    return other
+
+
+@scene()
+async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogScene) -> None:
+    """TOP-4: also where they were known a moment ago, and the metadata server lags."""
+    store = scene.server.connect()
+    other = scene.another(store)
+    assert await other.check_topic(TOPIC) == Policies()
+    scene.server.lag(store)
+    policies = Policies(auto_topic_creation=AutoTopicCreation(allowed=False))
+    await scene.catalog.update_policies(NAMESPACE, policies)
+    assert await other.check_topic(TOPIC) == policies
+    assert await code_of(other.creation(TOPIC)) == ErrorCode.TOPIC_NOT_FOUND
+
+
+@scene()
+async def test_what_was_made_at_one_broker_is_found_at_any(scene: CatalogScene) -> None:
+    """TOP-3."""
+    # A partitioned topic: no client makes one without partitions in its place.
+    other = lagging(scene)
+    await scene.catalog.partitioned.create(TOPIC, 3, {})
+    assert await other.partitions(TOPIC, True) == 3
+    other = lagging(scene)
+    await scene.catalog.partitioned.grow(TOPIC, 5, _nothing)
+    assert await other.partitions(TOPIC.partition(4), False) == 0
+    other = lagging(scene)
+    await scene.catalog.partitioned.grow(TOPIC, 6, _nothing)
+    await other.check_topic(TOPIC.partition(5))
+    # A topic without partitions, a namespace, a tenant.
+    other = lagging(scene)
+    plain = TopicName.parse("acme/shop/plain")
+    await scene.make_topic(plain)
+    assert await other.partitions(plain, False) == 0
+    other = lagging(scene)
+    await scene.catalog.namespaces.create(NamespaceName("acme", "new"), Policies())
+    assert await other.partitions(TopicName.parse("acme/new/t"), True) == 0
+    other = lagging(scene)
+    await scene.catalog.tenants.create("globex", TenantSettings())
+    await scene.catalog.namespaces.create(NamespaceName("globex", "n"), Policies())
+    assert "globex" in await other.tenants.names()
+    other = lagging(scene)
+    await scene.catalog.namespaces.create(NamespaceName("globex", "m"), Policies())
+    assert await other.namespaces.names("globex") == ["m", "n"]
+
+
+async def _nothing(names: object) -> None: ...
+
+
+@scene()
+async def test_what_is_gone_is_believed_to_be_gone_when_it_is_looked_up_afresh(scene: CatalogScene) -> None:
+    await scene.catalog.partitioned.create(TOPIC, 2, {})
+    other = lagging(scene)
+    await scene.catalog.partitioned.delete(TOPIC, scene.delete_topics)
+    assert await code_of(other.check_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
+    assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
+
+
+@scene()
+async def test_a_mark_that_was_taken_away_elsewhere_keeps_nobody_from_its_topics(scene: CatalogScene) -> None:
+    await scene.make_topic(TOPIC)
+    other = scene.another()
+
+    async def while_marked(name: NamespaceName) -> list[str]:
+        assert await code_of(other.partitions(TOPIC, False)) == ErrorCode.NOT_ALLOWED
+        return [str(TOPIC)]
+
+    assert await code_of(scene.catalog.namespaces.delete(NAMESPACE, while_marked, None)) == ErrorCode.NOT_ALLOWED
+    # It is within its cache's time, and is looked at afresh before it is refused.
+    assert await other.partitions(TOPIC, False) == 0
+
+
+@scene(CatalogOptions(default_number_of_namespace_bundles=8, load_balancer_namespace_maximum_bundles=16))
+async def test_a_namespace_is_made_with_bundles(scene: CatalogScene) -> None:
+    """OWN-1."""
+    starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
+    assert list(starts) == [bundle.lower for bundle in default_bundles(8)]
+    await scene.catalog.namespaces.create(NamespaceName("acme", "one"), Policies(), 1)
+    assert list((await scene.catalog.namespace(NamespaceName("acme", "one"))).node.bundle_starts) == [0]
+    await scene.catalog.namespaces.create(NamespaceName("acme", "many"), Policies(), 16)
+    assert len((await scene.catalog.namespace(NamespaceName("acme", "many"))).node.bundle_starts) == 16
+    too_many = scene.catalog.namespaces.create(NamespaceName("acme", "more"), Policies(), 17)
+    assert await code_of(too_many) == ErrorCode.INVALID_ARGUMENT
+    # Policies leave them as they are.
+    await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
+    assert list((await scene.catalog.namespace(NAMESPACE, fresh=True)).node.bundle_starts) == list(starts)
+
+
+@scene()
+async def test_four_bundles_are_the_default(scene: CatalogScene) -> None:
+    """OWN-1."""
+    starts = (await scene.catalog.namespace(NAMESPACE)).node.bundle_starts
+    assert list(starts) == [0, 0x4000_0000, 0x8000_0000, 0xC000_0000]
+
+
+@scene()
+async def test_bundles_are_let_go_of_before_their_namespace_is_gone(scene: CatalogScene) -> None:
+    there: list[bool] = []
+
+    async def release(name: NamespaceName) -> None:
+        there.append(await scene.store.exists(paths.namespace(name)) is not None)
+
+    await scene.make_topic(TOPIC)
+    assert await code_of(scene.catalog.delete_namespace(NAMESPACE, None, release)) == ErrorCode.NOT_ALLOWED
+    assert there == []
+
+    async def delete_topics(name: NamespaceName) -> None:
+        await scene.delete_all(scene.catalog, name)
+
+    await scene.catalog.delete_namespace(NAMESPACE, delete_topics, release)
+    assert there == [True]
+    assert await scene.store.exists(paths.namespace(NAMESPACE)) is None

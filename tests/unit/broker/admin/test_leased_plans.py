@@ -1,0 +1,170 @@
+"""Leases as readers past the broker ask for them: with plans, by `renew_lease`, and over the end of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import NextMessage
+from magnetar_bookie.client.ledger_store import LedgerStore
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.errors import NoSuchLedger
+from magnetar_broker import paths
+from magnetar_wire.randomness import SystemRandomness
+from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
+from tests.unit.broker.admin.many_brokers import publish as publish_at
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+
+_OPTIONS: dict[str, Any] = {
+    "managed_ledger_max_entries_per_ledger": 3,
+    "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    "topic_housekeeping_interval_s": 0.02,
+    "managed_ledger_remains_sweep_interval_s": 0.05,
+}
+_HOUR_MS, _SECOND_MS = 3_600_000, 1000
+ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
+_BEGIN = NextMessage(0, 0, 0)
+
+
+async def publish(scene: BrokerScene, topic: str, count: int) -> None:
+    async with scene.client() as client:
+        producer = await client.create_producer(topic, batching_enabled=False)
+        for number in range(count):
+            await producer.send(b"%d" % number)
+
+
+async def ledgers(scene: BrokerScene, topic: str) -> list[int]:
+    return [one.ledger_id for one in (await scene.admin.topics.internal_stats(topic)).ledgers]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Within the test's own bound."""
+    while not await condition():  # type: ignore[misc]
+        await asyncio.sleep(0.01)
+
+
+async def leased(scene: BrokerScene, topic: str, lease_ms: int, lease_id: bytes = ONE) -> list[int]:
+    """Has a topic of several ledgers with a lease on all of them; those."""
+    await publish(scene, topic, 1)
+    plan = await scene.admin.reading.plan(topic, start=_BEGIN, lease_ms=lease_ms, lease_id=lease_id, holder="a query")
+    assert plan.lease_until_ms > 0
+    await publish(scene, topic, 9)
+    found = await ledgers(scene, topic)
+    assert len(found) >= 3
+    return found
+
+
+async def living(scene: BrokerScene, ledger_ids: Sequence[int]) -> list[int]:
+    store = LedgerStore(scene.metadata.connect(), scene.clock, SystemRandomness())
+    found = []
+    for ledger_id in ledger_ids:
+        try:
+            if (await store.read(ledger_id, fresh=True)).state is not LedgerState.TOMBSTONE:
+                found.append(ledger_id)
+        except NoSuchLedger:
+            pass
+    return found
+
+
+def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
+    """SPK-5, RET-1: over unloads, too; why it is there still is shown, and it goes when nobody needs it."""
+
+    async def body(scene: BrokerScene) -> None:
+        all_ledgers = await leased(scene, "logs", _HOUR_MS)
+        incarnation = (await scene.admin.reading.plan("logs", start=_BEGIN)).incarnation
+        await scene.admin.topics.unload("logs")
+        stats = await scene.admin.topics.internal_stats("logs")
+        [lease] = stats.leases
+        assert (lease.holder, lease.from_ledger_id, lease.lease_ms) == ("a query", all_ledgers[0], _HOUR_MS)
+        assert 0 < lease.left_ms <= _HOUR_MS
+        await scene.admin.reading.renew_lease("logs", incarnation, ONE, _HOUR_MS)
+        await publish(scene, "logs", 1)  # another ledger: housekeeping has been by
+        assert (await ledgers(scene, "logs"))[: len(all_ledgers) - 1] == all_ledgers[:-1]
+        with pytest.raises(exceptions.NotFound, match=OTHER.hex()):
+            await scene.admin.reading.renew_lease("logs", incarnation, OTHER, _HOUR_MS)
+        with pytest.raises(exceptions.InvalidArgument, match="managed_ledger_max_lease_minutes"):
+            await scene.admin.reading.renew_lease("logs", incarnation, ONE, 25 * _HOUR_MS)
+        await scene.admin.reading.renew_lease("logs", incarnation, ONE, 0)
+        assert not (await scene.admin.topics.internal_stats("logs")).leases
+
+        async def gone() -> bool:
+            return not await living(scene, all_ledgers[:-1])
+
+        await until(gone)
+
+    in_broker(body, **_OPTIONS)
+
+
+@pytest.mark.parametrize("with_its_namespace", [False, True])
+def test_a_topic_deleted_by_force_leaves_what_is_leased(with_its_namespace: bool) -> None:
+    """SPK-5, TOP-7: for the lease's full time; renewals are refused, and it is swept in the end."""
+
+    async def body(scene: BrokerScene) -> None:
+        await scene.admin.namespaces.create("public/short")
+        kept = await leased(scene, "public/short/kept", _HOUR_MS)
+        swept = await leased(scene, "public/short/swept", _SECOND_MS)
+        incarnation = (await scene.admin.reading.plan("public/short/kept", start=_BEGIN)).incarnation
+        if with_its_namespace:
+            await scene.admin.namespaces.delete("public/short", force=True)
+        else:
+            for topic in ("kept", "swept"):
+                await scene.admin.topics.delete(f"public/short/{topic}", force=True)
+        gone = exceptions.NotFound if with_its_namespace else exceptions.TopicNotFound
+        with pytest.raises(gone):
+            await scene.admin.reading.renew_lease("public/short/kept", incarnation, ONE, _HOUR_MS)
+        if not with_its_namespace:
+            await publish(scene, "public/short/kept", 1)
+            with pytest.raises(exceptions.IncarnationChanged):
+                await scene.admin.reading.renew_lease("public/short/kept", incarnation, ONE, _HOUR_MS)
+
+        async def none_living() -> bool:
+            return not await living(scene, swept)
+
+        await until(none_living)
+        assert await living(scene, kept) == kept
+        store = scene.metadata.connect()
+
+        async def one_left() -> bool:
+            return len(await store.children(paths.REMAINS)) == 1
+
+        await until(one_left)
+
+    in_broker(body, **_OPTIONS)
+
+
+def test_a_lease_outlives_its_brokers_and_is_renewed_by_way_of_any() -> None:
+    """SPK-5: whoever serves the topic next spares what was planned, and renews what it did not give."""
+
+    async def body(scene: ClusterScene) -> None:
+        async with admins(scene) as at:
+            await spread(scene, at[0])
+            topic = topic_at(scene, scene["b1"])
+            async with scene.client() as client:
+                await publish_at(client, topic, b"0")
+                plan = await at[1].reading.plan(topic, start=_BEGIN, lease_ms=_HOUR_MS, lease_id=ONE, holder="a query")
+                for number in range(1, 10):
+                    await publish_at(client, topic, b"%d" % number)
+                for _ in range(3):
+                    [serves] = serving(scene, topic)
+                    scene.metadata.expire(scene[serves].session)
+                    await publish_at(client, topic, b"more")
+                    await at[1].reading.renew_lease(topic, plan.incarnation, ONE, _HOUR_MS)
+                    [lease] = (await at[1].topics.internal_stats(topic)).leases
+                    assert lease.left_ms > _HOUR_MS / 2
+                    kept = await at[1].reading.plan(topic, incarnation=plan.incarnation, start=_BEGIN)
+                    assert not kept.begins_in_deleted
+                    assert kept.first == plan.first
+                await at[1].reading.renew_lease(topic, plan.incarnation, ONE, 0)
+
+                async def trimmed() -> bool:
+                    return (await at[1].reading.plan(topic, start=_BEGIN)).first > kept.stop
+
+                await publish_at(client, topic, *[b"%d" % number for number in range(4)])
+                await until(trimmed)
+
+    in_cluster(body, **_OPTIONS)

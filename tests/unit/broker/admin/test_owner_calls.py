@@ -1,0 +1,373 @@
+"""The way to a topic's owner: what is asked again, and what is told as unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from google.protobuf.message import Message
+
+from magnetar_broker.admin.here_calls import HereCall, HereCalls
+from magnetar_broker.admin.owner_calls import OwnerCalls
+from magnetar_broker.admin.some_at_a_time import on_each_part, some_at_a_time
+from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.ownership.interface import Advertised, Home
+from magnetar_broker.peers import Peers
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.topic_name import TopicName
+from magnetar_wire.transport import (
+    Code,
+    Connection,
+    DeadlinePassed,
+    Disconnected,
+    Failed,
+    Listener,
+    NotReached,
+    Refusal,
+    Rejected,
+    Service,
+    Stream,
+    TransportError,
+)
+from tests.running import run
+
+TOPIC = TopicName.parse("orders")
+REQUEST = pb.TopicRequest(topic=str(TOPIC))
+TIMEOUT_S = 20.0
+
+
+class HurriedClock(ManualClock):
+    """Time passes when somebody waits for it."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+def home(broker_id: str, *, here: bool = False) -> Home:
+    return Home(broker_id, Advertised((("internal", f"{broker_id}:1"),)), here=here)
+
+
+class OwnersOf:
+    """Whom each question about the topic's home names; the last one again and again."""
+
+    def __init__(self, *homes: Home | BrokerError) -> None:
+        self.left = list(homes)
+        self.asked = 0
+
+    async def home(self, topic: TopicName) -> Home:
+        self.asked += 1
+        told = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(told, BrokerError):
+            raise told
+        return told
+
+    def check(self, topic: TopicName) -> None: ...
+
+    async def admit(self, topic: TopicName) -> None: ...
+
+    async def confirm(self, topic: TopicName) -> None: ...
+
+    def doubt(self, topic: TopicName) -> None: ...
+
+
+class Answers:
+    """A transport: what each broker answers in turn, or the error it answers with."""
+
+    def __init__(self, clock: ManualClock, **answers: list[Message | Exception]) -> None:
+        self._clock = clock
+        self._left = {f"{name}:1": list(told) for name, told in answers.items()}
+        self.calls: list[tuple[str, str, bytes]] = []
+        self.timeouts: list[float] = []
+
+    def connect(self, address: str) -> Connection:
+        return _To(self, address)
+
+    async def listen(self, address: str, service: Service) -> Listener:
+        raise NotImplementedError
+
+    def answer(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
+        self.calls.append((address, method, request))
+        self.timeouts.append(timeout_s)
+        left = self._left[address]
+        told = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(told, DeadlinePassed):
+            self._clock.advance(timeout_s)
+        if isinstance(told, Exception):
+            raise told
+        return told.SerializeToString()
+
+
+class _To:
+    def __init__(self, answers: Answers, address: str) -> None:
+        self._answers = answers
+        self._address = address
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        return self._answers.answer(self._address, method, request, timeout_s)
+
+    def open_stream(self, method: str) -> Stream:
+        raise NotImplementedError
+
+    def expect_reachable(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Scene:
+    def __init__(self, owners: OwnersOf, here: Callable[[], Message] = pb.Done, **answers: list[Message | Exception]):
+        self.clock = HurriedClock()
+        self.owners = owners
+        self.transport = Answers(self.clock, **answers)
+        self.done_here = 0
+
+        async def do(asked: pb.TopicRequest) -> Message:
+            assert asked == REQUEST
+            self.done_here += 1
+            return here()
+
+        self.here = HereCalls({"truncate_topic": HereCall(pb.TopicRequest, pb.Done, do)})
+        self.calls = OwnerCalls(self.here, owners, Peers(self.transport), self.clock, TIMEOUT_S)
+
+    def ask(self, *, harmless: bool = False) -> pb.Done:
+        return run(self.calls.of_topic(TOPIC, "truncate_topic", REQUEST, pb.Done, harmless=harmless))
+
+
+def fails(scene: Scene, *, harmless: bool = False) -> BrokerError:
+    with pytest.raises(BrokerError) as failed:
+        scene.ask(harmless=harmless)
+    return failed.value
+
+
+def raises(error: BrokerError) -> Callable[[], Message]:
+    def do() -> Message:
+        raise error.again()
+
+    return do
+
+
+def test_it_is_done_here_or_asked_of_the_one_whose_it_is() -> None:
+    """ADM-1."""
+    scene = Scene(OwnersOf(home("a", here=True)))
+    scene.ask()
+    assert (scene.done_here, scene.transport.calls) == (1, [])
+    scene = Scene(OwnersOf(home("b")), b=[pb.Done()])
+    scene.ask()
+    assert scene.done_here == 0
+    assert scene.transport.calls == [("b:1", "here.truncate_topic", REQUEST.SerializeToString())]
+
+
+@pytest.mark.parametrize("harmless", [False, True])
+@pytest.mark.parametrize(
+    "no",
+    [
+        NotReached("nobody there"),
+        Rejected(Code.UNAVAILABLE, "it is not here"),
+        Rejected(Code.RESOURCE_EXHAUSTED, "too many"),
+    ],
+)
+def test_where_nothing_was_done_the_owner_is_found_anew(no: TransportError, harmless: bool) -> None:
+    """OWN-1: a call that comes while a bundle moves, or its broker has just died, waits for the next owner."""
+    scene = Scene(OwnersOf(home("b"), home("b"), home("c")), b=[no], c=[pb.Done()])
+    scene.ask(harmless=harmless)
+    assert [call[0] for call in scene.transport.calls] == ["b:1", "b:1", "c:1"]
+    # The same in this broker, and where the owner can't be told.
+    error = NothingDone("it is not here any more")
+    scene = Scene(OwnersOf(home("a", here=True), home("c")), raises(error), c=[pb.Done()])
+    scene.ask(harmless=harmless)
+    assert (scene.done_here, len(scene.transport.calls)) == (1, 1)
+    scene = Scene(OwnersOf(TopicGivenUp("nobody knows"), home("c")), c=[pb.Done()])
+    scene.ask(harmless=harmless)
+    assert len(scene.transport.calls) == 1
+
+
+def test_nobody_is_asked_for_ever() -> None:
+    scene = Scene(OwnersOf(home("b")), b=[Rejected(Code.UNAVAILABLE, "it is not here")])
+    assert fails(scene).code == ErrorCode.SERVICE_NOT_READY
+    assert 5 < scene.owners.asked < 100
+    scene = Scene(OwnersOf(home("b")), b=[DeadlinePassed("no answer")])
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    assert scene.transport.timeouts == [TIMEOUT_S]
+    scene = Scene(OwnersOf(home("b")), b=[DeadlinePassed("no answer")])
+    assert fails(scene, harmless=True).code == ErrorCode.UNKNOWN_ERROR
+    # Of one that hangs another owner may be found in time.
+    assert scene.transport.timeouts[:2] == [3.0, 6.0]
+    assert sum(scene.transport.timeouts) <= TIMEOUT_S + 1
+
+
+@pytest.mark.parametrize(
+    "lost", [Disconnected("cut"), DeadlinePassed("no answer"), Failed("a fault"), Rejected(Code.ABORTED, "a no")]
+)
+def test_a_lost_answer_is_unknown_unless_it_may_be_done_twice(lost: TransportError) -> None:
+    """Unknown is not no, and what changes something is not done twice by itself."""
+    told: list[Message | Exception] = [lost, pb.Done()]
+    scene = Scene(OwnersOf(home("b")), b=list(told))
+    if isinstance(lost, Rejected):
+        scene.ask()  # a no is a no, whatever its code
+        return
+    error = fails(scene)
+    assert (error.code, len(scene.transport.calls)) == (ErrorCode.UNKNOWN_ERROR, 1)
+    assert "here.truncate_topic" in str(error)
+    scene = Scene(OwnersOf(home("b")), b=list(told))
+    scene.ask(harmless=True)
+    assert len(scene.transport.calls) == 2
+
+
+def test_a_topic_that_is_taken_away_in_the_middle_of_a_change_leaves_it_unknown() -> None:
+    problem = Problem(code=ErrorCode.SERVICE_NOT_READY, text="the topic was taken away")
+    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    scene = Scene(OwnersOf(home("a", here=True)), raises(TopicGivenUp("taken away")))
+    assert fails(scene).code == ErrorCode.UNKNOWN_ERROR
+    assert scene.done_here == 1
+    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    scene.ask(harmless=True)
+
+
+def test_what_the_owner_says_is_told() -> None:
+    problem = Problem(code=ErrorCode.NOT_ALLOWED, text="in use")
+    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem)])
+    error = fails(scene, harmless=True)
+    assert (error.code, str(error), len(scene.transport.calls)) == (ErrorCode.NOT_ALLOWED, "in use", 1)
+    scene = Scene(OwnersOf(BrokerError(ErrorCode.NOT_FOUND, "no such namespace")))
+    assert fails(scene, harmless=True).code == ErrorCode.NOT_FOUND
+    for no, code in (
+        (Rejected(Code.UNIMPLEMENTED, "an old broker"), ErrorCode.UNSUPPORTED),
+        (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), ErrorCode.INVALID_ARGUMENT),
+    ):
+        scene = Scene(OwnersOf(home("b")), b=[no])
+        assert (fails(scene, harmless=True).code, len(scene.transport.calls)) == (code, 1)
+
+
+def served(here: HereCalls, name: str, request: bytes) -> pb.Done:
+    return pb.Done.FromString(run(here.serve(name, request)))
+
+
+def refused(here: HereCalls, name: str, request: bytes) -> Code:
+    with pytest.raises(Refusal) as refusal:
+        run(here.serve(name, request))
+    return refusal.value.code
+
+
+def test_a_call_is_never_passed_on_by_the_one_that_is_asked() -> None:
+    """Two brokers that each believe the topic to be the other's don't send a call back and forth."""
+    scene = Scene(OwnersOf(home("b")), raises(NothingDone("it is not here")), b=[pb.Done()])
+    assert refused(scene.here, "truncate_topic", REQUEST.SerializeToString()) is Code.UNAVAILABLE
+    assert (scene.owners.asked, scene.transport.calls) == (0, [])
+
+
+def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
+    request = REQUEST.SerializeToString()
+    scene = Scene(OwnersOf(home("a", here=True)), raises(BrokerError(ErrorCode.NOT_ALLOWED, "in use")))
+    assert served(scene.here, "truncate_topic", request).problem.code == ErrorCode.NOT_ALLOWED
+    assert refused(scene.here, "format_disk", request) is Code.UNIMPLEMENTED
+    assert refused(scene.here, "truncate_topic", b"\xff") is Code.INVALID_ARGUMENT
+
+    def fault() -> Message:
+        raise ZeroDivisionError
+
+    scene = Scene(OwnersOf(home("a", here=True)), fault)
+    problem = served(scene.here, "truncate_topic", request).problem
+    assert (problem.code, problem.text) == (ErrorCode.UNKNOWN_ERROR, "the broker failed at it: ZeroDivisionError")
+
+
+def test_other_brokers_calls_are_bounded() -> None:
+    async def body() -> None:
+        done = asyncio.Event()
+
+        async def hang(asked: Message) -> Message:
+            await done.wait()
+            return pb.Done()
+
+        here = HereCalls({"expire": HereCall(pb.ExpireRequest, pb.Done, hang)})
+        asking = [asyncio.create_task(here.serve("expire", b"")) for _ in range(256)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal) as refusal:
+            await here.serve("expire", b"")
+        assert refusal.value.code is Code.RESOURCE_EXHAUSTED
+        asking.pop().cancel()
+        done.set()
+        await asyncio.gather(*asking)
+        await here.serve("expire", b"")
+
+    run(body())
+
+
+def test_some_are_done_at_a_time_and_none_behind_one_that_failed() -> None:
+    async def body() -> None:
+        doing: dict[int, asyncio.Future[None]] = {}
+
+        async def work(item: int) -> int:
+            doing[item] = asyncio.get_running_loop().create_future()
+            await doing[item]
+            return item * item
+
+        task = asyncio.create_task(some_at_a_time(range(6), work, 2))
+        for first, second in ((0, 1), (2, 3)):
+            await asyncio.sleep(0.01)
+            assert list(doing)[-2:] == [first, second]
+            doing[second].set_result(None)
+            doing[first].set_result(None)
+        await asyncio.sleep(0.01)
+        doing[5].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "five"))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        doing[4].set_result(None)
+        with pytest.raises(BrokerError, match="five"):
+            await task
+        doing.clear()
+        task = asyncio.create_task(some_at_a_time(range(9), work, 3))
+        await asyncio.sleep(0.01)
+        doing[2].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "two"))
+        doing[1].set_exception(BrokerError(ErrorCode.NOT_ALLOWED, "one"))
+        doing[0].set_result(None)
+        with pytest.raises(BrokerError, match="one"):
+            await task
+        assert sorted(doing) == [0, 1, 2]
+        assert await some_at_a_time([], work) == []
+
+    run(body())
+
+
+def test_a_cancelled_caller_ends_what_is_under_way() -> None:
+    async def body() -> None:
+        ended: list[int] = []
+
+        async def work(item: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(item)
+
+        task = asyncio.create_task(some_at_a_time(range(9), work, 3))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [0, 1, 2]
+
+    run(body())
+
+
+def test_a_change_of_several_partitions_that_stops_half_way_is_not_told_as_a_no() -> None:
+    parts = [TOPIC.partition(index) for index in range(3)]
+
+    def failing(at: int, code: ErrorCode) -> Callable[[TopicName], Awaitable[None]]:
+        async def work(part: TopicName) -> None:
+            if part.partition_index == at:
+                raise BrokerError(code, "no")
+
+        return work
+
+    for code, told in (
+        (ErrorCode.SERVICE_NOT_READY, ErrorCode.UNKNOWN_ERROR),
+        (ErrorCode.NOT_ALLOWED, ErrorCode.NOT_ALLOWED),
+    ):
+        with pytest.raises(BrokerError) as failed:
+            run(on_each_part(parts, failing(2, code)))
+        assert failed.value.code == told
+    with pytest.raises(BrokerError) as failed:
+        run(on_each_part(parts[:1], failing(0, ErrorCode.SERVICE_NOT_READY)))
+    assert failed.value.code == ErrorCode.SERVICE_NOT_READY

@@ -1,0 +1,356 @@
+"""Places and plans, asked of whole brokers by the SDK's `admin.reading`."""
+
+from __future__ import annotations
+
+import datetime
+from functools import partial
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import NextMessage, Plan
+from magnetar_bookie import paths as bookie_paths
+from magnetar_bookie.read.record import entry_of
+from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
+from magnetar_wire.batch import decode_messages
+from magnetar_wire.entry import decode_entry
+from magnetar_wire.message_id import MessageId
+from tests.running import until
+from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
+from tests.unit.broker.admin.read_logs import LOGS, SMALL, kept, numbers, publish
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+
+
+def rows(scene: BrokerScene, plan: Plan) -> list[bytes]:
+    """What a reader makes of the plan who asks the bookies that it names, and no other."""
+    bookies = {bookie.bookie_id: bookie for bookie in scene.bookies}
+    found: list[bytes] = []
+    for piece in plan.pieces:
+        taken: list[bytes] = []
+        size = 0
+        for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
+            fragment = [one for one in piece.fragments if one.first_entry_id <= entry_id][-1]
+            held = bookies[fragment.bookies[entry_id % piece.ensemble_size]].ledgers[piece.ledger_id]
+            stored = entry_of(held.records[entry_id])
+            size += len(stored)
+            payloads = [one or b"" for one in decode_messages(decode_entry(stored)).payloads]
+            if piece.stop_after_messages and entry_id == piece.last_entry_id:
+                payloads = payloads[: piece.stop_after_messages]
+            taken += payloads[piece.skip_messages :] if entry_id == piece.first_entry_id else payloads
+        assert (len(taken), size) == (piece.messages, piece.bytes)
+        found += taken
+    assert (len(found), sum(piece.bytes for piece in plan.pieces)) == (plan.messages, plan.bytes)
+    return found
+
+
+def test_a_plan_names_what_there_is_and_who_has_it() -> None:
+    """SPK-5: pieces with ledger, first and last entry, bytes, messages and bookies; an end at what is confirmed."""
+
+    async def body(scene: BrokerScene) -> None:
+        await kept(scene)
+        async with scene.client() as client:
+            await publish(client, 12)
+        reading = scene.admin.reading
+        begin = await reading.place(LOGS, MessageId.earliest)
+        plan = await reading.plan(LOGS, incarnation=begin.incarnation, start=begin.place)
+        assert [(one.first_entry_id, one.last_entry_id) for one in plan.pieces] == [(0, 4), (0, 4), (0, 1)]
+        assert rows(scene, plan) == numbers(0, 12)
+        assert plan.bookies == {"b0": "b0:1", "b1": "b1:1"}
+        assert plan.stop == plan.end == (await reading.place(LOGS, MessageId.latest)).place
+        assert plan.stop == NextMessage(plan.pieces[-1].ledger_id, 2)
+        assert plan.messages_behind == 0
+        assert not plan.lease_until_ms
+        again = await reading.plan(LOGS, incarnation=begin.incarnation, start=plan.stop)
+        assert not again.pieces
+        assert again.start == again.stop == plan.stop
+        # A range that is known gives the same again, whatever has come behind it.
+        async with scene.client() as client:
+            await publish(client, 7, first=12)
+        once_more = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
+        assert (once_more.pieces, once_more.stop) == (plan.pieces, plan.stop)
+        assert once_more.messages_behind == 7
+
+    in_broker(body, **SMALL)
+
+
+@pytest.mark.parametrize("batch", [0, 7])
+def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch: int) -> None:
+    """SPK-2: so many messages, exact within a batch; so many bytes, by whole entries; and how far behind that is."""
+
+    async def body(scene: BrokerScene) -> None:
+        await kept(scene)
+        async with scene.client() as client:
+            await publish(client, 100, batch=batch)
+        reading = scene.admin.reading
+        for messages, size in ((9, 0), (0, 700), (30, 400)):
+            place, found = NextMessage(0, 0, 0), list[bytes]()
+            while True:
+                plan = await reading.plan(LOGS, start=place, max_messages=messages, max_bytes=size)
+                if not plan.pieces:
+                    break
+                found += rows(scene, plan)
+                place = plan.stop
+                assert plan.messages_behind == 100 - len(found)
+                assert not messages or plan.messages <= messages
+                if not size:
+                    assert plan.messages == messages or len(found) == 100
+                else:
+                    one_entry = len(plan.pieces) == 1 and plan.pieces[0].first_entry_id == plan.pieces[0].last_entry_id
+                    assert plan.bytes <= size or one_entry
+            assert found == numbers(0, 100)
+
+    in_broker(body, **SMALL)
+
+
+def test_who_follows_a_log_costs_nothing_while_nothing_comes() -> None:
+    """A plan at the log's end asks neither the metadata store nor a bookie; one that goes on where the last ended, and
+    has no limits, no bookie either."""
+
+    async def body(scene: BrokerScene) -> None:
+        await kept(scene)
+        async with scene.client() as client:
+            await publish(client, 8)
+            reading = scene.admin.reading
+            leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
+            plan = await leased(start=NextMessage(0, 0, 0), before_ledgers=8)
+            asked = [len(bookie.calls) for bookie in scene.bookies]
+            requests = _count_requests(scene)
+            for _ in range(5):
+                plan = await leased(start=plan.stop, before_ledgers=8, before_bytes=1 << 30)
+            assert not plan.pieces
+            assert not requests
+            assert [len(bookie.calls) for bookie in scene.bookies] == asked
+            await publish(client, 3, first=8)
+            reads = [len(bookie.reads()) for bookie in scene.bookies]
+            plan = await leased(start=plan.stop)
+            assert rows(scene, plan) == numbers(8, 11)
+            assert [len(bookie.reads()) for bookie in scene.bookies] == reads
+
+    in_broker(body, **SMALL)
+
+
+def _count_requests(scene: BrokerScene) -> list[str]:
+    """What the broker's session asks of the store from now on."""
+    assert scene.store is not None
+    asked: list[str] = []
+    ask = scene.store._ask
+
+    async def counted(*arguments: object, **named: object) -> object:
+        asked.append(repr(arguments))
+        return await ask(*arguments, **named)  # type: ignore[arg-type]
+
+    scene.store._ask = counted  # type: ignore[method-assign]
+    return asked
+
+
+def test_places() -> None:
+    """SPK-1: earliest, latest, by id, by time."""
+
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await scene.admin.topics.create(LOGS)
+            nothing = await reading.place(LOGS, MessageId.earliest)
+            assert nothing.place == (await reading.place(LOGS, MessageId.latest)).place
+            await publish(client, 14, batch=7)
+            first = await reading.place(LOGS, MessageId.earliest)
+            ledger = first.place.ledger_id
+            assert first.place == (ledger, 0, 0) >= nothing.place
+            assert first.incarnation == nothing.incarnation
+            assert not first.retained
+            plan = await reading.plan(LOGS, start=nothing.place)
+            assert rows(scene, plan) == numbers(0, 14)
+            for batch_index, place in (
+                (0, (ledger, 1, 0)),
+                (3, (ledger, 1, 3)),
+                (7, (ledger, 2, 0)),
+                (-1, (ledger, 1, 0)),
+            ):
+                at = MessageId(-1, ledger, 1, batch_index)
+                assert (await reading.place(LOGS, at)).place == place
+            behind = await reading.place(LOGS, MessageId(-1, ledger + 100, 1, 3))
+            assert behind.place == (await reading.place(LOGS, MessageId.latest)).place == (ledger, 2, 0)
+            now = datetime.datetime.now(tz=datetime.UTC)
+            assert (await reading.place(LOGS, now - datetime.timedelta(days=1))).place == first.place
+            assert (await reading.place(LOGS, now + datetime.timedelta(days=1))).place == behind.place
+
+    in_broker(body)
+
+
+def test_what_was_deleted_is_told_and_only_that() -> None:
+    async def body(scene: BrokerScene) -> None:
+        await kept(scene)
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 12)
+            plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            ledgers = [piece.ledger_id for piece in plan.pieces]
+            await scene.admin.topics.truncate(LOGS)
+            gone = await reading.plan(LOGS, start=plan.start)
+            assert gone.begins_in_deleted
+            assert not gone.pieces
+            assert gone.start == gone.stop == gone.first == gone.end == plan.stop
+            # Right behind what was deleted nothing is lost, nor for who has read nothing yet.
+            for start in (plan.stop, NextMessage(0, 0, 0), NextMessage(ledgers[-1] + 1, 0)):
+                assert not (await reading.plan(LOGS, start=start)).begins_in_deleted
+            await publish(client, 3, first=12)
+            lost = await reading.plan(LOGS, start=NextMessage(ledgers[1], 3))
+            assert lost.begins_in_deleted
+            assert lost.start == lost.first
+            assert rows(scene, lost) == numbers(12, 15)
+            assert (await reading.place(LOGS, 1)).place == lost.first
+            # All of a range that was: nothing of what came since is in it.
+            whole = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
+            assert whole.begins_in_deleted
+            assert not whole.pieces
+            assert whole.start == whole.stop == plan.stop
+            on = await reading.plan(LOGS, start=plan.stop)
+            assert not on.begins_in_deleted
+            assert rows(scene, on) == numbers(12, 15)
+
+    in_broker(body, **SMALL)
+
+
+def test_another_incarnation_is_not_planned() -> None:
+    """TOP-7: what a checkpoint knows of a topic is not applied to another one of its name; nor is a lease made."""
+
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 3)
+            old = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            await scene.admin.topics.delete(LOGS)
+            with pytest.raises(exceptions.TopicNotFound):
+                await reading.plan(LOGS, incarnation=old.incarnation, start=old.start)
+            await publish(client, 3)
+            leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
+            for incarnation, start in ((old.incarnation, NextMessage(0, 0, 0)), ("", old.start), ("", old.stop)):
+                plan = await leased(incarnation=incarnation, start=start)
+                assert plan.other_incarnation
+                assert not plan.pieces
+                assert plan.incarnation != old.incarnation
+            assert not (await scene.admin.topics.internal_stats(LOGS)).leases
+            with pytest.raises(exceptions.IncarnationChanged):
+                await reading.advance_progress(LOGS, old.incarnation, "p", old.stop)
+            with pytest.raises(exceptions.IncarnationChanged):
+                await reading.advance_progress(LOGS, "", "p", old.stop)
+            with pytest.raises(exceptions.IncarnationChanged):
+                await reading.renew_lease(LOGS, old.incarnation, b"l" * 16, 1000)
+            with pytest.raises(exceptions.IncarnationChanged):
+                await reading.place(LOGS, MessageId(-1, old.start.ledger_id, 0, -1))
+            assert await scene.admin.subscriptions.list(LOGS) == []
+
+    in_broker(body)
+
+
+def test_a_lease_stands_before_the_plan_is_answered_and_keeps_what_lies_before_it() -> None:
+    """SPK-5: what a plan names is kept though all have acknowledged it; `before` among it."""
+
+    async def body(scene: BrokerScene) -> None:
+        await kept(scene)
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 30)
+            whole = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            ledgers = [piece.ledger_id for piece in whole.pieces]
+            start = NextMessage(ledgers[3], 2)
+            leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
+            plan = await leased(start=start, before_ledgers=2, before_bytes=1 << 20)
+            assert plan.lease_until_ms > 0
+            assert [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in plan.before] == [
+                (ledgers[2], 0, 4),
+                (ledgers[3], 0, 1),
+            ]
+            assert plan.before[0].bytes == whole.pieces[2].bytes
+            assert not plan.deleted_before
+            assert not (await reading.plan(LOGS, start=start, before_ledgers=9, before_bytes=1 << 20)).deleted_before
+            assert (await reading.plan(LOGS, start=start, before_ledgers=9, before_bytes=1)).before == plan.before[1:]
+            await scene.admin.topics.truncate(LOGS)
+            left = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            assert left.first == NextMessage(ledgers[2], 0)
+            for ledgers_before, deleted in ((1, False), (2, True), (9, True)):
+                asked = partial(reading.plan, LOGS, start=start, before_bytes=1 << 20)
+                assert (await asked(before_ledgers=ledgers_before)).deleted_before == deleted
+            assert rows(scene, plan) == numbers(17, 30)
+            await reading.renew_lease(LOGS, plan.incarnation, b"l" * 16, 0)
+            with pytest.raises(exceptions.NotFound):
+                await reading.renew_lease(LOGS, plan.incarnation, b"l" * 16, 1000)
+            await scene.admin.topics.truncate(LOGS)
+            assert not (await reading.plan(LOGS, start=NextMessage(0, 0, 0))).pieces
+
+    in_broker(body, **SMALL)
+
+
+def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        await scene.admin.topics.create_partitioned(LOGS, 2)
+        with pytest.raises(exceptions.NotAllowedError, match="logs-partition-0"):
+            await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        # A partition that nobody has used yet is there.
+        assert not (await reading.plan(f"{LOGS}-partition-1", start=NextMessage(0, 0, 0))).pieces
+        with pytest.raises(exceptions.TopicNotFound):
+            await reading.plan(f"{LOGS}-partition-2", start=NextMessage(0, 0, 0))
+        with pytest.raises(exceptions.TopicNotFound):
+            await reading.place("public/default/nothing", MessageId.earliest)
+        with pytest.raises(exceptions.InvalidArgument):
+            await reading.plan(LOGS, start=NextMessage(-1, 0, 0))
+        with pytest.raises(exceptions.InvalidArgument):
+            await reading.plan(f"{LOGS}-partition-0", start=NextMessage(0, 0, 0), lease_ms=1, lease_id=b"short")
+        assert await scene.admin.topics.list("public/default") == [
+            f"persistent://{LOGS}-partition-{index}" for index in range(2)
+        ]
+
+    in_broker(body)
+
+
+def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
+    async def body(scene: BrokerScene) -> None:
+        async with scene.client() as client:
+            await publish(client, 3)
+        registry = scene.metadata.connect()
+        for bookie in scene.bookies:
+            path = bookie_paths.available(bookie.bookie_id)
+            registration = BookieRegistration(
+                address=f"{bookie.bookie_id}:1",
+                instance_id=b"i",
+                listeners=[
+                    BookieListener(name="internal", address=f"{bookie.bookie_id}:1"),
+                    BookieListener(name="external", address=f"out:{bookie.bookie_id[1:]}"),
+                ],
+            )
+            node = await registry.get(path)
+            assert node is not None
+            await registry.put(path, registration.SerializeToString(), node.version)
+        reading = scene.admin.reading
+
+        async def bookies(listener_name: str) -> dict[str, str]:
+            return dict((await reading.plan(LOGS, start=NextMessage(0, 0), listener_name=listener_name)).bookies)
+
+        async def known() -> bool:
+            return (await bookies("")) != (await bookies("external"))
+
+        await until(known, "the bookies' listeners are known")
+        assert await bookies("external") == {"b0": "out:0", "b1": "out:1"}
+        assert await bookies("") == {"b0": "b0:1", "b1": "b1:1"}
+        with pytest.raises(exceptions.InvalidArgument, match="internal, external"):
+            await bookies("elsewhere")
+
+    in_broker(body)
+
+
+def test_any_broker_plans_and_the_topics_own_answers() -> None:
+    """SPK-5: a plan is answered by the partition's owner only, whoever is asked."""
+
+    async def body(scene: ClusterScene) -> None:
+        async with admins(scene) as each, scene.client() as client:
+            await spread(scene, each[0])
+            topic = topic_at(scene, scene.brokers[1])
+            await publish(client, 5, topic=topic)
+            answers = [await one.reading.plan(topic, start=NextMessage(0, 0, 0)) for one in each]
+            assert [plan.messages for plan in answers] == [5, 5]
+            assert answers[0] == answers[1]
+            assert serving(scene, topic) == [scene.brokers[1].broker_id]
+
+    in_cluster(body)

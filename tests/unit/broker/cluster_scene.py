@@ -1,0 +1,149 @@
+"""Several whole brokers in one process, on honest bookies and metadata in memory; administrators and clients reach all.
+
+async def body(scene: ClusterScene) -> None:
+    scene["b1"].life.ownership.owned()
+    client = scene.client()
+
+in_cluster(body, brokers=2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from magnetar import aio
+from magnetar_bookie import paths
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.broker import Broker
+from magnetar_broker.life import BrokerLife
+from magnetar_broker.options import BrokerOptions
+from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT
+from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
+from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.randomness import SystemRandomness
+from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie
+
+__all__ = ["ClusterScene", "OneBroker", "in_cluster"]
+
+_OPTIONS = {
+    "managed_ledger_default_ensemble_size": 2,
+    "managed_ledger_default_write_quorum": 2,
+    "managed_ledger_default_ack_quorum": 2,
+    "metadata_retry_s": 0.01,
+}
+T = TypeVar("T")
+
+
+class OneBroker:
+    """`b<number>`, which listens at `b<number>:6652` for brokers and clients alike, and at `out<number>:6652`, which
+    it advertises as listener `external`."""
+
+    def __init__(self, scene: ClusterScene, number: int, options: dict[str, Any]) -> None:
+        self.broker_id = f"b{number}"
+        self.address = f"b{number}:6652"
+        self.external = f"out{number}:6652"
+        # Its present session.
+        self.store: MemoryStore | None = None
+        self._scene = scene
+        self.broker = Broker(
+            self._session,
+            scene.transport,
+            [(scene.transport, self.address), (scene.transport, self.external)],
+            scene.clock,
+            SystemRandomness(),
+            BrokerOptions(**(_OPTIONS | options)),
+            LedgerClientOptions(explicit_lac_interval_ms=0),
+            broker_id=self.broker_id,
+            peer_transport=scene.transport,
+            advertised=[("internal", self.address), ("external", self.external)],
+            cpu_seconds=lambda: 0.0,
+        )
+
+    @property
+    def life(self) -> BrokerLife:
+        assert self.broker.life is not None
+        return self.broker.life
+
+    @property
+    def ownership(self) -> BundleOwnership:
+        return self.life.ownership
+
+    @property
+    def session(self) -> MemoryStore:
+        assert self.store is not None
+        return self.store
+
+    async def _session(self) -> MemoryStore:
+        self.store = self._scene.metadata.connect()
+        return self.store
+
+
+class ClusterScene:
+    def __init__(self, brokers: int, **options: Any) -> None:
+        self.clock = SystemClock()
+        self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
+        self.transport = InProcessTransport(self.clock)
+        self.bookies = [HonestBookie(f"bookie{number}", self.clock) for number in range(2)]
+        self._options = options
+        self.brokers = [OneBroker(self, number, options) for number in range(1, brokers + 1)]
+        # Somebody else's session, to look around.
+        self.registry = self.metadata.connect()
+
+    def __getitem__(self, broker_id: str) -> OneBroker:
+        return next(one for one in self.brokers if one.broker_id == broker_id)
+
+    @property
+    def service_url(self) -> str:
+        return "magnetar://" + ",".join(one.address for one in self.brokers)
+
+    def client(self, **options: Any) -> aio.Client:
+        return aio.Client(self.service_url, _transport=self.transport, **options)
+
+    def another(self, number: int, **options: Any) -> OneBroker:
+        """Made, and not started."""
+        self.brokers.append(OneBroker(self, number, self._options | options))
+        return self.brokers[-1]
+
+    async def lookup(self, at: str, topic: str, listener_name: str = "") -> LookupAnswer:
+        """What broker `at` answers."""
+        connection = self.transport.connect(self[at].address)
+        try:
+            request = LookupRequest(topic=topic, listener_name=listener_name).SerializeToString()
+            return LookupAnswer.FromString(await connection.call("lookup", request, timeout_s=60.0))
+        finally:
+            await connection.close()
+
+    async def start(self) -> None:
+        for bookie in self.bookies:
+            await self.transport.listen(f"{bookie.bookie_id}:1", bookie)
+            registration = BookieRegistration(address=f"{bookie.bookie_id}:1", instance_id=b"i").SerializeToString()
+            path = paths.available(bookie.bookie_id)
+            await self.registry.put(path, registration, ABSENT, ephemeral=True)
+        for one in self.brokers:
+            await one.broker.start()
+
+    async def close(self) -> None:
+        for one in self.brokers:
+            with suppress(TimeoutError):
+                await one.broker.close()
+
+
+def in_cluster(test: Callable[[ClusterScene], Awaitable[T]], brokers: int = 2, **options: Any) -> T:
+    """Runs it with brokers that have started."""
+
+    async def inside() -> T:
+        scene = ClusterScene(brokers, **options)
+        await scene.start()
+        try:
+            return await test(scene)
+        finally:
+            await scene.close()
+
+    return run(inside())

@@ -1,0 +1,217 @@
+"""A topic is deleted by its owner alone, and only as what the owner knows it to be: a broker that has lost a topic and
+not noticed yet knows nothing of who uses it (CHK-30)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from magnetar import MessageId, aio
+from magnetar.aio import Client
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError, NothingDone
+from magnetar_metadata.compare_and_set import change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
+from magnetar_wire.bundles import bundle_hash
+from magnetar_wire.randomness import SystemRandomness
+from magnetar_wire.topic_name import TopicName
+from tests.running import until
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+
+NAME = TopicName.parse("orders")
+# Nobody looks at whether bundles are still there while these tests last.
+_UNAWARE: dict[str, Any] = {"bundle_check_interval_s": 600.0}
+
+
+async def moved_unnoticed(scene: ClusterScene) -> tuple[OneBroker, OneBroker]:
+    """The broker that has the topic loaded and believes to own it, and the one whose it really is."""
+    async with scene.client() as client:
+        producer = await client.create_producer(str(NAME))
+        await producer.send(b"0")
+    former = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+    owner = next(one for one in scene.brokers if one is not former)
+    await lose_unnoticed(scene, former)
+    bundle = await claim(owner)
+    assert bundle == owner.broker_id
+    return former, owner
+
+
+async def lose_unnoticed(scene: ClusterScene, former: OneBroker) -> None:
+    (bundle,) = [one.bundle for one in former.ownership.owned() if is_of(one.namespace, one.bundle)]
+    path = paths.owner(NAME.namespace_name, bundle)
+    node = await scene.registry.get(path)
+    assert node is not None
+    await scene.registry.delete(path, node.version)
+
+
+def is_of(namespace: object, bundle: object) -> bool:
+    return namespace == NAME.namespace_name and bundle_hash(NAME) in bundle  # type: ignore[operator]
+
+
+async def claim(owner: OneBroker) -> str:
+    for bundle, _ in await owner.ownership.bundles(NAME.namespace_name):
+        if bundle_hash(NAME) in bundle:
+            return (await owner.ownership.claim(NAME.namespace_name, bundle)).broker_id
+    raise AssertionError
+
+
+async def used_at(scene: ClusterScene, owner: OneBroker) -> tuple[Client, aio.Producer]:
+    client = aio.Client(f"magnetar://{owner.address}", _transport=scene.transport)
+    producer = await client.create_producer(str(NAME))
+    await producer.send(b"1")
+    return client, producer
+
+
+async def all_is_there(client: Client, producer: aio.Producer) -> None:
+    """Of what was published at the owner; what closed ledgers hold may have been trimmed."""
+    await producer.send(b"last")
+    reader = await client.create_reader(str(NAME), MessageId.earliest)
+    read = [(await reader.read_next()).data()]
+    while read[-1] != b"last":
+        read.append((await reader.read_next()).data())
+    assert b"1" in read
+    await client.close()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_former_owner_deletes_nothing(force: bool) -> None:
+    """CHK-30: a deletion that is asked of it is refused, and nothing was done."""
+
+    async def body(scene: ClusterScene) -> None:
+        former, owner = await moved_unnoticed(scene)
+        client, producer = await used_at(scene, owner)
+        with pytest.raises(NothingDone):
+            await former.life.topics.delete(NAME, force=force)
+        await all_is_there(client, producer)
+
+    in_cluster(body, **_UNAWARE)
+
+
+def test_a_former_owner_that_has_it_not_loaded_deletes_nothing() -> None:
+    """CHK-30."""
+
+    async def body(scene: ClusterScene) -> None:
+        former, owner = await moved_unnoticed(scene)
+        await former.life.topics.unload(NAME)
+        client, producer = await used_at(scene, owner)
+        with pytest.raises(NothingDone):
+            await former.life.topics.delete(NAME, force=False)
+        await all_is_there(client, producer)
+
+    in_cluster(body, **_UNAWARE)
+
+
+def test_what_seems_unused_to_a_former_owner_is_not_deleted() -> None:
+    """CHK-30: the users have moved with the topic."""
+
+    async def body(scene: ClusterScene) -> None:
+        former, owner = await moved_unnoticed(scene)
+        client, producer = await used_at(scene, owner)
+        housekeeping = former.life._housekeeping
+        housekeeping._options = housekeeping._options.model_copy(
+            update={"broker_delete_inactive_topics_max_inactive_duration_seconds": 0.0}
+        )
+        await until(lambda: former.life.topics.get_loaded(NAME) is None, "the former owner has tried, and noticed")
+        await all_is_there(client, producer)
+
+    in_cluster(
+        body,
+        **_UNAWARE,
+        broker_delete_inactive_topics_enabled=True,
+        broker_delete_inactive_topics_max_inactive_duration_seconds=600.0,
+        topic_housekeeping_interval_s=0.05,
+    )
+
+
+def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable[None]]) -> None:
+    """`deed` happens once, right behind the broker's next look at whose the topic is."""
+    confirm, done = at.ownership.confirm, False
+
+    async def confirmed(topic: TopicName) -> None:
+        nonlocal done
+        await confirm(topic)
+        if not done:
+            done = True
+            await deed()
+
+    at.ownership.confirm = confirmed  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_topic_that_is_taken_right_behind_the_look_is_not_deleted(loaded: bool) -> None:
+    """CHK-30: its life is another one's by then, and the deletion is begun only in the life that was looked at."""
+
+    async def body(scene: ClusterScene) -> None:
+        async with scene.client() as client:
+            await (await client.create_producer(str(NAME))).send(b"0")
+        former = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+        owner = next(one for one in scene.brokers if one is not former)
+        users: list[tuple[Client, aio.Producer]] = []
+        if not loaded:
+            await former.life.topics.unload(NAME)
+
+        async def take() -> None:
+            await lose_unnoticed(scene, former)
+            await claim(owner)
+            users.append(await used_at(scene, owner))
+
+        interrupted(scene, former, take)
+        with pytest.raises(NothingDone):
+            await former.life.topics.delete(NAME, force=False)
+        await all_is_there(*users[0])
+
+    in_cluster(body, **_UNAWARE)
+
+
+def test_a_topic_that_is_used_while_it_is_judged_is_not_deleted() -> None:
+    async def body(scene: ClusterScene) -> None:
+        async with scene.client() as client:
+            await (await client.create_producer(str(NAME))).send(b"0")
+        owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+        users: list[tuple[Client, aio.Producer]] = []
+
+        async def use() -> None:
+            users.append(await used_at(scene, owner))
+
+        interrupted(scene, owner, use)
+        with pytest.raises(BrokerError) as refused:
+            await owner.life.topics.delete(NAME, force=False)
+        assert refused.value.code == ErrorCode.NOT_ALLOWED
+        await all_is_there(*users[0])
+        # What was judged by others is looked at once more at the last moment.
+        with pytest.raises(NothingDone):
+            await owner.life.topics.delete(NAME, force=False, only_if=lambda topic: False)
+        assert owner.life.topics.get_loaded(NAME) is not None
+        await owner.life.topics.delete(NAME, force=False)
+        assert await scene.registry.get(paths.topic(NAME)) is None
+
+    in_cluster(body)
+
+
+def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
+    """TOP-7: also where its topic is loaded by nobody."""
+
+    async def body(scene: ClusterScene) -> None:
+        async with scene.client() as client:
+            await (await client.create_producer(str(NAME))).send(b"0")
+        owner = next(one for one in scene.brokers if one.life.topics.get_loaded(NAME) is not None)
+        await owner.life.topics.unload(NAME)
+        life = owner.life
+
+        def marked(payload: bytes | None) -> bytes:
+            assert payload is not None
+            node = ManagedLedgerNode.FromString(payload)
+            node.state, node.life = TopicState.DELETING, b""
+            return node.SerializeToString()
+
+        # As by somebody who died then.
+        await change(scene.registry, paths.topic(NAME), marked, clock=scene.clock, randomness=SystemRandomness())
+        await life.topics.delete(NAME, force=False)
+        assert await scene.registry.get(paths.topic(NAME)) is None
+        # And where there is none nothing is done.
+        await life.topics.delete(NAME, force=False)
+
+    in_cluster(body)

@@ -1,0 +1,287 @@
+"""Who has which bundle, over several brokers: lookups, claims, unloads, splits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.ownership.interface import OwnedBundle
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.bundles import BundleRange, bundle_hash, bundle_of, default_bundles
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.running import until, within
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+
+NAMESPACE = NamespaceName("public", "default")
+BUNDLES = default_bundles(4)
+TOPICS = [TopicName.parse(f"t{number}") for number in range(40)]
+
+
+def bundle_of_topic(topic: TopicName) -> BundleRange:
+    return bundle_of(bundle_hash(topic), BUNDLES)
+
+
+def owners(scene: ClusterScene) -> dict[BundleRange, list[str]]:
+    """Of the default namespace's bundles, by what brokers believe."""
+    found: dict[BundleRange, list[str]] = {}
+    for one in scene.brokers:
+        if one.broker.life is not None:
+            for owned in one.ownership.owned():
+                if owned.namespace == NAMESPACE:
+                    found.setdefault(owned.bundle, []).append(one.broker_id)
+    return found
+
+
+def owner_of(scene: ClusterScene, topic: TopicName) -> OneBroker:
+    (broker_id,) = owners(scene)[bundle_of_topic(topic)]
+    return scene[broker_id]
+
+
+def other_than(scene: ClusterScene, one: OneBroker) -> OneBroker:
+    return next(other for other in scene.brokers if other is not one)
+
+
+def test_every_broker_answers_with_the_one_owner_of_a_topics_bundle() -> None:
+    """OWN-1: any broker answers, all alike; new bundles are spread over those that have as little to do."""
+
+    async def body(scene: ClusterScene) -> None:
+        answers = {}
+        for topic in TOPICS:
+            found = [(await scene.lookup(one.broker_id, str(topic))).address for one in scene.brokers]
+            assert len(set(found)) == 1
+            answers[topic] = found[0]
+        by_bundle = {bundle_of_topic(topic): address for topic, address in answers.items()}
+        assert len(by_bundle) == 4
+        assert all(by_bundle[bundle_of_topic(topic)] == address for topic, address in answers.items())
+        assert sorted(map(len, owners(scene).values())) == [1, 1, 1, 1]
+        assert sorted(len(one.ownership.owned()) for one in scene.brokers) == [2, 2]
+        client = scene.client()
+        for topic in TOPICS[:8]:
+            producer = await client.create_producer(str(topic))
+            await producer.send(b"x")
+        for one in scene.brokers:
+            for loaded in one.life.topics.loaded():
+                assert owner_of(scene, loaded.name) is one
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_topic_is_opened_by_its_owner_alone() -> None:
+    """OWN-1, OWN-2: whoever comes to another broker is told to look it up again, and nothing is opened there."""
+
+    async def body(scene: ClusterScene) -> None:
+        await scene.lookup("b1", "t0")
+        owner = owner_of(scene, TOPICS[0])
+        with pytest.raises(TopicGivenUp, match=f"is served by broker {owner.broker_id}"):
+            await other_than(scene, owner).life.topics.get(TOPICS[0], create=True)
+        await owner.life.topics.get(TOPICS[0], create=True)
+        with pytest.raises(TopicGivenUp):
+            await other_than(scene, owner).life.topics.delete(TOPICS[0], force=True)
+
+    in_cluster(body)
+
+
+def test_clients_are_told_the_address_of_the_listener_that_they_name() -> None:
+    """OWN-1: advertised listeners; one that there is not is named in the error."""
+
+    async def body(scene: ClusterScene) -> None:
+        await scene.lookup("b1", "t0")
+        owner = owner_of(scene, TOPICS[0])
+        for one in scene.brokers:
+            assert (await scene.lookup(one.broker_id, "t0")).address == owner.address
+            assert (await scene.lookup(one.broker_id, "t0", "internal")).address == owner.address
+            assert (await scene.lookup(one.broker_id, "t0", "external")).address == owner.external
+            refused = (await scene.lookup(one.broker_id, "t0", "nowhere")).problem
+            assert refused.code == ErrorCode.INVALID_ARGUMENT
+            assert "'nowhere'" in refused.text
+            assert "internal, external" in refused.text
+
+    in_cluster(body)
+
+
+def test_many_lookups_at_once_read_the_owners_node_once_and_end_with_one_owner() -> None:
+    async def body(scene: ClusterScene) -> None:
+        reads: list[str] = []
+        for one in scene.brokers:
+            get = one.session.get
+
+            async def counted(path: str, get=get) -> object:  # type: ignore[no-untyped-def]
+                if path.startswith(paths.OWNERS):
+                    reads.append(path)
+                return await get(path)
+
+            one.session.get = counted  # type: ignore[method-assign, assignment]
+        answers = await asyncio.gather(
+            *(scene.lookup(scene.brokers[number % 2].broker_id, "t0") for number in range(1000))
+        )
+        assert len({answer.address for answer in answers}) == 1
+        assert len(owners(scene)) == 1
+        assert len(reads) < 10
+
+    in_cluster(body)
+
+
+def test_an_unloaded_bundle_is_closed_here_and_opened_where_it_goes() -> None:
+    """OWN-1, OWN-4: producers go on at the new owner; what is stored stays where it is."""
+
+    async def body(scene: ClusterScene) -> None:
+        client = scene.client()
+        producer = await client.create_producer("t0")
+        consumer = await client.subscribe("t0", "s")
+        await producer.send(b"0")
+        for number in range(1, 5):
+            owner = owner_of(scene, TOPICS[0])
+            goal = other_than(scene, owner)
+            ledgers = [ledger.ledger_id for ledger in owner.life.topics.loaded()[0].log.stats().ledgers]
+            await owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id)
+            assert TOPICS[0] not in [topic.name for topic in owner.life.topics.loaded()]
+            assert owner_of(scene, TOPICS[0]) is goal
+            await within(producer.send(b"%d" % number), "publishing goes on")
+            (topic,) = goal.life.topics.loaded()
+            assert [ledger.ledger_id for ledger in topic.log.stats().ledgers][: len(ledgers)] == ledgers
+        got: dict[bytes, None] = {}
+        while len(got) < 5:
+            message = await within(consumer.receive(), "all that was published")
+            got[message.data()] = None
+            await consumer.acknowledge(message)
+        assert list(got) == [b"%d" % number for number in range(5)]
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
+    """It is not answered with an owner that is none in a moment."""
+
+    async def body(scene: ClusterScene) -> None:
+        await scene.lookup("b1", "t0")
+        owner = owner_of(scene, TOPICS[0])
+        gate = asyncio.Event()
+        unloads = owner.life.topics.unload_within
+
+        async def slowly(*of: object) -> None:
+            await gate.wait()
+            await unloads(*of)  # type: ignore[arg-type]
+
+        owner.life.topics.unload_within = slowly  # type: ignore[method-assign, assignment]
+        goal = other_than(scene, owner)
+        unloading = asyncio.create_task(owner.ownership.unload(NAMESPACE, bundle_of_topic(TOPICS[0]), goal.broker_id))
+        await until(lambda: not owner.ownership.owned()[0].serving, "it is being unloaded")
+        looking = asyncio.create_task(scene.lookup(owner.broker_id, "t0"))
+        opening = asyncio.create_task(owner.life.topics.get(TOPICS[0], create=True))
+        with pytest.raises(TopicGivenUp):
+            owner.ownership.check(TOPICS[0])
+        await asyncio.sleep(0.05)
+        assert not looking.done()
+        assert not opening.done()
+        gate.set()
+        await unloading
+        assert (await looking).address == goal.address
+        with pytest.raises(TopicGivenUp, match=f"is served by broker {goal.broker_id}"):
+            await opening
+
+    in_cluster(body)
+
+
+def test_a_split_leaves_topics_open_and_both_halves_here() -> None:
+    """OWN-1: one transaction; other brokers, which know the bundles of before, answer rightly all the same."""
+
+    async def body(scene: ClusterScene) -> None:
+        client = scene.client()
+        producer = await client.create_producer("t0")
+        await producer.send(b"0")
+        owner, whole = owner_of(scene, TOPICS[0]), bundle_of_topic(TOPICS[0])
+        other = other_than(scene, owner)
+        (topic,) = owner.life.topics.loaded()
+        halves = await owner.ownership.split(NAMESPACE, whole)
+        assert (halves[0].lower, halves[0].upper, halves[1].upper) == (whole.lower, halves[1].lower, whole.upper)
+        assert topic.ended is None
+        assert owner.life.topics.loaded() == [topic]
+        assert [one.bundle for one in owner.ownership.owned() if one.bundle in halves] == list(halves)
+        for one in TOPICS:
+            assert (await scene.lookup("b1", str(one))).address == (await scene.lookup("b2", str(one))).address
+        assert {bundle: who for bundle, who in owners(scene).items() if len(who) > 1} == {}
+        assert len(await other.ownership.bundles(NAMESPACE)) == 5
+        # Each half goes its own way.
+        await owner.ownership.unload(NAMESPACE, halves[0], other.broker_id)
+        await owner.ownership.unload(NAMESPACE, halves[1], other.broker_id)
+        await within(producer.send(b"1"), "publishing goes on")
+        with pytest.raises(BrokerError) as gone:
+            await other.ownership.claim(NAMESPACE, whole)
+        assert gone.value.code == ErrorCode.NOT_FOUND
+        with pytest.raises(BrokerError) as not_there:
+            await other.ownership.split(NAMESPACE, whole)
+        assert not_there.value.code == ErrorCode.SERVICE_NOT_READY
+        await client.close()
+
+    in_cluster(body)
+
+
+@pytest.mark.parametrize("at", [0, 0x4000_0000, 0x5000_0000])
+def test_a_bundle_is_not_split_outside_of_it(at: int) -> None:
+    async def body(scene: ClusterScene) -> None:
+        await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[0])
+        with pytest.raises(BrokerError) as refused:
+            await scene["b1"].ownership.split(NAMESPACE, BUNDLES[0], at)
+        assert refused.value.code == ErrorCode.INVALID_ARGUMENT
+        assert [one.bundle for one in scene["b1"].ownership.owned()] == [BUNDLES[0]]
+
+    in_cluster(body, brokers=1)
+
+
+def test_ending_in_peace_frees_the_bundles_for_others() -> None:
+    """Nobody gives it any more, and they are open elsewhere before its streams end."""
+
+    async def body(scene: ClusterScene) -> None:
+        client = scene.client()
+        producers = [await client.create_producer(str(topic)) for topic in TOPICS[:8]]
+        for producer in producers:
+            await producer.send(b"0")
+        await within(scene["b1"].broker.close(), "it has ended")
+        scene.brokers.remove(scene["b1"])
+        assert [one for one, _ in await scene["b2"].ownership._registered._read()] == ["b2"]
+        for producer in producers:
+            await within(producer.send(b"1"), "publishing goes on")
+        assert owners(scene) == {bundle_of_topic(topic): ["b2"] for topic in TOPICS[:8]}
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_brokers_heartbeat_is_its_own_whoever_has_its_bundle() -> None:
+    async def body(scene: ClusterScene) -> None:
+        for one in scene.brokers:
+            healthy, reasons = await one.broker.health.look()
+            assert healthy, reasons
+            assert [topic.name.local_name for topic in one.life.topics.loaded()] == [f"__heartbeat-{one.broker_id}"]
+            for other in scene.brokers:
+                answer = await scene.lookup(other.broker_id, f"pulsar/system/__heartbeat-{one.broker_id}")
+                assert answer.address == one.address
+        answer = await scene.lookup("b1", "pulsar/system/__heartbeat-nobody")
+        assert answer.problem.code == ErrorCode.SERVICE_NOT_READY
+        assert scene["b1"].ownership.owned() == []
+
+    in_cluster(body)
+
+
+def test_what_is_owned_is_told() -> None:
+    async def body(scene: ClusterScene) -> None:
+        owner = await scene["b1"].ownership.claim(NAMESPACE, BUNDLES[1])
+        assert owner.broker_id == "b1"
+        assert scene["b1"].ownership.owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
+        # Whoever is asked when somebody has it says who.
+        assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLES[1])).broker_id == "b1"
+        listed = await scene["b2"].ownership.bundles(NAMESPACE)
+        assert [(bundle, owner.broker_id if owner else "") for bundle, owner in listed] == [
+            (BUNDLES[0], ""),
+            (BUNDLES[1], "b1"),
+            (BUNDLES[2], ""),
+            (BUNDLES[3], ""),
+        ]
+        assert [broker_id for broker_id, _ in await scene["b2"].ownership.brokers()] == ["b1", "b2"]
+
+    in_cluster(body)

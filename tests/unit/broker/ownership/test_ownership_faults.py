@@ -1,0 +1,454 @@
+"""Bundles over lost answers, suspended and lost sessions, vanishing nodes, silent brokers, restarts, cancellations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from magnetar.admin import AsyncAdmin
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_metadata.memory import Fault
+from magnetar_metadata.store import ABSENT, SessionState
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import NamespaceNode
+from magnetar_protos.ownership_pb2 import BundleOwner, ClaimAnswer, ClaimRequest, Listener
+from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from magnetar_wire.transport import Code, Refusal
+from tests.running import until, within
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+
+NAMESPACE = NamespaceName("public", "default")
+BUNDLES = default_bundles(4)
+TOPIC = TopicName.parse("t0")
+(BUNDLE,) = (bundle for bundle in BUNDLES if str(bundle) == "0x80000000_0xc0000000")
+NODE = paths.owner(NAMESPACE, BUNDLE)
+
+
+async def node_of(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> tuple[str, int]:
+    """Whose it says that it is, and which session's it is; nobody's: ("", 0)."""
+    await scene.registry.sync()
+    node = await scene.registry.get(paths.owner(NAMESPACE, bundle))
+    return (BundleOwner.FromString(node.value).broker_id, node.stat.ephemeral_owner) if node else ("", 0)
+
+
+async def believed(scene: ClusterScene, bundle: BundleRange = BUNDLE) -> list[str]:
+    return [
+        one.broker_id
+        for one in scene.brokers
+        if one.broker.life and any(owned.bundle == bundle and owned.serving for owned in one.ownership.owned())
+    ]
+
+
+async def consistent(scene: ClusterScene) -> None:
+    """After a while whoever believes to have a bundle is whose node stands there, and nobody else."""
+
+    async def agrees() -> bool:
+        for bundle in BUNDLES:
+            broker_id, session = await node_of(scene, bundle)
+            if await believed(scene, bundle) != ([broker_id] if broker_id else []):
+                return False
+            if broker_id and scene[broker_id].session.session.id != session:
+                return False
+        return True
+
+    await until(agrees, "store and brokers agree")
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_claim_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+    """Its node is there and held, or it is not there; the lookup that asked for it is answered."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        scene.metadata.next_request(one.session, *([None] * after), fault)
+        claiming = asyncio.create_task(one.ownership.claim(NAMESPACE, BUNDLE))
+        await until(
+            lambda: claiming.done() or one.session.session.state is SessionState.SUSPENDED, "the fault has come"
+        )
+        if not claiming.done():
+            await asyncio.sleep(0)
+            scene.metadata.resume(one.session)
+            scene.metadata.release(one.session)
+        await asyncio.wait([claiming])
+        refused = claiming.exception()
+        if refused is None:
+            assert claiming.result().broker_id == "b1"
+        else:
+            assert isinstance(refused, BrokerError)
+            assert refused.code in (ErrorCode.SERVICE_NOT_READY, ErrorCode.METADATA_ERROR)
+        scene.metadata.resume(one.session)
+        assert (await scene.lookup("b1", str(TOPIC))).address in (scene["b1"].address, scene["b2"].address)
+        await consistent(scene)
+
+    in_cluster(body)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_release_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        # Behind the sync and the two reads.
+        scene.metadata.next_request(one.session, None, None, None, fault)
+        unloading = asyncio.create_task(one.ownership.unload(NAMESPACE, BUNDLE))
+        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
+        await asyncio.sleep(0.02)
+        assert not unloading.done()
+        with pytest.raises(TopicGivenUp):
+            one.ownership.check(TOPIC)
+        scene.metadata.resume(one.session)
+        scene.metadata.release(one.session)
+        await within(unloading, "it is unloaded")
+        assert await node_of(scene) == ("", 0)
+        assert one.ownership.owned() == []
+
+    in_cluster(body)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_split_whose_answer_is_lost_is_settled(fault: Fault, after: int) -> None:
+    """The whole, or both halves; never a hash without an owner, or with two."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        scene.metadata.next_request(one.session, *([None] * after), fault)
+        splitting = asyncio.create_task(one.ownership.split(NAMESPACE, BUNDLE))
+        await until(lambda: one.session.session.state is SessionState.SUSPENDED, "the fault has come")
+        await asyncio.sleep(0.02)
+        scene.metadata.resume(one.session)
+        scene.metadata.release(one.session)
+        halves = await within(splitting, "it is split")
+        assert [owned.bundle for owned in one.ownership.owned()] == list(halves)
+        assert await node_of(scene) == ("", 0)
+        for half in halves:
+            assert (await node_of(scene, half))[0] == "b1"
+        assert [bundle for bundle, _ in await scene["b2"].ownership.bundles(NAMESPACE)] == sorted(
+            [*(bundle for bundle in BUNDLES if bundle != BUNDLE), *halves]
+        )
+
+    in_cluster(body)
+
+
+def test_while_its_session_is_suspended_a_broker_keeps_what_it_has_and_takes_nothing() -> None:
+    """CHK-40, OWN-2: topics go on, lookups of its own bundles are answered; no new bundle."""
+
+    async def body(scene: ClusterScene) -> None:
+        one, other = scene["b1"], scene["b2"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        client = scene.client()
+        producer = await client.create_producer(str(TOPIC))
+        await producer.send(b"0")
+        scene.metadata.suspend(one.session)
+        await within(producer.send(b"1"), "an open topic goes on")
+        assert (await scene.lookup("b1", str(TOPIC))).address == one.address
+        with pytest.raises(BrokerError) as refused:
+            await one.ownership.claim(NAMESPACE, BUNDLES[0])
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+        for bundle in BUNDLES:
+            if bundle != BUNDLE:
+                # One that is asked by another broker is passed over.
+                assert (await other.ownership.claim(NAMESPACE, bundle)).broker_id == "b2"
+        # Nor is anything given away that nobody could take: that would be with nobody.
+        with pytest.raises(BrokerError) as kept:
+            await within(one.ownership.unload(NAMESPACE, BUNDLE), "it is refused")
+        assert kept.value.code == ErrorCode.SERVICE_NOT_READY
+        await within(producer.send(b"2"), "an open topic goes on")
+        assert (await scene.lookup("b1", str(TOPIC))).address == one.address
+        scene.metadata.resume(one.session)
+        await within(producer.send(b"3"), "it goes on")
+        assert (await believed(scene)) == ["b1"]
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_lost_session_loses_all_bundles_and_others_take_them() -> None:
+    """OWN-2, CHK-40: the other broker opens the topics; what was acknowledged is there, and publishing goes on."""
+
+    async def body(scene: ClusterScene) -> None:
+        one, other = scene["b1"], scene["b2"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        client = scene.client()
+        consumer = await client.subscribe(str(TOPIC), "s")
+        producer = await client.create_producer(str(TOPIC))
+        await producer.send(b"0")
+        before, gate = one.life, asyncio.Event()
+        opens = one.broker._open_metadata
+
+        async def later() -> object:
+            await gate.wait()
+            return await opens()
+
+        one.broker._open_metadata = later  # type: ignore[assignment]
+        scene.metadata.expire(one.session)
+        await within(producer.send(b"1"), "publishing goes on")
+        assert await believed(scene) == ["b2"]
+        assert [topic.name for topic in other.life.topics.loaded()] == [TOPIC]
+        assert before.topics.loaded() == []
+        gate.set()
+        await until(lambda: one.broker.life is not None, "it has begun anew")
+        assert one.ownership.owned() == []
+        assert (await scene.lookup("b1", str(TOPIC))).address == other.address
+        got: dict[bytes, None] = {}
+        while len(got) < 2:
+            got[(await within(consumer.receive(), "all of it")).data()] = None
+        assert list(got) == [b"0", b"1"]
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_node_that_vanishes_takes_its_topics_with_it() -> None:
+    """Found out by a look now and then; until somebody else has it, it may be taken again."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        topic = await one.life.topics.get(TOPIC, create=True)
+        await scene.registry.delete(NODE, 0)
+        await until(lambda: one.ownership.owned() == [], "it is found out")
+        assert topic.ended is not None
+        await until(lambda: one.life.topics.loaded() == [], "its topics are given up")
+        assert (await scene["b2"].ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b2"
+        assert (await scene.lookup("b1", str(TOPIC))).address == scene["b2"].address
+
+    in_cluster(body, bundle_check_interval_s=0.05)
+
+
+def test_two_brokers_that_both_believe_to_have_a_bundle_do_not_take_its_topics_from_each_other_for_long() -> None:
+    """OWN-2, CHK-30: the fence of one puts the other in doubt, long before the look that it takes now and then."""
+
+    async def body(scene: ClusterScene) -> None:
+        one, other = scene["b1"], scene["b2"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        client = scene.client()
+        producer = await client.create_producer(str(TOPIC))
+        await producer.send(b"0")
+        await scene.registry.delete(NODE, 0)
+        await other.ownership.claim(NAMESPACE, BUNDLE)
+        assert await believed(scene) == ["b1", "b2"]
+        await other.life.topics.get(TOPIC, create=False)
+        sent = [asyncio.create_task(producer.send(b"%d" % number)) for number in range(1, 20)]
+        for one_sent in sent:
+            await within(one_sent, "publishing goes on")
+        assert await believed(scene) == ["b2"]
+        assert [topic.name for topic in one.life.topics.loaded()] == []
+        # One opening by b2, and no more than one in between.
+        assert other.broker.counters.load_seconds.count <= 2
+        await client.close()
+
+    in_cluster(body, bundle_check_interval_s=1000.0)
+
+
+def test_a_broker_that_does_not_answer_is_passed_over() -> None:
+    async def body(scene: ClusterScene) -> None:
+        calls = scene["b1"].broker.service.call
+        asked: list[str] = []
+
+        async def hangs(peer: object, method: str, request: bytes) -> bytes:
+            if method != "claim":
+                return await calls(peer, method, request)  # type: ignore[arg-type]
+            asked.append(ClaimRequest.FromString(request).bundle)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        scene["b1"].broker.service.call = hangs  # type: ignore[method-assign]
+        for number in range(20):
+            answer = await within(scene.lookup("b2", f"t{number}"), "somebody serves it")
+            assert answer.address == scene["b2"].address
+        assert 1 <= len(asked) <= 2
+        assert len(scene["b2"].ownership.owned()) == 4
+
+    in_cluster(body, bundle_claim_timeout_s=0.1)
+
+
+def test_a_broker_that_is_restarted_takes_its_former_nodes_away() -> None:
+    """The address that they advertise leads to the new one: nobody else can be behind them. It need not wait until the
+    session of the old one is over."""
+
+    async def body(scene: ClusterScene) -> None:
+        one, session = scene["b1"], scene["b1"].session
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        # Killed: its listeners go, its session stays.
+        await kill(one)
+        fresh = scene.another(1)
+        await fresh.broker.start()
+        scene.brokers.remove(one)
+        assert session.session.state is SessionState.CONNECTED
+        answer = await scene.lookup("b2", str(TOPIC))
+        assert answer.address == fresh.address
+        assert dict(await scene["b2"].ownership._registered._read())["b1"].instance == fresh.broker.instance
+        client = scene.client()
+        producer = await within(client.create_producer(str(TOPIC)), "it is served")
+        await within(producer.send(b"0"), "it is served")
+        await consistent(scene)
+        await client.close()
+
+    in_cluster(body)
+
+
+def test_a_second_broker_of_the_same_name_leaves_the_first_ones_nodes_alone() -> None:
+    """It serves, and takes bundles under an address of its own, but is not registered."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        twin = scene.another(3)
+        twin.broker._broker_id = "b1"
+        await twin.broker.start()
+        assert (await twin.ownership.claim(NAMESPACE, BUNDLE)).instance == one.broker.instance
+        assert dict(await twin.ownership.brokers())["b1"].instance == one.broker.instance
+        assert (await twin.ownership.claim(NAMESPACE, BUNDLES[0])).instance == twin.broker.instance
+        await twin.broker.close()
+        assert await believed(scene) == ["b1"]
+        assert dict(await one.ownership.brokers())["b1"].instance == one.broker.instance
+        scene.brokers.remove(twin)
+
+    in_cluster(body, bundle_claim_timeout_s=0.2)
+
+
+def test_what_it_has_of_a_namespace_that_was_deleted_is_released() -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        admin = AsyncAdmin(scene.service_url, transport=scene.transport)
+        await admin.namespaces.create("public/short")
+        name = NamespaceName("public", "short")
+        whole = BUNDLES[0]
+        await one.ownership.claim(name, whole)
+        # As by a broker that could not have its owners release it first.
+        await scene["b2"].life.catalog.delete_namespace(name, None)
+        await until(lambda: one.ownership.owned() == [], "it is released")
+        await until(lambda: _gone(scene, paths.owners(name)), "nothing is left of it")
+        await admin.close()
+
+    in_cluster(body, bundle_check_interval_s=0.05)
+
+
+def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_those() -> None:
+    """CHK-57, OWN-1: what a broker had of the old one it has no more."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        admin = AsyncAdmin(scene.service_url, transport=scene.transport)
+        await admin.namespaces.create("public/again")
+        name = NamespaceName("public", "again")
+        for bundle in default_bundles(4):
+            await one.ownership.claim(name, bundle)
+        await scene["b2"].life.catalog.delete_namespace(name, None)
+        node = NamespaceNode(incarnation=b"another", bundle_starts=[0, 0x9000_0000])
+        await scene.registry.put(paths.namespace(name), one.life.catalog._nodes.making("/x", node).value, ABSENT)
+        upper = BundleRange(0x9000_0000, 0xFFFF_FFFF)
+        await one.ownership.claim(name, upper)
+        owned = [owned.bundle for owned in one.ownership.owned()]
+        assert upper in owned
+        assert BundleRange(0xC000_0000, 0xFFFF_FFFF) not in owned
+        await admin.close()
+
+    in_cluster(body, bundle_check_interval_s=1000.0)
+
+
+async def _gone(scene: ClusterScene, path: str) -> bool:
+    await scene.registry.sync()
+    return await scene.registry.exists(path) is None
+
+
+async def kill(one: OneBroker) -> None:
+    """As far as others can tell: nobody listens, nothing is done any more, and the session still stands."""
+    life = one.life
+    if one.broker._following is not None:
+        one.broker._following.cancel()
+    for listener in one.broker._listeners:
+        await listener.close()
+    await life.ownership.close()
+    life.topics.give_up(TopicGivenUp("killed"))
+
+
+@pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])
+def test_whoever_is_cancelled_takes_nothing_from_the_others(what: str) -> None:
+    """At any of its steps: what was begun is done, and the next one who asks finds all as it should be."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        topics = [TopicName.parse(f"t{number}") for number in range(100)]
+
+        def work(bundle: BundleRange) -> Callable[[], Awaitable[object]]:
+            return {
+                "home": lambda: one.ownership.home(next(t for t in topics if bundle_hash(t) in bundle)),
+                "claim": lambda: one.ownership.claim(NAMESPACE, bundle),
+                "unload": lambda: one.ownership.unload(NAMESPACE, bundle, "b2"),
+                "split": lambda: one.ownership.split(NAMESPACE, bundle),
+            }[what]
+
+        for steps in range(25):
+            bundles = [bundle for bundle, _ in await one.ownership.bundles(NAMESPACE)]
+            bundle = bundles[steps % len(bundles)]
+            if what in ("unload", "split"):
+                owner = await one.ownership.claim(NAMESPACE, bundle)
+                if owner.broker_id != "b1":
+                    await scene[owner.broker_id].ownership.unload(NAMESPACE, bundle, "b1")
+            else:
+                for broker in scene.brokers:
+                    if any(owned.bundle == bundle for owned in broker.ownership.owned()):
+                        await broker.ownership.unload(NAMESPACE, bundle)
+            task = asyncio.ensure_future(work(bundle)())
+            others = asyncio.ensure_future(work(bundle)())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await asyncio.wait([others])
+            if not others.cancelled() and (error := others.exception()) is not None:
+                assert isinstance(error, BrokerError)
+                assert what in ("unload", "split")
+        listed = await one.ownership.bundles(NAMESPACE)
+        for bundle, _ in listed:
+            owner = await within(one.ownership.claim(NAMESPACE, bundle), "somebody has it")
+            held = [o.broker_id for o in scene.brokers if any(b.bundle == bundle for b in o.ownership.owned())]
+            assert held == [owner.broker_id]
+
+    in_cluster(body)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        ClaimRequest().SerializeToString(),
+        ClaimRequest(namespace="public/default", bundle="0x00000000_0x00000001").SerializeToString(),
+        ClaimRequest(namespace="public/nowhere", bundle=str(BUNDLE)).SerializeToString(),
+        ClaimRequest(namespace="../..", bundle=str(BUNDLE)).SerializeToString(),
+        ClaimRequest(namespace="public/default", bundle="0x80000000_0xC0000000/../x").SerializeToString(),
+    ],
+)
+def test_a_claim_of_what_is_no_bundle_is_refused(request_bytes: bytes) -> None:
+    async def body(scene: ClusterScene) -> None:
+        connection = scene.transport.connect(scene["b1"].address)
+        answer = ClaimAnswer.FromString(await connection.call("claim", request_bytes, timeout_s=10))
+        assert answer.problem.code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT)
+        assert scene["b1"].ownership.owned() == []
+        await connection.close()
+        with pytest.raises(Refusal) as unreadable:
+            await scene["b1"].life.claiming.claim(b"\xff")
+        assert unreadable.value.code is Code.INVALID_ARGUMENT
+
+    in_cluster(body, brokers=1)
+
+
+def test_what_stands_in_the_store_and_can_not_be_read_is_told() -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await scene.registry.put(NODE, b"\xff\xff", ABSENT, ephemeral=True)
+        assert (await scene.lookup("b1", str(TOPIC))).problem.code == ErrorCode.METADATA_ERROR
+        listener = Listener(name="internal", address="gone:1")
+        await scene.registry.put(paths.broker("x/y"), BundleOwner(listeners=[listener]).SerializeToString(), ABSENT)
+        await scene.registry.put(f"{paths.BROKERS}/%", b"", ABSENT)
+        brokers = await one.ownership._registered._read()
+        assert "b1" in dict(brokers)
+
+    in_cluster(body, brokers=1)

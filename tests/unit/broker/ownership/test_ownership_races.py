@@ -1,0 +1,322 @@
+"""What must not go wrong between brokers that don't know yet what others have done, and in one that has many topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar import aio
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_metadata.errors import StoreFull
+from magnetar_metadata.store import ANY, Put, SessionState
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.ownership_pb2 import BrokerRegistration, Listener, LoadReport
+from magnetar_wire.bundles import BundleRange, bundle_hash, bundle_of, default_bundles
+from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.running import until, within
+from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+
+NAMESPACE = NamespaceName("public", "default")
+OTHER = NamespaceName("pulsar", "system")
+BUNDLES = default_bundles(4)
+TOPIC = TopicName.parse("t0")
+BUNDLE = bundle_of(bundle_hash(TOPIC), BUNDLES)
+NODE = paths.owner(NAMESPACE, BUNDLE)
+
+
+def test_a_claim_that_finds_a_splits_halves_takes_nothing_away() -> None:
+    """The node of a half is this session's, and the split has not been told yet: the topics stay open."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        topic = await one.life.topics.get(TOPIC, create=True)
+        middle = (BUNDLE.lower + BUNDLE.upper) // 2
+        half = BundleRange(BUNDLE.lower, middle)
+        for delays in range(6):
+            splitting = asyncio.create_task(one.ownership.split(NAMESPACE, BUNDLE, middle))
+            scene.metadata.delay_answers(one.session, 0.02)
+            for _ in range(delays):
+                await asyncio.sleep(0)
+            claiming = [asyncio.create_task(one.ownership._claimed(NAMESPACE, half)) for _ in range(3)]
+            await asyncio.wait([splitting, *claiming])
+            scene.metadata.delay_answers(one.session, 0.0)
+            if delays == 0:
+                await splitting
+            assert topic.ended is None
+            assert one.broker.counters.bundles_lost == 0
+            assert (await one.ownership.claim(NAMESPACE, half)).broker_id == "b1"
+
+    in_cluster(body, brokers=1)
+
+
+def test_a_claim_that_meets_the_node_of_its_own_session_holds_it() -> None:
+    """As after an outcome that could not be told."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        value = await one.session.get(NODE)
+        assert value is not None
+        await one.ownership.unload(NAMESPACE, BUNDLE)
+        await one.session.put(NODE, value.value, -1, ephemeral=True)
+        assert (await scene.lookup("b2", str(TOPIC))).address == one.address
+        assert one.ownership.owned() == []
+        assert (await one.ownership.claim(NAMESPACE, BUNDLE)).broker_id == "b1"
+        assert [owned.bundle for owned in one.ownership.owned()] == [BUNDLE]
+        await one.life.topics.get(TOPIC, create=True)
+
+    in_cluster(body)
+
+
+def test_what_waits_for_a_bundle_that_is_unloaded_was_not_begun() -> None:
+    """OWN-1: so whoever asked for it may ask the next owner."""
+
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        scene.metadata.delay_answers(one.session, 0.02)
+        unloading = asyncio.create_task(one.ownership.unload(NAMESPACE, BUNDLE))
+        await until(lambda: not one.ownership.owned()[0].serving, "it is being given up")
+        with pytest.raises(NothingDone):
+            await one.ownership.split(NAMESPACE, BUNDLE)
+        await unloading
+
+    in_cluster(body)
+
+
+def test_a_full_store_is_said_and_not_asked_without_end() -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        makes, asked = one.session.transaction, 0
+
+        async def full(changes: Any) -> Any:
+            nonlocal asked
+            if any(isinstance(change, Put) and change.path.startswith(paths.OWNERS) for change in changes):
+                asked += 1
+                raise StoreFull("the disk is full", changes[0].path)
+            return await makes(changes)
+
+        one.session.transaction = full  # type: ignore[method-assign]
+        answer = await within(scene.lookup("b1", str(TOPIC)), "an answer")
+        assert answer.problem.code == ErrorCode.METADATA_ERROR
+        assert "the disk is full" in answer.problem.text
+        assert asked == 1
+        one.session.transaction = makes  # type: ignore[method-assign]
+        assert not (await scene.lookup("b1", str(TOPIC))).HasField("problem")
+
+    in_cluster(body, brokers=1)
+
+
+def test_a_release_that_is_refused_leaves_the_bundle_served() -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+
+        async def full(path: str, expected: int) -> None:
+            raise StoreFull("the disk is full", path)
+
+        deletes, one.session.delete = one.session.delete, full  # type: ignore[method-assign]
+        with pytest.raises(BrokerError, match="the disk is full"):
+            await one.ownership.unload(NAMESPACE, BUNDLE)
+        await until(lambda: [owned.serving for owned in one.ownership.owned()] == [True], "it is served again")
+        await one.life.topics.get(TOPIC, create=True)
+        one.session.delete = deletes  # type: ignore[method-assign]
+        await one.ownership.unload(NAMESPACE, BUNDLE)
+
+    in_cluster(body, brokers=1)
+
+
+def test_one_namespaces_trouble_does_not_keep_the_others_from_being_looked_at() -> None:
+    async def body(scene: ClusterScene) -> None:
+        one = scene["b1"]
+        await one.ownership.claim(OTHER, BUNDLES[0])
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        await scene.registry.put(paths.namespace(OTHER), b"no node", ANY)
+        await scene.registry.delete(NODE, 0)
+        await until(
+            lambda: [owned.namespace for owned in one.ownership.owned()] == [OTHER], "the other one's loss is found out"
+        )
+
+    in_cluster(body, brokers=1, bundle_check_interval_s=0.05)
+
+
+def test_an_unload_says_so_where_another_broker_was_faster_than_its_destination() -> None:
+    async def body(scene: ClusterScene) -> None:
+        await scene["b1"].ownership.claim(NAMESPACE, BUNDLE)
+        assigning = scene["b1"].ownership._assigning
+        asks = assigning.ask_by_id
+
+        async def slower(*of: Any) -> Any:
+            await scene["b3"].ownership.claim(NAMESPACE, BUNDLE)
+            return await asks(*of)
+
+        assigning.ask_by_id = slower  # type: ignore[method-assign, assignment]
+        with pytest.raises(BrokerError, match="went to b3, which was faster") as told:
+            await scene["b1"].ownership.unload(NAMESPACE, BUNDLE, "b2")
+        assert told.value.code == ErrorCode.NOT_ALLOWED
+        assert (await scene.lookup("b1", str(TOPIC))).address == scene["b3"].address
+
+    in_cluster(body, brokers=3)
+
+
+@pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -float("inf"), 1e300, -1.0])
+def test_a_load_that_is_none_keeps_no_bundle_from_an_owner(cpu: float) -> None:
+    async def body(scene: ClusterScene) -> None:
+        for number, address in enumerate(["", "no address", "::", "nobody:1"]):
+            registration = BrokerRegistration(
+                listeners=[Listener(name="x", address=address)],
+                load=LoadReport(cpu=cpu, loop_lag_s=cpu, bundles=2**32 - 1),
+            )
+            await scene.registry.put(paths.broker(f"a{number}"), registration.SerializeToString(), ANY)
+        answer = await within(scene.lookup("b1", str(TOPIC)), "somebody serves it")
+        assert answer.address == scene["b1"].address
+
+    in_cluster(body, brokers=1, bundle_claim_timeout_s=0.2)
+
+
+def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
+    async def body(scene: ClusterScene) -> None:
+        for number, bundle in enumerate(BUNDLES):
+            await scene.brokers[number % 2].ownership.claim(NAMESPACE, bundle)
+        outcomes = await asyncio.gather(
+            *(scene.brokers[number % 2].ownership.split(NAMESPACE, bundle) for number, bundle in enumerate(BUNDLES)),
+            return_exceptions=True,
+        )
+        refused = [one for one in outcomes if isinstance(one, BaseException)]
+        assert len(refused) == 3
+        for one in refused:
+            assert isinstance(one, BrokerError)
+            assert one.code == ErrorCode.NOT_ALLOWED
+            assert "load_balancer_namespace_maximum_bundles is 5" in str(one)
+        assert len(await scene["b1"].ownership.bundles(NAMESPACE)) == 5
+        await until(
+            lambda: [owned.serving for o in scene.brokers for owned in o.ownership.owned()] == [True] * 5, "all do"
+        )
+
+    in_cluster(body, load_balancer_namespace_maximum_bundles=5)
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
+    """CHK-30, OWN-2: whether anybody uses it only the owner knows: deletion goes by the life in the topic's node."""
+
+    async def body(scene: ClusterScene) -> None:
+        one, other = scene["b1"], scene["b2"]
+        await one.ownership.claim(NAMESPACE, BUNDLE)
+        stale = await one.life.topics.get(TOPIC, create=True)
+        await scene.registry.delete(NODE, 0)
+        await other.ownership.claim(NAMESPACE, BUNDLE)
+        client = aio.Client(f"magnetar://{other.address}", _transport=scene.transport)
+        consumer = await client.subscribe(str(TOPIC), "s")
+        producer = await client.create_producer(str(TOPIC))
+        await producer.send(b"kept")
+        assert (one.life.topics.get_loaded(TOPIC), stale.in_use, stale.ended) == (stale, False, None)
+        with pytest.raises(NothingDone):
+            await one.life.topics.delete(TOPIC, force=False, only_if=(lambda found: found is stale) if judged else None)
+        await producer.send(b"too")
+        assert [(await within(consumer.receive(), "all of it")).data() for _ in range(2)] == [b"kept", b"too"]
+        await until(lambda: one.ownership.owned() == [], "it has found out that it has lost the bundle")
+        with pytest.raises(BrokerError) as used:
+            await other.life.topics.delete(TOPIC, force=False)
+        assert used.value.code == ErrorCode.NOT_ALLOWED
+        await client.close()
+        topic = other.life.topics.get_loaded(TOPIC)
+        assert topic is not None
+        await until(lambda: not topic.in_use, "nobody uses it any more")
+        await other.life.topics.unload(TOPIC)
+        # The one that was looked at is no more.
+        with pytest.raises(NothingDone):
+            await other.life.topics.delete(TOPIC, force=False, only_if=lambda found: found is topic)
+        await other.life.topics.delete(TOPIC, force=False)
+        with pytest.raises(BrokerError) as gone:
+            await other.life.topics.get(TOPIC, create=False)
+        assert gone.value.code == ErrorCode.TOPIC_NOT_FOUND
+
+    in_cluster(body, bundle_check_interval_s=1000.0)
+
+
+def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
+    """The loop is not held up: what a bundle's end costs goes by its own topics."""
+
+    async def body(scene: ClusterScene) -> None:
+        topics = scene["b1"].life.topics
+        names = [TopicName.parse(f"many{number}") for number in range(2_000)]
+        looked = 0
+
+        for name in names:
+            topics._by_hash.add(name)
+        within_ = topics._by_hash.within
+
+        def counted(*of: Any) -> Any:
+            nonlocal looked
+            found = within_(*of)
+            looked += len(found)
+            return found
+
+        topics._by_hash.within = counted  # type: ignore[method-assign, assignment]
+        bundles = default_bundles(128)
+        for bundle in bundles:
+            await topics.unload_within(NAMESPACE, bundle, TopicGivenUp("x"))
+            expected = [name for name in names if bundle_hash(name) in bundle]
+            assert sorted(topics._within(NAMESPACE, bundle), key=str) == sorted(expected, key=str)
+        assert looked <= 5 * len(names)
+        for name in names:
+            topics._by_hash.discard(name)
+        assert len(topics._by_hash) == 0
+
+    in_cluster(body, brokers=1)
+
+
+def test_topics_are_forgotten_when_they_have_gone() -> None:
+    async def body(scene: ClusterScene) -> None:
+        topics = scene["b1"].life.topics
+        for number in range(5):
+            await topics.get(TopicName.parse(f"t{number}"), create=True)
+            with pytest.raises(BrokerError):
+                await topics.get(TopicName.parse(f"missing{number}"), create=False)
+        await until(lambda: len(topics._by_hash) == 5, "those that there are not are forgotten")
+        for number in range(5):
+            await topics.unload(TopicName.parse(f"t{number}"))
+        await until(lambda: len(topics._by_hash) == 0, "all are")
+
+    in_cluster(body, brokers=1)
+
+
+def test_closing_a_broker_while_it_gives_up_a_lost_session_leaves_nothing() -> None:
+    async def body(scene: ClusterScene) -> None:
+        for steps in range(0, 30, 3):
+            one = scene.another(10 + steps)
+            await one.broker.start()
+            store, life = one.session, one.life
+            await one.ownership.claim(NAMESPACE, BUNDLE)
+            await one.life.topics.get(TOPIC, create=True)
+            # As when the store is silent for too long: the session is there, and not believed any more.
+            one.broker._clock = _Late(scene.clock)
+            scene.metadata.cut_silently(store, requests=False)
+            scene.metadata.heal(store)
+            scene.metadata.expire(store, told=True) if steps % 2 else None
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await within(one.broker.close(), "it has ended")
+            assert store.session.state is SessionState.LOST
+            assert life.topics.loaded() == []
+            scene.brokers.remove(one)
+
+    in_cluster(body, brokers=1)
+
+
+class _Late:
+    """A clock by which every session has been silent for too long."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+
+    def monotonic(self) -> float:
+        return float(self._clock.monotonic()) + 1e6
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)

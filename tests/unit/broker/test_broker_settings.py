@@ -1,0 +1,123 @@
+"""What can be set about a broker's process, and what is refused before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.daemon.settings import BrokerSettings
+from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_broker.options import BrokerOptions
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.logs import LogOptions
+from magnetar_wire.process.listeners import advertised_listeners
+
+LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
+
+
+def settings(**changed: Any) -> BrokerSettings:
+    return BrokerSettings.model_validate({**LEAST, **changed})
+
+
+@pytest.mark.parametrize("part", [BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, HttpOptions, LogOptions])
+def test_each_part_has_its_defaults(part: type[Configuration]) -> None:
+    """Two parts with an option of one name and different defaults would have one of them changed by the other."""
+    default = settings()
+    for name, field in part.model_fields.items():
+        assert getattr(default, name) == field.get_default(call_default_factory=True), name
+
+
+def test_a_line_of_flags_and_a_file_say_the_same(tmp_path: Path) -> None:
+    flags = [f"{name}={value}" for name, value in LEAST.items()]
+    listeners = "internal:magnetar://10.0.0.1:0,external:magnetar://example.org:7000"
+    by_flag = load(
+        BrokerSettings,
+        flags=[*flags, "listen_addresses=127.0.0.1:0, [::1]:7", f"advertised_listeners={listeners}"],
+    )
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        'broker_id = "b1"\nmetadata = "zookeeper://127.0.0.1:2181"\n'
+        f'listen_addresses = ["127.0.0.1:0", "[::1]:7"]\nadvertised_listeners = "{listeners}"\n'
+    )
+    assert load(BrokerSettings, file=file) == by_flag
+    assert by_flag.listen_addresses == ("127.0.0.1:0", "[::1]:7")
+    assert by_flag.advertised == (("internal", "10.0.0.1:0"), ("external", "example.org:7000"))
+
+
+def test_the_internal_listener_comes_first() -> None:
+    """OWN-1: the listener that other brokers use is the one that is named, or the first."""
+    both = ("out:magnetar://o:1", "in:magnetar://i:2")
+    assert settings(advertised_listeners=both).advertised == (("out", "o:1"), ("in", "i:2"))
+    chosen = settings(advertised_listeners=both, internal_listener_name="in")
+    assert chosen.advertised == (("in", "i:2"), ("out", "o:1"))
+    assert settings(advertised_address="h:0").advertised == (("internal", "h:0"),)
+    assert settings().advertised == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"broker_id": ""}, "broker_id"),
+        ({"broker_id": "a/b"}, "broker_id"),
+        ({"broker_id": "x" * 101}, "broker_id"),
+        ({"metadata": "embedded:///folder"}, "standalone"),
+        ({"metadata": "zookeeper://"}, "names no server"),
+        ({"listen_addresses": []}, "listen_addresses"),
+        ({"listen_addresses": ["127.0.0.1"]}, "host:port"),
+        ({"listen_addresses": ["127.0.0.1:65536"]}, "host:port"),
+        ({"listen_addresses": ["0.0.0.0:6652"]}, "set advertised_address"),
+        ({"advertised_address": "nowhere"}, "host:port"),
+        ({"advertised_address": "0.0.0.0:1"}, "set advertised_address"),
+        ({"http_address": "x"}, "host:port"),
+        ({"internal_listener_name": "x"}, "no advertised_listeners"),
+        ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set one of them"),
+        ({"advertised_listeners": "a:magnetar://h:1,a:magnetar://h:2"}, "two of the name 'a'"),
+        ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "none of a"),
+        ({"advertised_listeners": "a:pulsar://h:1"}, "name:magnetar://host:port"),
+        ({"advertised_listeners": "magnetar://h:1"}, "name:magnetar://host:port"),
+        ({"advertised_listeners": "a:magnetar://h"}, "host:port"),
+        ({"advertised_listeners": "a:magnetar://[::]:7"}, "nobody can be told"),
+        ({"advertised_listeners": "a" * 65 + ":magnetar://h:1"}, "name:magnetar://host:port"),
+        ({"bind_addresses": "external:magnetar://h:1"}, "advertised_listeners is not set"),
+        ({"bind_addresses": "c:magnetar://h:1", "advertised_listeners": "a:magnetar://h:1"}, "'c', .* has a"),
+        ({"bind_addresses": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "bind_addresses has 'h:1'"),
+        ({"bind_addresses": "a:magnetar://h", "advertised_listeners": "a:magnetar://h:1"}, "host:port"),
+        ({"close_timeout_s": 0}, "close_timeout_s"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        settings(**changed)
+
+
+def test_any_address_is_listened_at_where_others_are_told_another() -> None:
+    assert settings(listen_addresses=["0.0.0.0:0"], advertised_address="h:0").advertised == (("internal", "h:0"),)
+
+
+def test_listeners_are_bound_by_their_names() -> None:
+    bound = settings(
+        listen_addresses="0.0.0.0:0",
+        advertised_listeners="in:magnetar://i:1,out:magnetar://o:2",
+        bind_addresses="out:magnetar://0.0.0.0:7, out:magnetar://[::]:8",
+    )
+    assert bound.bound == (("out", "0.0.0.0:7"), ("out", "[::]:8"))
+    assert settings().bound == ()
+
+
+def test_what_is_wrong_is_told_with_its_place() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"did you mean 'broker_id'"):
+        load(BrokerSettings, flags=["brokr_id=b1"])
+    with pytest.raises(InvalidConfiguration, match=r"advertised_listeners has 'x'"):
+        load(BrokerSettings, flags=["broker_id=b", "metadata=zookeeper://h", "advertised_listeners=x"])
+
+
+def test_listeners_are_bounded() -> None:
+    many = [f"l{number}:magnetar://h:1" for number in range(17)]
+    assert len(advertised_listeners(many)) == 17
+    with pytest.raises(ValidationError, match="at most 16"):
+        settings(advertised_listeners=many)

@@ -1,0 +1,384 @@
+"""Leases of a topic's log: what they keep, for how long, and that nothing comes between them and a trim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from magnetar_broker.core.leases import Lease, Leases, encoded
+from magnetar_broker.core.position import LATEST, Position
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata.memory.server import Fault
+from magnetar_metadata.memory.store import MemoryStore
+from magnetar_protos.broker_pb2 import ErrorCode
+from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+
+ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
+_TEN_MIN_MS = 600_000
+
+
+async def filled(scene: Scene) -> tuple[ManagedLedger, list[int]]:
+    """Three closed ledgers, and an open one."""
+    log = await scene.open()
+    await scene.append(log, *numbered(10))
+    return log, ids(log)
+
+
+def ids(log: ManagedLedger) -> list[int]:
+    return [one.ledger_id for one in log.stats().ledgers]
+
+
+async def recorded(scene: Scene) -> list[tuple[bytes, int]]:
+    node = await scene.node()
+    assert node is not None
+    return [(one.lease_id, one.from_ledger_id) for one in node.leases]
+
+
+def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
+    """SPK-5, RET-1: closed ledgers go, but what a lease holds; it is in the metadata before it is answered."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        until_ms = await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
+        assert await recorded(scene) == [(ONE, ledgers[1])]
+        assert 0 < until_ms - scene.clock.time_ms() <= _TEN_MIN_MS
+        assert log.may_trim(None)
+        assert await scene.patiently(log.trim(None))
+        assert ids(log) == ledgers[1:]
+        assert not log.may_trim(None)
+        assert not await scene.patiently(log.trim(LATEST))
+        scene.clock.advance(500)
+        assert not log.may_trim(None)
+        [(lease, left_s)] = log.leases.standing()
+        assert (lease.holder, lease.from_ledger_id) == ("a query", ledgers[1])
+        assert 90 < left_s <= 100
+        scene.clock.advance(101)
+        assert log.leases.standing() == []
+        assert log.may_trim(None)
+        assert await scene.patiently(log.trim(None))
+        assert ids(log) == ledgers[3:]
+        assert await recorded(scene) == []
+
+    in_scene(test)
+
+
+def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
+    """SPK-5"""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
+        await scene.patiently(log.truncate())
+        assert ids(log) == ledgers[2:]
+        await scene.patiently(log.leases.end(ONE))
+        assert await scene.patiently(log.trim(None))
+        assert ids(log) == []
+
+    in_scene(test)
+
+
+def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
+    """SPK-5: from take-over on, by its own clock; also the third who has the topic, and one killed at once."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "a query"))
+        for _ in range(3):
+            scene.clock.advance(590)
+            log.abandon()
+            log = await scene.open(await scene.another())
+            scene.clock.advance(590)
+            assert not await scene.patiently(log.trim(None))
+            assert ids(log) == ledgers
+        scene.clock.advance(11)
+        assert await scene.patiently(log.trim(None))
+
+    in_scene(test)
+
+
+def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
+    """SPK-5, CHK-30: nothing is promised by a broker that can't keep it."""
+
+    async def test(scene: Scene) -> None:
+        old, ledgers = await filled(scene)
+        new = await scene.open(await scene.another())
+        with pytest.raises(TopicGivenUp):
+            await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        assert len(scene.lost) == 1
+        assert new.leases.standing() == []
+        with pytest.raises(TopicGivenUp):
+            await old.leases.renew(ONE, _TEN_MIN_MS)
+
+    in_scene(test)
+
+
+def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps() -> None:
+    """SPK-5: a renewal that is not written leaves the lease as long as it was."""
+
+    async def test(scene: Scene) -> None:
+        old, ledgers = await filled(scene)
+        await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        taken_at = scene.clock.time_ms()
+        new = await scene.open(await scene.another())
+        scene.clock.advance(250)
+        until_ms = await old.leases.renew(ONE, _TEN_MIN_MS)
+        assert until_ms <= taken_at + _TEN_MIN_MS
+        scene.clock.advance((until_ms - scene.clock.time_ms()) / 1000 - 0.1)
+        assert not await scene.patiently(new.trim(None))
+        with pytest.raises(TopicGivenUp):  # there is too little left of it, so it would have to be written
+            await scene.patiently(old.leases.renew(ONE, _TEN_MIN_MS))
+
+    in_scene(test)
+
+
+def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
+    """SPK-5: neither for a renewal nor for a plan further on, and what it moves past is let go at once."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        node = await scene.node()
+        scene.clock.advance(290)
+        await log.leases.renew(ONE, _TEN_MIN_MS)
+        await log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "")
+        await log.leases.take(ONE, ledgers[1], 1000, "")
+        assert await scene.node() == node
+        assert await scene.patiently(log.trim(None))
+        assert ids(log) == ledgers[1:]
+        assert await recorded(scene) == [(ONE, ledgers[1])]
+        scene.clock.advance(20)
+        await scene.patiently(log.leases.renew(ONE, _TEN_MIN_MS))
+        assert await scene.node() != node
+        [(lease, left_s)] = log.leases.standing()
+        assert (lease.from_ledger_id, round(left_s)) == (ledgers[1], 600)
+
+    in_scene(test)
+
+
+def test_what_took_long_to_be_heard_of_is_promised_from_when_it_was_asked_for_and_kept_from_when_it_was_known() -> None:
+    """SPK-5: a successor may have given its time since; and the predecessor may have promised until just then."""
+    lease = Lease(ONE, 5, 10_000, "", 0)
+    leases = Leases()
+    leases.found([encoded(lease)], asked_at=100.0, now=104.0)
+    assert leases.renewed(ONE, None, 10_000, 105.0) is not None
+    assert leases.renewed(ONE, None, 10_000, 105.1) is None
+    assert leases.holds(5, 113.9)
+    assert not leases.holds(5, 114.0)
+    leases.made(leases.begin(lease, 105.0), lease, asked_at=105.0, now=109.0)
+    assert leases.renewed(ONE, None, 10_000, 110.0) is not None
+    assert leases.renewed(ONE, None, 10_000, 110.1) is None
+    assert leases.holds(5, 118.9)
+
+
+def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
+    """SPK-5"""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
+        assert await recorded(scene) == [(ONE, ledgers[1])]
+        await scene.patiently(log.leases.take(ONE, ledgers[1], 2 * _TEN_MIN_MS, ""))
+        node = await scene.node()
+        assert node is not None
+        assert node.leases[0].lease_ms == 2 * _TEN_MIN_MS
+        await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
+        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
+        assert await recorded(scene) == [(ONE, ledgers[1])]
+        await scene.patiently(log.trim(None))
+        assert ids(log) == ledgers[1:]
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("turns", range(14))
+def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(turns: int) -> None:
+    """SPK-5: take, then look: what is on the list then stays there."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        trim = asyncio.ensure_future(log.trim(None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
+        seen = ids(log)
+        await scene.patiently(_done(trim))
+        await scene.patiently(log.trim(None))
+        assert ids(log) == seen
+        assert await recorded(scene) == [(ONE, ledgers[0])]
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("turns", range(14))
+def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns: int) -> None:
+    """SPK-5: nor does a lease that stands already come between what a trim has decided and what it does."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
+        trim = asyncio.ensure_future(log.trim(None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
+        seen = ids(log)
+        await scene.patiently(_done(trim))
+        await scene.patiently(log.trim(None))
+        assert ids(log) == seen
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("turns", range(10))
+def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
+    """SPK-5: what the node says and what is kept here never differ."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        taking.cancel()
+        with suppress(asyncio.CancelledError):
+            await taking
+        await scene.idle()
+        there = await recorded(scene) == [(ONE, ledgers[0])]
+        assert there == bool(log.leases.standing()) == (not await scene.patiently(log.trim(None)))
+        await scene.patiently(log.leases.take(OTHER, ledgers[-1], _TEN_MIN_MS, ""))
+        assert (OTHER, ledgers[-1]) in await recorded(scene)
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
+    """SPK-5, CHK-40: what was on its way is written once, or not; the caller is told which."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        store = scene.store
+        scene.server.next_request(store, fault)
+        taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.idle()
+        scene.server.resume(store)
+        scene.server.release(store)
+        await scene.patiently(_done(taking))
+        assert await recorded(scene) == [(ONE, ledgers[0])]
+        assert not await scene.patiently(log.trim(None))
+        assert scene.lost == []
+
+    in_scene(test)
+
+
+def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept() -> None:
+    """SPK-5, CHK-40: unknown is not no, and a suspended session takes nothing from who reads."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[1], 3_600_000, ""))
+        scene.server.suspend(scene.store)
+        await log.leases.renew(ONE, _TEN_MIN_MS)
+        taking = asyncio.ensure_future(log.leases.take(OTHER, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.wait(taking.done)
+        with pytest.raises(BrokerError) as refused:
+            taking.result()
+        assert refused.value.code == ErrorCode.METADATA_ERROR
+        assert [lease.lease_id for lease, _ in log.leases.standing()] == [ONE]
+
+    in_scene(test)
+
+
+def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
+    """SPK-5: no reader holds more, or for longer, than an administrator allows."""
+
+    async def test(scene: Scene) -> None:
+        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2, managed_ledger_max_lease_minutes=10)
+        log = await scene.open(options=options)
+        leases = log.leases
+
+        async def refused(code: int, work: Coroutine[Any, Any, int]) -> str:
+            with pytest.raises(BrokerError) as error:
+                await scene.patiently(work)
+            assert error.value.code == code
+            return str(error.value)
+
+        invalid = ErrorCode.INVALID_ARGUMENT
+        assert "16 bytes" in await refused(invalid, leases.take(b"short", 0, _TEN_MIN_MS, ""))
+        assert "600000 ms" in await refused(invalid, leases.take(ONE, 0, _TEN_MIN_MS + 1, ""))
+        assert "999" in await refused(invalid, leases.take(ONE, 0, 999, ""))
+        assert "256 bytes" in await refused(invalid, leases.take(ONE, 0, 1000, "x" * 257))
+        await refused(invalid, leases.take(ONE, 2**63, 1000, ""))
+        assert ONE.hex() in await refused(ErrorCode.NOT_FOUND, leases.renew(ONE, 1000))
+        await scene.patiently(leases.take(ONE, 0, 1000, ""))
+        await scene.patiently(leases.take(OTHER, 0, _TEN_MIN_MS, ""))
+        third = bytes(16)
+        said = await refused(ErrorCode.TOO_MANY_REQUESTS, leases.take(third, 0, 1000, ""))
+        assert "managed_ledger_max_leases_per_topic" in said
+        scene.clock.advance(1.1)
+        await refused(ErrorCode.NOT_FOUND, leases.renew(ONE, 1000))
+        await scene.patiently(leases.take(third, 0, 1000, ""))  # in the place of the one that is over
+        assert [one for one, _ in await recorded(scene)] == [OTHER, third]
+
+    in_scene(test)
+
+
+def test_who_has_ended_a_lease_holds_nothing() -> None:
+    """SPK-5"""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.end(ONE))
+        await scene.patiently(log.leases.end(ONE))
+        assert await recorded(scene) == []
+        assert await scene.patiently(log.trim(Position(ledgers[0], 2)))
+
+    in_scene(test)
+
+
+def test_opening_a_topic_with_leases_asks_the_store_no_more_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5: they stand in the node that is read anyway."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        asked_for: list[int] = []
+
+        async def asked() -> int:
+            client = await scene.another()
+            store = client.ledgers.store
+            assert isinstance(store, MemoryStore)
+            counted = 0
+
+            def watched(*arguments: Any, ask: Any = store._ask, **named: Any) -> Any:
+                nonlocal counted
+                counted += 1
+                return ask(*arguments, **named)
+
+            monkeypatch.setattr(MemoryStore, "_ask", lambda _, *arguments, **named: watched(*arguments, **named))
+            opened = await scene.open(client, SMALL)
+            monkeypatch.undo()
+            opened.abandon()
+            return counted
+
+        for leases in ([], [(ONE, ledgers[0])]):
+            await scene.patiently(log.close())
+            log = await scene.open()
+            await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+            if not leases:
+                await scene.patiently(log.leases.end(ONE))
+            assert await recorded(scene) == leases
+            asked_for.append(await asked())
+        assert asked_for[0] == asked_for[1] > 0
+
+    in_scene(test)
+
+
+async def _done(work: asyncio.Future[Any]) -> Any:
+    return await work

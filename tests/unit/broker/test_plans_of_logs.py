@@ -1,0 +1,242 @@
+"""Plans of logs on real ledgers: what they name is with the bookies that they name, whatever became of the ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.admin.ledger_homes import LedgerHomes
+from magnetar_broker.admin.plan_making import PlanMaking
+from magnetar_broker.core.next_message import NextMessage, end_of
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_protos import reading_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.entry import decode_entry
+from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+
+STRIPED = SMALL.model_copy(
+    update={
+        "managed_ledger_max_entries_per_ledger": 12,
+        "managed_ledger_default_ensemble_size": 3,
+        "managed_ledger_default_write_quorum": 2,
+        "managed_ledger_default_ack_quorum": 2,
+    }
+)
+
+
+def making(client: LedgerClient) -> PlanMaking:
+    return PlanMaking(LedgerHomes(client), lambda ids, listener: {one: f"{one}:1" for one in ids})
+
+
+def request(start: NextMessage, **others: Any) -> pb.PlanRequest:
+    ledger_id, entry_id, batch_index = start
+    at = pb.NextMessage(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    return pb.PlanRequest(start=at, **others)
+
+
+def place(message: pb.NextMessage) -> NextMessage:
+    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+
+
+def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
+    """Of the entries that the plan names, once for each of their messages in it."""
+    addresses = {one.bookie_id: one.address for one in plan.bookies}
+    found: list[bytes] = []
+    for piece in plan.pieces:
+        striping = Striping(piece.ensemble_size, piece.write_quorum, piece.ack_quorum)
+        before, size = len(found), 0
+        for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
+            fragment = [one for one in piece.fragments if one.first_entry_id <= entry_id][-1]
+            holders = [fragment.bookies[slot] for slot in striping.write_set(entry_id)]
+            assert all(addresses[one] == f"{one}:1" for one in holders)
+            records = [scene.bookies[one].ledger(piece.ledger_id).records.get(entry_id) for one in holders]
+            stored = next(entry_of(one) for one in records if one is not None)
+            size += len(stored)
+            entry = decode_entry(stored)
+            messages = max(1, entry.metadata.num_messages_in_batch)
+            if piece.stop_after_messages and entry_id == piece.last_entry_id:
+                messages = piece.stop_after_messages
+            if entry_id == piece.first_entry_id:
+                messages -= piece.skip_messages
+            found += [entry.payload] * messages
+        assert (len(found) - before, size) == (piece.messages, piece.bytes)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
+    """SPK-5: striped ledgers, bookies that fail, brokers that take the topic from one another, and trims of what was
+    read: a reader who follows the log by plans gets each message once, in order, from the bookies named."""
+
+    async def body(scene: Scene) -> None:
+        chance = random.Random(seed)
+        client, log = scene.client, await scene.open(options=STRIPED)
+        plans = making(client)
+        wanted: list[bytes] = []
+        found: list[bytes] = []
+        reader = NextMessage(0, 0, 0)
+
+        async def append() -> None:
+            messages = chance.choice((0, 0, 1, 5))
+            some = numbered(chance.randint(1, 8), len(wanted))
+            await scene.append(log, *some, messages=messages)
+            for one in some:
+                wanted.extend([one] * max(1, messages))
+
+        async def plan(**limits: int) -> None:
+            nonlocal reader
+            answer = await scene.patiently(plans.plan(log, request(reader, **limits)))
+            assert not answer.begins_in_deleted
+            found.extend(payloads(scene, answer))
+            assert answer.messages_behind == len(wanted) - len(found)
+            reader = place(answer.stop)
+
+        for _ in range(40):
+            match chance.randrange(9):
+                case 0 | 1 | 2:
+                    await append()
+                case 3 | 4 | 5:
+                    await plan(max_messages=chance.choice((0, 1, 4, 9)), max_bytes=chance.choice((0, 1, 150, 500)))
+                case 6:
+                    # Its ledgers go on with another one in its place.
+                    bookie = scene.bookies[f"b{chance.randrange(5)}"]
+                    bookie.failing.add("add")
+                    await append()
+                    bookie.failing.discard("add")
+                case 7:
+                    await scene.patiently(log.trim(Position(reader.ledger_id, reader.entry_id - 1)))
+                case 8:
+                    client = await scene.another()
+                    log, plans = await scene.open(client, STRIPED), making(client)
+        while reader < end_of(log.listed):
+            await plan(max_messages=7)
+        assert found == wanted
+        assert found
+
+    in_scene(body, bookies=5)
+
+
+def _with_log(test: Callable[[Scene, ManagedLedger, PlanMaking], Coroutine[Any, Any, None]]) -> None:
+    async def body(scene: Scene) -> None:
+        log = await scene.open()
+        for number in range(10):
+            await scene.append(log, b"%d" % number, messages=2)
+        await test(scene, log, making(scene.client))
+
+    in_scene(body)
+
+
+def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
+        homes = plans._homes.of
+
+        async def trimmed_first(*arguments: Any, **named: Any) -> Any:
+            await log.trim(Position(begin.ledger_id, 99))
+            return await homes(*arguments, **named)
+
+        plans._homes.of = trimmed_first  # type: ignore[method-assign]
+        plan = await plans.plan(log, request(begin, fresh=True))
+        assert plan.begins_in_deleted
+        assert place(plan.start) == place(plan.first) > begin
+        assert payloads(scene, plan) == [b"%d" % number for number in range(3, 10) for _ in range(2)]
+
+    _with_log(body)
+
+
+def test_a_ledger_that_is_lost_is_told() -> None:
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        lost = log.listed.ledgers[1].ledger_id
+        await scene.client.ledgers.change(lost, ledger_metadata.tombstone)
+        with pytest.raises(BrokerError, match=f"ledger {lost} is gone") as told:
+            await plans.plan(log, request(NextMessage(0, 0, 0)))
+        assert told.value.code == ErrorCode.PERSISTENCE_ERROR
+
+    _with_log(body)
+
+
+def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> None:
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        ledger_id = log.listed.ledgers[0].ledger_id
+
+        async def bookies(**how: bool) -> list[str]:
+            answer = await plans.plan(log, request(NextMessage(0, 0, 0), **how))
+            return list(answer.pieces[0].fragments[0].bookies)
+
+        before = await bookies()
+        spare = next(one for one in scene.bookies if one not in before)
+        await scene.client.ledgers.change(
+            ledger_id, lambda now: ledger_metadata.with_bookie_replaced(now, 0, 0, before[0], spare)
+        )
+        assert await bookies() == before
+        assert await bookies(fresh=True) == [spare, *before[1:]] == await bookies()
+
+    _with_log(body)
+
+
+def test_a_plan_that_is_cancelled_at_any_point_hinders_no_other() -> None:
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        whole = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        for turns in range(40):
+            asked = request(NextMessage(0, 0, 0), max_messages=7, fresh=True)
+            task = asyncio.create_task(plans.plan(log, asked))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            done = task.done()
+            task.cancel()
+            await asyncio.wait([task])
+            assert (await plans.plan(log, request(NextMessage(0, 0, 0)))) == whole
+        assert done
+
+    _with_log(body)
+
+
+def test_a_bookie_that_hangs_delays_the_plans_alone_that_look_at_its_entries() -> None:
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        for bookie in scene.bookies.values():
+            bookie.hanging.add("read")
+        waits = asyncio.create_task(plans.plan(log, request(NextMessage(0, 0, 0), max_messages=3)))
+        await scene.idle()
+        assert not waits.done()
+        plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        assert plan.messages == 20
+        waits.cancel()
+        await asyncio.wait([waits])
+
+    _with_log(body)
+
+
+def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5: no more pieces than an answer takes; the plans that follow give the rest."""
+
+    async def body(scene: Scene) -> None:
+        one = ManagedLedgerOptions(
+            managed_ledger_max_entries_per_ledger=1, managed_ledger_min_ledger_rollover_time_minutes=0
+        )
+        log = await scene.open(options=one)
+        await scene.append(log, *numbered(9))
+        monkeypatch.setattr("magnetar_broker.admin.plan_making.MAX_PIECES", 4)
+        plans, reader, found = making(scene.client), NextMessage(0, 0, 0), list[bytes]()
+        for pieces in (4, 4, 1):
+            plan = await plans.plan(log, request(reader))
+            assert len(plan.pieces) == pieces
+            found += payloads(scene, plan)
+            reader = place(plan.stop)
+        assert found == numbered(9)
+        # So many bookies that fewer pieces fit: it is planned anew, with as many as do.
+        monkeypatch.setattr("magnetar_broker.admin.plan_making._MOST_FRAGMENTS", 2)
+        plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        assert len(plan.pieces) == 1
+
+    in_scene(body)

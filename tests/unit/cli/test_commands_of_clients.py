@@ -1,0 +1,91 @@
+"""What all commands of clients have in common: quick help, a help for each, one table of exit statuses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from magnetar_cli.command import app
+from magnetar_cli.exit_codes import ExitCode
+
+PROJECT = Path(__file__).resolve().parents[3]
+_OF_CLIENTS = ("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf")
+
+
+def commands() -> list[list[str]]:
+    found = []
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name in _OF_CLIENTS:
+        context = group.make_context("magnetar", [], resilient_parsing=True)
+        _, part, _ = group.resolve_command(context, [name])
+        assert part is not None
+        within = part.list_commands(context) if isinstance(part, TyperGroup) else [""]
+        found += [[name, *([one] if one else [])] for one in within]
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_each_has_a_help_and_no_option_of_the_whole(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "--url" in shown.stdout
+    assert "completion" not in shown.stdout
+
+
+def test_nothing_heavy_is_imported_before_one_runs() -> None:
+    """Whoever asks for help, or has a word completed, does not wait for it."""
+    modules = [
+        *(f"magnetar_cli.messages.{name}" for name in ("produce", "consume", "tail")),
+        *(f"magnetar_cli.administration.{name}" for name in ("topics", "subscriptions", "namespaces", "tenants")),
+        "magnetar_cli.perf.commands",
+    ]
+    code = (
+        f"import sys, {', '.join(modules)}\n"
+        "heavy = ('magnetar', 'grpc', 'rich', 'google.protobuf', 'pydantic', 'asyncio', 'pyarrow', 'numpy')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_the_statuses_that_are_documented_are_those_that_there_are() -> None:
+    section = (PROJECT / "deploy" / "command_line.md").read_text().partition("## Exit status")[2]
+    documented = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.M) for number in row.split(",")}
+    assert documented == set(map(int, ExitCode))
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).stdout
+    assert all(re.search(rf"\b{int(code)} \w", shown) for code in ExitCode)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "delete", "good", "bad//name", "--yes"),
+        ("produce", "bad//name", "x"),
+        ("consume", "bad//name", "-s", "s"),
+        ("topics", "list", "--url", "http://localhost:8080"),
+    ],
+    ids=" ".join,
+)
+def test_what_can_not_be_is_wrong_usage(words: tuple[str, ...]) -> None:
+    """Seen before anybody is asked: no broker answers there."""
+    ended = CliRunner().invoke(app, list(words), env={"MAGNETAR_URL": "magnetar://127.0.0.1:1"})
+    assert ended.exit_code == ExitCode.USAGE
+    assert "Invalid topic name" in ended.stderr or "does not begin with magnetar://" in ended.stderr
+
+
+def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGNETAR_URL", "magnetar://127.0.0.1:1")
+    monkeypatch.setenv("MAGNETAR_LISTENER_NAME", "")
+    ended = CliRunner().invoke(app, ["--url", "http://there", "--listener-name", "out", "topics", "list"])
+    assert "'http://there' does not begin" in ended.stderr
+    # What is said behind it is what counts.
+    ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
+    assert "'http://here' does not begin" in ended.stderr

@@ -1,0 +1,66 @@
+"""Ctrl-C while the command is imported: no traceback, and the status that shells have for it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+# Ctrl-C strikes in the middle of the import of typer.
+_CODE = """
+import signal, sys
+import magnetar_cli.__main__ as command
+
+class Strikes:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Strikes())
+sys.argv = ["magnetar", "--help"]
+command.main()
+"""
+
+
+def _ran(before: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", before + _CODE]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        # A shell's background job has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def test_ctrl_c_during_the_imports_ends_it_quietly() -> None:
+    ended = _ran()
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_ctrl_c_that_is_ignored_stays_so() -> None:
+    ended = _ran("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n")
+    assert ended.returncode == 0
+    assert "tour" in ended.stdout
+
+
+def test_a_command_sees_to_it_itself() -> None:
+    """Once its module is there, it raises again."""
+    code = (
+        "import signal, sys\n"
+        "from magnetar_cli.early_interrupts import end_at_once\n"
+        "from magnetar_cli.command import app\n"
+        "end_at_once()\n"
+        "assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler\n"
+        "sys.argv = ['magnetar', 'topics', '--help']\n"
+        "try:\n    app()\n"
+        "except SystemExit:\n    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
+    # -E aside: a test's own SIGINT may be ignored.
+    started = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", started + code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

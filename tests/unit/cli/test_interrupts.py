@@ -1,0 +1,53 @@
+"""Signals raise where they may, once, and wait where they must not."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from magnetar_cli.exit_codes import ExitCode
+from magnetar_cli.interrupts import Interrupts
+
+
+def strike(number: signal.Signals = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_one_raises_within_and_is_kept_without() -> None:
+    reached = []
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            strike()
+            reached.append("behind the first")
+        strike()
+        strike()
+        reached.append("between")
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            reached.append("kept, and raised as it begins")
+        with interrupts.raised():
+            reached.append("not twice")
+    assert reached == ["between", "not twice"]
+
+
+def test_one_that_comes_on_the_way_out_is_kept() -> None:
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            try:
+                strike()
+            finally:
+                strike()
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            pass
+
+
+def test_the_last_one_decides_the_exit_status_and_all_is_as_it_was() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Interrupts() as interrupts:
+        codes = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            strike(number)
+            codes.append(interrupts.code)
+        assert codes == [ExitCode.INTERRUPTED, ExitCode.TERMINATED]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

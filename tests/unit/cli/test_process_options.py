@@ -1,0 +1,45 @@
+"""`magnetar broker --options` and `magnetar bookie --options`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from magnetar_bookie.daemon.settings import BookieSettings
+from magnetar_broker.daemon.settings import BrokerSettings
+from magnetar_cli import bookie, broker
+from magnetar_wire.configuration import Configuration, load
+
+_METADATA = 'metadata = "zookeeper://h"\n'
+
+
+@pytest.mark.parametrize(
+    ("app", "kind", "needed"),
+    [
+        (broker.app, BrokerSettings, f'broker_id = "b"\n{_METADATA}'),
+        (bookie.app, BookieSettings, f'bookie_id = "b"\ndata_folder = "/d"\n{_METADATA}'),
+    ],
+)
+def test_what_is_listed_is_a_file_for_config(
+    app: typer.Typer, kind: type[Configuration], needed: str, tmp_path: Path
+) -> None:
+    listed = CliRunner().invoke(app, ["--options"])
+    assert listed.exit_code == 0, listed.output
+    lines = listed.stdout.splitlines()
+    for line in lines:
+        assert re.fullmatch(r"(# )?[a-z0-9_]+ = .*  ?# \S.*", line), line
+    names = [line.removeprefix("# ").partition(" ")[0] for line in lines]
+    assert names == sorted(kind.model_fields)
+    # Those that it needs are there to be filled in.
+    assert {name for name, line in zip(names, lines, strict=True) if line.startswith("# ")} == {
+        line.partition(" ")[0] for line in needed.splitlines()
+    }
+    file = tmp_path / "all.toml"
+    file.write_text(needed + listed.stdout)
+    given: dict[str, Any] = dict(line.replace('"', "").split(" = ") for line in needed.splitlines())
+    assert load(kind, file=file) == kind.model_validate(given)

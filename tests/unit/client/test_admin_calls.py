@@ -1,0 +1,209 @@
+"""An administrator's way to several brokers: whom it asks next, and what it never asks twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from magnetar import exceptions
+from magnetar.admin._calls import AdminCalls
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.transport import (
+    Code,
+    Connection,
+    DeadlinePassed,
+    Disconnected,
+    Failed,
+    Listener,
+    NotReached,
+    Rejected,
+    Service,
+    Stream,
+)
+from tests.running import run
+
+TIMEOUT_S = 30.0
+SILENT = Exception("no answer at all")
+TENANTS = pb.NamesAnswer(names=["public"])
+
+Told = Message | Exception
+
+
+class HurriedClock(ManualClock):
+    """Time passes when somebody waits for it."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+def problem(code: ErrorCode) -> Problem:
+    return Problem(code=code, text="said the broker")
+
+
+class Brokers:
+    """A transport: what each broker answers, in turn; its last answer again and again."""
+
+    def __init__(self, **answers: list[Told]) -> None:
+        self.clock = HurriedClock()
+        self.asked: list[str] = []
+        self.timeouts: list[float] = []
+        self._answers = {f"{name}:1": told for name, told in answers.items()}
+        self.calls = AdminCalls(
+            "magnetar://" + ",".join(self._answers), TIMEOUT_S, lambda: self, self.clock, SeededRandomness(1)
+        )
+
+    def connect(self, address: str) -> Connection:
+        return _To(self, address)
+
+    async def listen(self, address: str, service: Service) -> Listener:
+        raise NotImplementedError
+
+    async def answer(self, address: str, timeout_s: float) -> bytes:
+        self.asked.append(address.removesuffix(":1"))
+        self.timeouts.append(timeout_s)
+        told = self._answers[address]
+        one = told.pop(0) if len(told) > 1 else told[0]
+        if isinstance(one, DeadlinePassed):
+            self.clock.advance(timeout_s)
+        if one is SILENT:
+            asyncio.get_running_loop().call_soon(self.clock.advance, 3.0)
+            await asyncio.Event().wait()
+        if isinstance(one, Exception):
+            raise one
+        return one.SerializeToString()
+
+    def look(self) -> list[str]:
+        return run(self.calls.names("tenants"))
+
+    def change(self) -> None:
+        run(self.calls.change("create_tenant", pb.TenantRequest(tenant="t")))
+
+
+class _To:
+    def __init__(self, brokers: Brokers, address: str) -> None:
+        self._brokers = brokers
+        self._address = address
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        return await self._brokers.answer(self._address, timeout_s)
+
+    def open_stream(self, method: str) -> Stream:
+        raise NotImplementedError
+
+    def expect_reachable(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+NOTHING_DONE: list[Callable[[], Told]] = [
+    lambda: NotReached("nobody there"),
+    lambda: Rejected(Code.UNAVAILABLE, "it has no metadata session"),
+    lambda: Rejected(Code.RESOURCE_EXHAUSTED, "too much to do"),
+    lambda: pb.Done(problem=problem(ErrorCode.SERVICE_NOT_READY)),
+]
+LOST: list[Callable[[], Told]] = [
+    lambda: Disconnected("cut"),
+    lambda: DeadlinePassed("no answer"),
+    lambda: Failed("a fault"),
+    lambda: pb.Done(problem=problem(ErrorCode.UNKNOWN_ERROR)),
+    lambda: pb.Done(problem=problem(ErrorCode.METADATA_ERROR)),
+]
+
+
+@pytest.mark.parametrize("trouble", [*NOTHING_DONE, *LOST])
+def test_who_looks_goes_on_to_the_next_broker_after_any_trouble(trouble: Callable[[], Told]) -> None:
+    """ADM-1."""
+    brokers = Brokers(a=[trouble()], b=[trouble()], c=[TENANTS])
+    assert brokers.look() == ["public"]
+    assert brokers.asked == ["a", "b", "c"]
+    # The one that answered is asked first from then on.
+    assert brokers.look() == ["public"]
+    assert brokers.asked[3:] == ["c"]
+
+
+@pytest.mark.parametrize("trouble", NOTHING_DONE)
+def test_a_change_goes_on_where_nothing_was_done(trouble: Callable[[], Told]) -> None:
+    """ADM-1."""
+    brokers = Brokers(a=[trouble()], b=[pb.Done()])
+    brokers.change()
+    assert brokers.asked == ["a", "b"]
+    # All of them, for a moment.
+    brokers = Brokers(a=[trouble()], b=[trouble(), trouble(), pb.Done()])
+    brokers.change()
+    assert brokers.asked == ["a", "b"] * 3
+
+
+@pytest.mark.parametrize("trouble", LOST)
+def test_a_change_whose_answer_was_lost_is_never_made_again(trouble: Callable[[], Told]) -> None:
+    """Unknown is not no."""
+    brokers = Brokers(a=[trouble()], b=[pb.Done()])
+    with pytest.raises(exceptions.MagnetarException) as unknown:
+        brokers.change()
+    assert brokers.asked == ["a"]
+    if isinstance(trouble(), Exception):
+        assert isinstance(unknown.value, exceptions.ConnectError)
+        assert "not known" in str(unknown.value)
+
+
+def test_while_a_broker_is_silent_another_one_is_asked_what_there_is() -> None:
+    brokers = Brokers(a=[SILENT], b=[SILENT], c=[TENANTS])
+    began = brokers.clock.monotonic()
+    assert brokers.look() == ["public"]
+    assert brokers.asked == ["a", "b", "c"]
+    assert brokers.clock.monotonic() - began < TIMEOUT_S / 3
+    assert brokers.look() == ["public"]
+    assert brokers.asked[3:] == ["c"]
+
+
+def test_a_change_waits_for_its_answer_and_the_next_one_goes_to_another_broker() -> None:
+    brokers = Brokers(a=[NotReached("nobody there")], b=[DeadlinePassed("no answer")], c=[pb.Done()])
+    with pytest.raises(exceptions.ConnectError, match="not known"):
+        brokers.change()
+    assert (brokers.asked, brokers.timeouts) == (["a", "b"], [TIMEOUT_S, TIMEOUT_S])
+    brokers.change()
+    assert brokers.asked[2:] == ["c"]
+
+
+def test_a_no_is_a_no_at_every_broker() -> None:
+    said: list[tuple[Told, type[exceptions.MagnetarException]]] = [
+        (pb.Done(problem=problem(ErrorCode.ALREADY_EXISTS)), exceptions.AlreadyExists),
+        (pb.Done(problem=problem(ErrorCode.NOT_FOUND)), exceptions.NotFound),
+        (Rejected(Code.UNIMPLEMENTED, "an old broker"), exceptions.OperationNotSupported),
+        (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), exceptions.InvalidArgument),
+    ]
+    for told, kind in said:
+        for ask in (Brokers.change, Brokers.look):
+            brokers = Brokers(a=[told], b=[pb.Done()])
+            with pytest.raises(kind):
+                ask(brokers)
+            assert brokers.asked == ["a"]
+
+
+def test_nobody_is_asked_for_ever() -> None:
+    for ask in (Brokers.change, Brokers.look):
+        brokers = Brokers(a=[NotReached("nobody there")], b=[Rejected(Code.UNAVAILABLE, "no session")])
+        began = brokers.clock.monotonic()
+        with pytest.raises(exceptions.ConnectError):
+            ask(brokers)
+        assert TIMEOUT_S / 2 < brokers.clock.monotonic() - began <= TIMEOUT_S
+        assert brokers.asked[:4] == ["a", "b", "a", "b"]
+        assert len(brokers.asked) < 100
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
+    class Nonsense:
+        def SerializeToString(self) -> bytes:
+            return b"\xff"
+
+    nonsense: Any = Nonsense()
+    brokers = Brokers(a=[nonsense], b=[pb.Done()])
+    with pytest.raises(exceptions.UnknownError, match="can't be read"):
+        brokers.change()
+    assert brokers.asked == ["a"]

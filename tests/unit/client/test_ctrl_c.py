@@ -1,0 +1,230 @@
+"""Ctrl-C in every call that waits, while brokers are silent; and what goes on with the same objects afterwards."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import magnetar
+from magnetar import ConsumerBatchReceivePolicy, Message, MessageId
+from magnetar.admin import Admin
+from magnetar.exceptions import AlreadyClosed
+from magnetar_wire.in_process_transport import InProcessTransport
+from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
+from tests.unit.client.fake_broker import FakeBroker
+from tests.unit.client.scene import SyncScene, sync_scene
+from tests.unit.client.test_sync_consumer import EARLIEST, LONG_MS, ctrl_c_interrupts
+
+# Far below what any of the calls would wait for.
+PROMPT_S = 10.0
+
+
+def interrupted(call: Callable[[], object]) -> None:
+    """The call waits, is interrupted, and ends."""
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        call()
+    timer.join()
+    assert time.monotonic() - began < PROMPT_S
+
+
+def _silence(broker: FakeBroker | MemoryBroker, silent: bool) -> None:
+    for answering in (broker.answering, broker.answering_calls):
+        answering.clear() if silent else answering.set()
+
+
+@pytest.mark.parametrize("how", ["create_producer", "get_topic_partitions", "send", "send_async", "flush", "close"])
+def test_ctrl_c_while_a_producer_waits(how: str) -> None:
+    """PRD-1: what was handed over stays pending and is stored in order; the next call goes on."""
+    with sync_scene() as made, made.client() as client, ctrl_c_interrupts():
+        producer = client.create_producer("t", max_pending_messages=3, block_if_queue_full=True)
+        producer.send(b"0")
+        made.on_loop(lambda broker: _silence(broker, True))
+
+        def send_async(*numbers: int) -> None:
+            for number in numbers:
+                producer.send_async(b"%d" % number)
+
+        def flush() -> None:
+            send_async(1)
+            producer.flush()
+
+        def close() -> None:
+            send_async(1)
+            producer.close()
+
+        calls: dict[str, Callable[[], object]] = {
+            "create_producer": lambda: client.create_producer("u", "name"),
+            "get_topic_partitions": lambda: client.get_topic_partitions("u"),
+            "send": lambda: producer.send(b"1"),
+            "send_async": lambda: send_async(*range(1, 9)),
+            "flush": flush,
+            "close": close,
+        }
+        interrupted(calls[how])
+        made.on_loop(lambda broker: _silence(broker, False))
+        if how == "create_producer":
+            client.create_producer("u", "name").send(b"its name is free")
+        if how == "close":
+            with pytest.raises(AlreadyClosed):
+                producer.send(b"2")
+            return
+        producer.send(b"last")
+        stored = made.on_loop(lambda broker: broker.topic("t").payloads())
+        numbers = [b"%d" % number for number in range(len(stored) - 1)]
+        assert stored == [*numbers, b"last"]
+        assert len(numbers) == {"send": 2, "send_async": 4, "flush": 2}.get(how, 1)
+
+
+@contextmanager
+def consuming() -> Iterator[tuple[magnetar.Client, MemoryBroker, Callable[[bool], None]]]:
+    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=InProcessTransport()) as client, ctrl_c_interrupts():
+        client._begun()
+        transport: Any = client._transport
+        broker = client._run(MemoryBroker().start(transport))
+
+        async def silence(silent: bool) -> None:
+            _silence(broker, silent)
+
+        yield client, broker, lambda silent: client._run(silence(silent))
+
+
+def _publish(client: magnetar.Client, broker: MemoryBroker, *payloads: bytes) -> None:
+    async def publish() -> None:
+        for payload in payloads:
+            broker.topic("t").publish(payload)
+
+    client._run(publish())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "subscribe",
+        "receive",
+        "receive in time",
+        "batch_receive",
+        "acknowledge",
+        "acknowledge_cumulative",
+        "seek",
+        "get_last_message_id",
+        "get_last_message_ids",
+        "unsubscribe",
+        "close",
+    ],
+)
+def test_ctrl_c_while_a_consumer_waits(how: str) -> None:
+    """CON-2, CON-3: no message is lost to the call that was interrupted, and the consumer goes on."""
+    with consuming() as (client, broker, silence):
+        policy = ConsumerBatchReceivePolicy(10, -1, -1)
+        consumer = client.subscribe("t", "s", **EARLIEST, batch_receive_policy=policy)
+        _publish(client, broker, b"0")
+        message = consumer.receive(LONG_MS)
+        silence(True)
+        calls: dict[str, Callable[[], object]] = {
+            "subscribe": lambda: client.subscribe("t", "other"),
+            "receive": consumer.receive,
+            "receive in time": lambda: consumer.receive(LONG_MS),
+            "batch_receive": consumer.batch_receive,
+            "acknowledge": lambda: consumer.acknowledge(message, receipt=True),
+            "acknowledge_cumulative": lambda: consumer.acknowledge_cumulative(message, receipt=True),
+            "seek": lambda: consumer.seek(MessageId.latest),
+            "get_last_message_id": consumer.get_last_message_id,
+            "get_last_message_ids": consumer.get_last_message_ids,
+            "unsubscribe": consumer.unsubscribe,
+            "close": consumer.close,
+        }
+        interrupted(calls[how])
+        silence(False)
+        _publish(client, broker, b"1", b"2")
+        if how in ("close", "unsubscribe"):
+            consumer.close()
+            consumer = client.subscribe("t", "s" if how == "close" else "a new one", **EARLIEST)
+        with client.subscribe("t", "other"):
+            pass
+        consumer.seek(MessageId.earliest)
+        got: list[Message] = [consumer.receive(LONG_MS) for _ in range(3)]
+        assert [one.data() for one in got] == [b"0", b"1", b"2"]
+        consumer.acknowledge(got, receipt=True)
+
+
+@pytest.mark.parametrize("how", ["create_reader", "read_next", "has_message_available", "seek", "for", "close"])
+def test_ctrl_c_while_a_reader_waits(how: str) -> None:
+    """CON-11"""
+    with consuming() as (client, broker, silence):
+        reader = client.create_reader("t", MessageId.earliest)
+        _publish(client, broker, b"0")
+        assert reader.read_next(LONG_MS).data() == b"0"
+        silence(True)
+        calls: dict[str, Callable[[], object]] = {
+            "create_reader": lambda: client.create_reader("t", MessageId.earliest),
+            "read_next": reader.read_next,
+            "has_message_available": reader.has_message_available,
+            "seek": lambda: reader.seek(MessageId.earliest),
+            "for": lambda: list(reader),
+            "close": reader.close,
+        }
+        interrupted(calls[how])
+        silence(False)
+        _publish(client, broker, b"1")
+        if how == "close":
+            reader.close()
+            reader = client.create_reader("t", MessageId.earliest)
+        elif how == "seek":  # it was done, or not
+            reader.seek(MessageId.earliest)
+        if how in ("close", "seek"):
+            assert reader.read_next(LONG_MS).data() == b"0"
+        assert reader.read_next(LONG_MS).data() == b"1"
+
+
+@pytest.mark.parametrize("what", ["sends", "callbacks"])
+def test_ctrl_c_while_a_client_closes(what: str) -> None:
+    """Who interrupts that does not want to wait any longer: it is over then, and nothing hangs."""
+    held = threading.Event()
+    told: list[object] = []
+    with sync_scene() as made, ctrl_c_interrupts():
+        client = made.client()
+        producer = client.create_producer("t")
+
+        def callback(*outcome: object) -> None:
+            told.append(outcome)
+            if what == "callbacks":
+                held.wait(60)
+
+        if what == "sends":
+            made.on_loop(lambda broker: _silence(broker, True))
+        producer.send_async(b"1", callback)
+        interrupted(client.close)
+        held.set()
+        made.on_loop(lambda broker: _silence(broker, False))
+        with pytest.raises(AlreadyClosed):
+            producer.send(b"2")
+        client.close()
+        deadline = time.monotonic() + PROMPT_S
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(told) == 1
+        assert _works(made)
+
+
+def _works(made: SyncScene) -> bool:
+    """Another client of the same process."""
+    with made.client() as client:
+        return bool(client.create_producer("another").send(b"x"))
+
+
+def test_ctrl_c_while_an_administrator_waits() -> None:
+    """All calls go the same way; it can be used again."""
+    with ctrl_c_interrupts(), Admin("magnetar://127.0.0.1:1", operation_timeout_seconds=3_600) as admin:
+        for call in (admin.tenants.list, lambda: admin.topics.list("public/default")):
+            interrupted(call)

@@ -1,0 +1,162 @@
+"""Ctrl-C at any moment of a receive, an acknowledgement, a call that waits for the broker, or a fork."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, Reader
+from magnetar.exceptions import StaleEpoch
+from tests.running import GENEROUS_S
+from tests.unit.client.scene import sync_scene
+from tests.unit.client.striker import Striker, Struck
+from tests.unit.client.test_sync_consumer import EARLIEST, LONG_MS, Scene, ctrl_c_interrupts, scene, until
+
+MESSAGES = 2_000
+STRIKES = 100
+
+
+def _publish(on: Scene, until_number: int, number: int = 0) -> None:
+    chance = random.Random(7)
+
+    async def publish() -> None:
+        nonlocal number
+        while number < until_number:
+            size = min(chance.choice((1, 1, 2, 7, 60)), until_number - number)
+            on.broker.topic("t").publish(*(b"%d" % each for each in range(number, number + size)))
+            number += size
+
+    on.client._run(publish())
+
+
+@pytest.mark.parametrize("how", ["receive", "receive in time", "batch"])
+def test_an_interrupted_receive_loses_nothing_and_keeps_the_order(how: str) -> None:
+    """CON-2: what a receive that was broken off had in its hands, the next one returns."""
+    policy = ConsumerBatchReceivePolicy(9, -1, 50)
+    with scene() as on, Striker() as striker:
+        published = MESSAGES
+        _publish(on, published)
+        consumer = on.client.subscribe(
+            "t", "s", **EARLIEST, receiver_queue_size=40, batch_receive_policy=policy, ack_grouping_time_ms=1
+        )
+        got: list[bytes] = []
+        unacknowledged: list[Message] = []
+        deadline = time.monotonic() + GENEROUS_S
+        while striker.hits < STRIKES and time.monotonic() < deadline:
+            if len(got) == published:
+                _publish(on, published + MESSAGES, published)
+                published += MESSAGES
+            try:
+                striker.armed = True
+                if how == "batch":
+                    messages = consumer.batch_receive()
+                elif how == "receive":
+                    messages = [consumer.receive()]
+                else:
+                    messages = [consumer.receive(LONG_MS)]
+                striker.armed = False
+            except Struck:
+                continue
+            finally:
+                striker.armed = False
+            got += [message.data() for message in messages]
+            unacknowledged += messages
+            try:
+                striker.armed = True
+                while unacknowledged:
+                    consumer.acknowledge(unacknowledged[0])
+                    del unacknowledged[0]
+            except Struck:
+                pass  # it may have been taken or not, and is acknowledged again
+            finally:
+                striker.armed = False
+        assert striker.hits >= STRIKES
+        assert got == [b"%d" % number for number in range(len(got))]
+        while len(got) < published:
+            message = consumer.receive(LONG_MS)
+            got.append(message.data())
+            unacknowledged.append(message)
+        for message in unacknowledged:
+            consumer.acknowledge(message)
+        assert got == [b"%d" % number for number in range(published)]
+        topic = on.broker.topic("t")
+        until(lambda: topic.cursors.cursors["s"].mark_delete == topic.log.last, "all is acknowledged")
+
+
+def test_an_interrupted_call_is_done_or_not_and_leaves_nothing_behind() -> None:
+    """What was made for nobody is closed again: its name, or its place in an exclusive subscription, is free. The next
+    call goes on as ever."""
+    with scene() as on, Striker() as striker:
+        _publish(on, 1_000)
+        consumer = on.client.subscribe("t", "s", **EARLIEST)
+        calls: list[Callable[[], object]] = [
+            lambda: on.client.subscribe("t", "exclusive"),
+            lambda: on.client.create_reader("t", MessageId.earliest),
+            lambda: on.client.get_topic_partitions("t"),
+            lambda: consumer.seek(MessageId.earliest),
+            lambda: consumer.acknowledge(consumer.receive(), receipt=True),
+            lambda: consumer.get_last_message_id(),
+        ]
+        deadline = time.monotonic() + GENEROUS_S
+        while striker.hits < STRIKES and time.monotonic() < deadline:
+            for call in calls:
+                made: Any = None
+                try:
+                    striker.armed = True
+                    made = call()
+                    striker.armed = False
+                    if isinstance(made, Reader):
+                        striker.armed = True
+                        made.has_message_available()
+                except (Struck, StaleEpoch):
+                    pass  # a seek that was broken off may have begun another epoch meanwhile
+                finally:
+                    striker.armed = False
+                while isinstance(made, (Consumer, Reader)):
+                    try:
+                        striker.armed = True
+                        made.close()
+                        made = None
+                    except Struck:
+                        pass
+                    finally:
+                        striker.armed = False
+        assert striker.hits >= STRIKES
+        with on.client.subscribe("t", "exclusive"):
+            pass
+        consumer.seek(MessageId.earliest)
+        assert consumer.receive(LONG_MS).data() == b"0"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
+    """CHK-60: what strikes in the middle of a fork leaves no client suspended, and is raised when the fork is over;
+    what strikes at its edges, Python itself swallows."""
+    pytest.importorskip("grpc")
+    with sync_scene() as made, made.client() as client, ctrl_c_interrupts(), Striker() as striker:
+        producer = client.create_producer("t")
+        interrupted = 0
+        for number in range(25):
+            before = striker.hits
+            try:
+                striker.armed = True
+                pid = os.fork()
+                if pid == 0:
+                    os._exit(0)
+                striker.armed = False
+                os.waitpid(pid, 0)
+                deadline = time.monotonic() + 0.2
+                while striker.hits > before and time.monotonic() < deadline:
+                    time.sleep(0.001)
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                striker.armed = False
+            producer.send(b"%d" % number)
+        assert interrupted
+        assert made.on_loop(lambda broker: len(broker.topic("t").payloads())) == 25

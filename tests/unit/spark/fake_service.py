@@ -1,0 +1,247 @@
+"""Topics as the driver of a query meets them: logs whose entries hold messages, with plans, leases and deletion that
+behave as brokers' do. Messages are numbers, and a plan's pieces say which of them they hold.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from magnetar import MessageId
+from magnetar.admin import LogPlace, NextMessage, Piece, PieceFragment, Plan
+from magnetar.exceptions import NotFound, TopicNotFound
+from magnetar_spark.log_slice import LogSlice
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["FakeLog", "FakeService"]
+
+NOWHERE: Final = NextMessage(0, 0, 0)
+_BYTES_EACH: Final = 100
+# Within the fake `list` is a question.
+Names: TypeAlias = list[str]
+Numbers: TypeAlias = list[int]
+
+
+@dataclass
+class FakeLog:
+    incarnation: str
+    # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
+    entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    ledger_id: int = 1
+    # What was there once ends here.
+    deleted_before: NextMessage = NOWHERE
+    leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    progress: dict[str, NextMessage] = field(default_factory=dict)
+    retained: bool = False
+    # No answer has more pieces.
+    most_pieces: int = 1000
+
+    def publish(self, messages: Sequence[int]) -> None:
+        """As one batch."""
+        self.entries[self.ledger_id, self._next_entry()] = list(messages)
+
+    def roll(self) -> None:
+        self.ledger_id += 1
+
+    def delete_ledgers_before(self, ledger_id: int) -> None:
+        self.entries = {place: held for place, held in self.entries.items() if place[0] >= ledger_id}
+        self.deleted_before = max(self.deleted_before, NextMessage(ledger_id, 0, 0))
+
+    def place_of(self, message: int) -> NextMessage:
+        for (ledger, entry), held in self.entries.items():
+            if message in held:
+                return NextMessage(ledger, entry, held.index(message))
+        raise AssertionError(f"there is no message {message}")
+
+    @property
+    def first(self) -> NextMessage:
+        return NextMessage(*min(self.entries), 0) if self.entries else self.end
+
+    @property
+    def end(self) -> NextMessage:
+        return NextMessage(self.ledger_id, self._next_entry(), 0)
+
+    def between(self, start: NextMessage, stop: NextMessage) -> list[tuple[NextMessage, int]]:
+        places = [
+            (NextMessage(*place, index), message)
+            for place, held in sorted(self.entries.items())
+            for index, message in enumerate(held)
+        ]
+        return places[bisect.bisect_left(places, (start, -1)) : bisect.bisect_left(places, (stop, -1))]
+
+    def _next_entry(self) -> int:
+        return max((entry for ledger, entry in self.entries if ledger == self.ledger_id), default=-1) + 1
+
+
+class FakeService:
+    """Stands for an AsyncAdmin, and for its groups `topics` and `reading`."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, FakeLog] = {}
+        self.partitioned: dict[str, int] = {}
+        self.made = 0
+        self.asked: Names = []
+        # Raised by the next question of that name.
+        self.failing: dict[str, Exception] = {}
+        self.topics = self.reading = self
+
+    def create(self, topic: str, partitions: int = 0, *, retained: bool = True) -> None:
+        name = TopicName.parse(topic)
+        names = [name.partition(index) for index in range(partitions)] if partitions else [name]
+        if partitions:
+            self.partitioned[str(name)] = partitions
+        for one in names:
+            if str(one) not in self.logs:
+                self.made += 1
+                self.logs[str(one)] = FakeLog(f"incarnation-{self.made}", ledger_id=100 * self.made, retained=retained)
+
+    def delete(self, topic: str) -> None:
+        name = str(TopicName.parse(topic))
+        for log in [log for log in self.logs if str(TopicName.parse(log).base) == name or log == name]:
+            del self.logs[log]
+        self.partitioned.pop(name, None)
+
+    def __getitem__(self, topic: str) -> FakeLog:
+        return self.logs[str(TopicName.parse(topic))]
+
+    def messages_of(self, slices: Sequence[LogSlice]) -> Numbers:
+        """What tasks would read."""
+        return [message for one in slices for message in self._held(one)]
+
+    def _held(self, one: LogSlice) -> Iterator[int]:
+        log = self.logs[one.log]
+        assert one.incarnation == log.incarnation
+        for piece in one.pieces:
+            for entry in range(piece.first_entry_id, piece.last_entry_id + 1):
+                held = log.entries[piece.ledger_id, entry]
+                skip = piece.skip_messages if entry == piece.first_entry_id else 0
+                stop = piece.stop_after_messages if entry == piece.last_entry_id else 0
+                yield from held[skip : stop or len(held)]
+
+    # ── what is asked ──
+
+    async def list(self, namespace: str) -> Names:
+        self._note("list")
+        return [log for log in self.logs if str(TopicName.parse(log).namespace_name) == namespace]
+
+    async def list_partitioned(self, namespace: str) -> Names:
+        self._note("list_partitioned")
+        return [topic for topic in self.partitioned if str(TopicName.parse(topic).namespace_name) == namespace]
+
+    async def get_partitioned(self, topic: str) -> Any:
+        self._note("get_partitioned")
+        if topic not in self.partitioned:
+            raise NotFound(f"there is no partitioned topic {topic}")
+        return _Partitioned(self.partitioned[topic])
+
+    async def place(self, log: str, start: Any) -> LogPlace:
+        self._note("place")
+        there = self._log(log)
+        if start == MessageId.earliest:
+            return LogPlace(there.incarnation, there.first, there.retained)
+        assert start == MessageId.latest, "the fake knows no times"
+        return LogPlace(there.incarnation, there.end, there.retained)
+
+    async def plan(
+        self,
+        log: str,
+        *,
+        incarnation: str = "",
+        start: NextMessage,
+        stop: NextMessage | None = None,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        lease_ms: int = 0,
+        lease_id: bytes = b"",
+        holder: str = "",
+        listener_name: str = "",
+        before_ledgers: int = 0,
+        before_bytes: int = 0,
+        fresh: bool = False,
+    ) -> Plan:
+        self._note("plan")
+        there = self._log(log)
+        if incarnation and incarnation != there.incarnation:
+            return Plan(
+                there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
+            )
+        if lease_ms:
+            there.leases[lease_id] = (start.ledger_id, lease_ms)
+        begins_in_deleted = NOWHERE < start < there.deleted_before
+        begin = max(start, there.first)
+        end = there.end if stop is None else min(stop, there.end)
+        held = there.between(begin, end)
+        most = min(max_messages or len(held), max(1, max_bytes // _BYTES_EACH) if max_bytes else len(held))
+        taken = held[: min(most, there.most_pieces)]
+        cut = held[len(taken)][0] if len(taken) < len(held) else max(begin, end)
+        return Plan(
+            incarnation=there.incarnation,
+            start=begin,
+            stop=cut,
+            pieces=_pieces(there, taken),
+            bookies={"bookie-1": "host:1"},
+            messages=len(taken),
+            bytes=len(taken) * _BYTES_EACH,
+            other_incarnation=False,
+            begins_in_deleted=begins_in_deleted,
+            first=there.first,
+            end=there.end,
+            messages_behind=len(there.between(cut, there.end)),
+            lease_until_ms=0,
+            retained=there.retained,
+        )
+
+    async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
+        self._note("renew_lease")
+        leases = self._log(log).leases
+        if lease_id not in leases:
+            raise NotFound(f"there is no such lease on {log}")
+        if lease_ms:
+            leases[lease_id] = (leases[lease_id][0], lease_ms)
+        else:
+            del leases[lease_id]
+
+    async def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
+        self._note("advance_progress")
+        progress = self._log(log).progress
+        progress[subscription] = max(progress.get(subscription, to), to)
+
+    def _log(self, log: str) -> FakeLog:
+        if log not in self.logs:
+            raise TopicNotFound(f"there is no topic {log}")
+        return self.logs[log]
+
+    def _note(self, question: str) -> None:
+        self.asked.append(question)
+        if question in self.failing:
+            raise self.failing.pop(question)
+
+
+@dataclass(frozen=True)
+class _Partitioned:
+    partitions: int
+
+
+def _pieces(log: FakeLog, taken: Sequence[tuple[NextMessage, int]]) -> list[Piece]:
+    """One for each entry, so that there are many."""
+    by_entry: dict[tuple[int, int], Numbers] = {}
+    for place, _ in taken:
+        by_entry.setdefault((place.ledger_id, place.entry_id), []).append(place.batch_index)
+    return [
+        Piece(
+            ledger_id=ledger,
+            first_entry_id=entry,
+            last_entry_id=entry,
+            skip_messages=indexes[0],
+            stop_after_messages=0 if indexes[-1] + 1 == len(log.entries[ledger, entry]) else indexes[-1] + 1,
+            bytes=len(indexes) * _BYTES_EACH,
+            messages=len(indexes),
+            ensemble_size=1,
+            write_quorum=1,
+            ack_quorum=1,
+            fragments=(PieceFragment(0, ("bookie-1",)),),
+        )
+        for (ledger, entry), indexes in by_entry.items()
+    ]

@@ -1,0 +1,308 @@
+"""What a task reads of a slice: from bookies that are slow, gone, damaged or lie, ahead, in order and without gaps."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_protos import ledger_pb2 as pb
+from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, Whereabouts, range_entries
+from magnetar_spark.errors import NotReadNow
+from magnetar_spark.log_slice import SlicePiece
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.transport import Code, Disconnected, NotReached, Rejected
+from tests.running import run
+from tests.unit.bookie.honest_bookie import HonestBookie, entry, record_of
+from tests.unit.bookie.patience import patiently
+
+# As if an answer took four entries.
+MIB = 1 << 20
+ALL_HOLD_ALL = Striping(3, 3, 2)
+
+
+class Scene:
+    """Ledgers 7, 8, … whole on all their bookies. A bookie's address is its id and a 0."""
+
+    def __init__(self, striping: Striping = ALL_HOLD_ALL, counts: tuple[int, ...] = (30,)) -> None:
+        self.clock = ManualClock()
+        self.striping = striping
+        self.names = tuple(f"b{slot}" for slot in range(striping.ensemble_size))
+        self.addresses = {name: f"{name}:0" for name in self.names}
+        self.bookies = {f"{name}:0": HonestBookie(name, self.clock) for name in self.names}
+        self.pieces = []
+        for ledger_id, count in enumerate(counts, 7):
+            for entry_id in range(count + 5):
+                for slot in striping.write_set(entry_id):
+                    self.bookies[f"b{slot}:0"].keep(ledger_id, record_of(ledger_id, entry_id))
+            self.pieces.append(self.piece(ledger_id, 0, count - 1))
+        # What a new plan says; and how often one was asked for.
+        self.new_plan: Callable[[], Whereabouts | None] = lambda: self.whereabouts(self.addresses)
+        self.planned: list[tuple[int, int, int]] = []
+
+    def piece(self, ledger_id: int, first: int, last: int, entry_bytes: int = MIB) -> SlicePiece:
+        size = (last - first + 1) * entry_bytes
+        return SlicePiece(ledger_id, first, last, 0, 0, size, 0, self.striping, (Fragment(0, self.names),))
+
+    def whereabouts(self, addresses: dict[str, str], names: tuple[str, ...] = (), first: int = 0) -> Whereabouts:
+        return Whereabouts(self.striping, [Fragment(0, names or self.names)], addresses, first)
+
+    def runs(self) -> EntryRuns:
+        return EntryRuns(self.pieces, self.addresses, self._ask, self._new_plan, self.clock)
+
+    async def all(self) -> list[EntryRun | Gone]:
+        runs = self.runs()
+        found = []
+        while (one := await patiently(self.clock, runs.next())) is not None:
+            found.append(one)
+        await runs.close()
+        return found
+
+    def asked(self) -> list[pb.ReadRequest]:
+        return [request for bookie in self.bookies.values() for request in bookie.reads()]
+
+    async def _ask(self, address: str, request: pb.ReadRequest, timeout_s: float) -> pb.ReadAnswer:
+        bookie = self.bookies.get(address)
+        if bookie is None:
+            raise NotReached(f"nobody is at {address!r}")
+        return await bookie.read(pb.ReadRequest.FromString(request.SerializeToString()))
+
+    async def _new_plan(self, ledger_id: int, first: int, last: int) -> Whereabouts | None:
+        self.planned.append((ledger_id, first, last))
+        await asyncio.sleep(0)
+        return self.new_plan()
+
+
+def read_of(found: list[EntryRun | Gone]) -> list[tuple[int, int]]:
+    """Ledgers and entries; each run's entries must be those that it says."""
+    places = []
+    for one in found:
+        assert isinstance(one, EntryRun)
+        for entry_id, stored in enumerate(one.entries, one.first_entry_id):
+            assert stored == entry(entry_id)
+            places.append((one.piece.ledger_id, entry_id))
+    return places
+
+
+def all_of(*counts: int) -> list[tuple[int, int]]:
+    return [(ledger_id, entry_id) for ledger_id, count in enumerate(counts, 7) for entry_id in range(count)]
+
+
+@pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2), Striping(4, 1, 1)], ids=str)
+def test_pieces_come_in_order_and_nothing_past_them_is_asked_for(striping: Striping) -> None:
+    """SPK-5: plain range reads, several at a time and in order, that fence nothing and never pass the piece."""
+    scene = Scene(striping, (30, 3, 17))
+    assert read_of(run(scene.all())) == all_of(30, 3, 17)
+    counts = {7: 30, 8: 3, 9: 17}
+    for request in scene.asked():
+        assert not request.fence
+        assert not request.master_key
+        assert request.last_entry_id < counts[request.ledger_id]
+    assert {method for bookie in scene.bookies.values() for method, _ in bookie.calls} == {"read"}
+    assert not scene.planned
+
+
+def test_a_piece_begins_and_ends_where_it_says() -> None:
+    scene = Scene()
+    scene.pieces = [scene.piece(7, 11, 11), scene.piece(7, 13, 22)]
+    assert read_of(run(scene.all())) == [(7, 11), *((7, entry_id) for entry_id in range(13, 23))]
+
+
+def test_so_many_answers_are_read_ahead_and_no_more() -> None:
+    scene = Scene(counts=(30,))
+
+    async def body() -> None:
+        runs = scene.runs()
+        first = await runs.next()
+        assert isinstance(first, EntryRun)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        share = range_entries(scene.pieces[0])
+        assert 1 < len(first.entries) <= share
+        # That one, and four more.
+        assert sum(request.last_entry_id - request.first_entry_id + 1 for request in scene.asked()) == 5 * share
+        await runs.close()
+
+    run(body())
+
+
+def test_entries_that_are_larger_than_the_others_take_more_answers_and_no_more_memory() -> None:
+    scene = Scene(counts=(30,))
+    scene.pieces = [scene.piece(7, 0, 29, 1)]  # they say that an answer takes all of them
+    for bookie in scene.bookies.values():
+        bookie.lie = lambda request, answer: _shortened(answer, request.first_entry_id, 3)
+    found = run(scene.all())
+    assert read_of(found) == all_of(30)
+
+
+def _shortened(answer: pb.ReadAnswer, first: int, count: int) -> pb.ReadAnswer:
+    """As if so many filled it."""
+    del answer.records[count:]
+    answer.next_entry_id = min(answer.next_entry_id, first + count)
+    return answer
+
+
+@pytest.mark.parametrize("striping", [ALL_HOLD_ALL, Striping(3, 2, 2)], ids=str)
+def test_another_replica_gives_what_one_does_not(striping: Striping) -> None:
+    """SPK-5: of replicas that fail, lack entries, hold them damaged or lie, the next one is asked."""
+
+    def fails(bookie: HonestBookie) -> None:
+        bookie.failing.add("read")
+
+    def hangs(bookie: HonestBookie) -> None:
+        bookie.hanging.add("read")
+
+    def lacks(bookie: HonestBookie) -> None:
+        for entry_id in range(5, 25):
+            bookie.ledger(7).records.pop(entry_id, None)
+
+    def rots(bookie: HonestBookie) -> None:
+        for entry_id in list(bookie.ledger(7).records)[3:20]:
+            bookie.damage(7, entry_id)
+
+    def lies(bookie: HonestBookie) -> None:
+        bookie.lie = lambda _, answer: pb.ReadAnswer(
+            status=pb.OK, records=[record_of(7, 0)] * len(answer.records), next_entry_id=answer.next_entry_id
+        )
+
+    def stands_still(bookie: HonestBookie) -> None:
+        bookie.lie = lambda request, _: pb.ReadAnswer(status=pb.OK, next_entry_id=request.first_entry_id)
+
+    for trouble in (fails, hangs, lacks, rots, lies, stands_still):
+        scene = Scene(striping, (30,))
+        trouble(scene.bookies["b1:0"])
+        assert read_of(run(scene.all())) == all_of(30), trouble.__name__
+        assert not scene.planned, trouble.__name__
+
+
+def test_a_bookie_that_goes_while_it_is_read_from_is_not_missed() -> None:
+    scene = Scene(counts=(40,))
+    asked = itertools.count()
+
+    def gone_soon(_: str) -> None:
+        if next(asked) >= 2:
+            scene.bookies["b0:0"].failing.add("read")
+
+    scene.bookies["b0:0"].before = gone_soon
+    assert read_of(run(scene.all())) == all_of(40)
+
+
+def test_replicas_that_have_moved_are_found_by_one_new_plan() -> None:
+    """SPK-5: if no replica has an entry, a new plan is asked for, once however many ranges need it."""
+    scene = Scene(counts=(30, 10))
+    for name in scene.names:
+        moved = scene.bookies.pop(f"{name}:0")
+        scene.bookies[f"{name}:1"] = moved
+    scene.new_plan = lambda: scene.whereabouts({name: f"{name}:1" for name in scene.names})
+    assert read_of(run(scene.all())) == all_of(30, 10)
+    assert scene.planned == [(7, 0, 29), (8, 0, 9)]
+
+
+def test_what_all_replicas_lack_is_gone_and_the_rest_is_read() -> None:
+    scene = Scene(Striping(3, 3, 2), (30,))
+    for bookie in scene.bookies.values():
+        for entry_id in range(9, 14):
+            del bookie.ledger(7).records[entry_id]
+        bookie.damage(7, 20)
+    found = run(scene.all())
+    gone = [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)]
+    assert gone == [9, 10, 11, 12, 13, 20]
+    # Ranges end there, and not every entry that is gone costs a question.
+    assert len([one for one in found if isinstance(one, Gone)]) <= 4
+    there = [one for one in found if isinstance(one, EntryRun)]
+    assert read_of([*there]) == [place for place in all_of(30) if place[1] not in gone]
+    assert len(scene.planned) == 1
+
+
+def _ids(gone: Gone) -> range:
+    return range(gone.first_entry_id, gone.last_entry_id + 1)
+
+
+def test_a_ledger_that_was_deleted_is_gone_from_where_it_was() -> None:
+    scene = Scene(counts=(30, 30))
+    for bookie in scene.bookies.values():
+        bookie.ledger(7).deleted = True
+    scene.new_plan = lambda: None
+    found = run(scene.all())
+    assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(30)]
+    assert read_of([one for one in found if isinstance(one, EntryRun)]) == all_of(30, 30)[30:]
+    scene = Scene(counts=(30,))
+    for bookie in scene.bookies.values():
+        for entry_id in range(12):
+            del bookie.ledger(7).records[entry_id]
+    scene.new_plan = lambda: scene.whereabouts(scene.addresses, first=12)
+    found = run(scene.all())
+    assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(12)]
+    assert read_of([one for one in found if isinstance(one, EntryRun)]) == all_of(30)[12:]
+
+
+@pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])
+def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
+    """Unknown is not no: two say that they lack it, and the third can't be asked or may have lost it."""
+    scene = Scene(counts=(10,))
+    for name in ("b0", "b1"):
+        scene.bookies[f"{name}:0"].ledger(7).records.pop(4)
+    if how == "unreached":
+        del scene.addresses["b2"]
+    elif how == "failing":
+        scene.bookies["b2:0"].failing.add("read")
+    else:
+        scene.bookies["b2:0"].ledger(7).limbo = True
+        scene.bookies["b2:0"].ledger(7).records.pop(4)
+
+    async def body() -> None:
+        runs = scene.runs()
+        with pytest.raises(NotReadNow, match="entry 4 of ledger 7"):
+            while await patiently(scene.clock, runs.next()):
+                pass
+        await runs.close()
+
+    run(body())
+
+
+def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:
+    """One bookie, as a standalone has: whatever many tasks ask at once, each gets its rows."""
+    scene = Scene(Striping(1, 1, 1), (30,))
+    asked = itertools.count()
+
+    def refuses(_: str) -> None:
+        number = next(asked)
+        if number % 3:
+            raise Rejected(Code.RESOURCE_EXHAUSTED, "the bookie is at 64 reads")
+        if 6 < number < 20:
+            raise Disconnected("it starts anew")
+
+    scene.bookies["b0:0"].before = refuses
+    assert read_of(run(scene.all())) == all_of(30)
+    assert len(scene.planned) == 1
+
+
+def test_who_is_cancelled_while_he_waits_loses_nothing_and_close_leaves_nothing() -> None:
+    scene = Scene(counts=(30,))
+
+    async def body() -> None:
+        for name in scene.names:
+            scene.bookies[f"{name}:0"].hanging.add("read")
+        runs = scene.runs()
+        waiting = asyncio.create_task(runs.next())
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        for bookie in scene.bookies.values():
+            bookie.hanging.clear()
+        found: list[EntryRun | Gone] = []
+        # Those that hang are given up for the next replica's.
+        while (one := await patiently(scene.clock, runs.next())) is not None:
+            found.append(one)
+        assert read_of(found) == all_of(30)
+        others = scene.runs()
+        scene.bookies["b0:0"].hanging.add("read")
+        await patiently(scene.clock, others.next())
+        await others.close()
+        assert await others.next() is None
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(body())

@@ -1,0 +1,77 @@
+"""How soon somebody who begins a query is told that nobody is there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from magnetar_spark.errors import NobodyAnswers
+from magnetar_spark.options import SourceOptions, batch_options
+from magnetar_spark.reaching import answered
+from tests.running import run, until
+
+
+def options(port: int) -> SourceOptions:
+    return batch_options({"url": f"magnetar://127.0.0.1:{port}", "topic": "t"})
+
+
+def a_socket() -> socket.socket:
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
+def test_where_nobody_is_the_work_is_not_waited_for() -> None:
+    async def go() -> None:
+        ended = []
+
+        async def waits() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        with a_socket() as bound:  # and nobody listens
+            port = bound.getsockname()[1]
+            with pytest.raises(NobodyAnswers, match=rf"no broker answers: .*{port}.*'url'.* right\?"):
+                await answered(options(port), waits(), at_once_s=0.01, patience_s=0.3)
+        assert ended == [True]
+
+    run(go())
+
+
+def test_where_somebody_is_slow_the_work_is_waited_for() -> None:
+    async def go() -> None:
+        asked, done = [], asyncio.Event()
+
+        async def waits() -> int:
+            await done.wait()
+            return 7
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(True)
+            await done.wait()
+            writer.close()
+
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            waiting = asyncio.ensure_future(answered(options(port), waits(), at_once_s=0.01, patience_s=60.0))
+            await until(lambda: bool(asked), "it was looked")
+            done.set()
+            assert await waiting == 7
+
+    run(go())
+
+
+def test_what_is_answered_at_once_is_not_looked_after() -> None:
+    async def seven() -> int:
+        return 7
+
+    async def fails() -> int:
+        raise ValueError("its own")
+
+    assert run(answered(options(1), seven())) == 7
+    with pytest.raises(ValueError, match="its own"):
+        run(answered(options(1), fails()))

@@ -1,0 +1,552 @@
+"""A stream's driver over topics that come, go and are deleted: which messages each micro-batch holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any, cast
+
+import pytest
+
+from magnetar.admin import AsyncAdmin
+from magnetar.exceptions import ConnectError, TopicNotFound
+from magnetar_spark.errors import DataLost, InvalidOffsets, InvalidOptions, NothingKept
+from magnetar_spark.options import stream_options
+from magnetar_spark.plans import Limits
+from magnetar_spark.stream import TopicStream
+from tests.running import run
+from tests.unit.spark.fake_service import FakeService
+
+ALL = Limits()
+
+
+def a_stream(service: FakeService, **options: str) -> TopicStream:
+    given = {"url": "magnetar://here:6652", "startingOffsets": "earliest", "topic": "t", **options}
+    if "topicsPattern" in options or "topics" in options:
+        del given["topic"]
+    return TopicStream(cast(AsyncAdmin, service), stream_options(given))
+
+
+class Query:
+    """What Spark does with a stream: one micro-batch after the other, and what a checkpoint keeps. A sink that is
+    idempotent by the batch's number has the rows of each."""
+
+    def __init__(self, service: FakeService, **options: str) -> None:
+        self.service = service
+        self.options = options
+        self.stream = a_stream(service, **options)
+        # The log of offsets, and the last batch that is done with.
+        self.planned: list[str] = []
+        self.done = -1
+        self.rows: dict[int, list[int]] = {}
+
+    async def plan(self, limits: Limits = ALL) -> bool:
+        """Writes the next batch's end down; False: there is nothing new."""
+        self.stream._idle_since = None
+        start = json.loads(self.planned[-1]) if self.planned else await self.stream.initial()
+        end = json.dumps(await self.stream.latest(start, limits))
+        if self.planned and end == self.planned[-1]:
+            return False
+        self.planned.append(end)
+        return True
+
+    async def work(self) -> None:
+        """The batch that was planned last."""
+        number = len(self.planned) - 1
+        start = json.loads(self.planned[-2]) if number else await self.stream.initial()
+        slices = await self.stream.slices(start, json.loads(self.planned[-1]))
+        self.rows[number] = self.service.messages_of(slices)
+
+    async def commit(self) -> None:
+        self.done = len(self.planned) - 1
+        await self.stream.commit(json.loads(self.planned[-1]))
+
+    async def batch(self, limits: Limits = ALL) -> list[int]:
+        if not await self.plan(limits):
+            return []
+        await self.work()
+        await self.commit()
+        return self.rows[self.done]
+
+    async def all_batches(self, limits: Limits = ALL) -> list[list[int]]:
+        batches = []
+        while batch := await self.batch(limits):
+            batches.append(batch)
+        return batches
+
+    async def crash(self) -> None:
+        """The driver is gone, and another goes on from the checkpoint: the batch that was not done is done again."""
+        await self.stream.close()
+        self.stream = a_stream(self.service, **self.options)
+        if self.done < len(self.planned) - 1:
+            await self.work()
+            self.done = len(self.planned) - 1
+
+    @property
+    def read(self) -> list[int]:
+        return [message for _, rows in sorted(self.rows.items()) for message in rows]
+
+
+def filled(**log: Any) -> FakeService:
+    """`t` with 30 messages in 6 batches of 5, in 3 ledgers."""
+    service = FakeService()
+    service.create("t", **log)
+    for batch in range(6):
+        service["t"].publish(range(5 * batch, 5 * batch + 5))
+        if batch % 2:
+            service["t"].roll()
+    return service
+
+
+def test_micro_batches_hold_each_message_once_and_keep_to_their_limits() -> None:
+    """SPK-2"""
+
+    async def go() -> None:
+        query = Query(filled())
+        assert await query.all_batches(Limits(messages=7)) == [
+            list(range(at, min(at + 7, 30))) for at in range(0, 30, 7)
+        ]
+        assert await query.batch() == []
+        query.service["t"].publish([30, 31])
+        assert await query.all_batches(Limits(bytes=100)) == [[30], [31]]
+
+    run(go())
+
+
+def test_where_nothing_is_new_the_offset_stays_as_it_is() -> None:
+    """Spark compares the texts: another one would be a batch of nothing, again and again."""
+
+    async def go() -> None:
+        service = filled()
+        stream = a_stream(service)
+        start = await stream.initial()
+        end = await stream.latest(start, ALL)
+        assert json.dumps(await stream.latest(json.loads(json.dumps(end)), ALL)) == json.dumps(end)
+        assert await stream.slices(end, end) == []
+        empty = a_stream(service, startingOffsets="latest")
+        start = await empty.initial()
+        assert await empty.latest(start, ALL) == start
+
+    run(go())
+
+
+def test_a_first_batch_that_is_done_again_begins_where_it_began() -> None:
+    """SPK-1: though `latest` is another place by then, and Spark asks for it anew"""
+
+    async def go() -> None:
+        query = Query(filled(), startingOffsets="latest")
+        assert await query.plan()
+        await query.work()
+        await query.commit()
+        assert query.read == []
+        query.service["t"].publish([30, 31, 32])
+        assert await query.plan(Limits(messages=2))
+        query.service["t"].publish([33])
+        await query.crash()
+        assert query.read == [30, 31]
+        assert await query.all_batches() == [[32, 33]]
+
+    run(go())
+
+
+def test_the_very_first_batch_is_not_skipped_after_a_crash() -> None:
+    """SPK-1: the offset log holds batch 0's end alone, and its beginning has to be in it"""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service, startingOffsets="latest")
+        await query.stream.initial()
+        service["t"].publish([30, 31])
+        assert await query.plan()
+        service["t"].publish([32])
+        await query.crash()
+        assert query.read == [30, 31]
+        assert await query.all_batches() == [[32]]
+
+    run(go())
+
+
+def test_new_partitions_and_topics_are_read_from_their_earliest() -> None:
+    """SPK-1, TOP-3"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("t-0", 1)
+        service["t-0-partition-0"].publish([0])
+        query = Query(service, topicsPattern="t-.*", startingOffsets="latest")
+        await query.plan()
+        await query.work()
+        await query.commit()
+        service.create("t-0", 3)
+        service["t-0-partition-2"].publish([1, 2])
+        service.create("t-1")
+        service["t-1"].publish([3])
+        service.create("other")
+        service["other"].publish([9])
+        query.stream._topics._not_before = 0.0
+        assert await query.plan()
+        # Found, planned, and the driver dies: they begin where they began then.
+        await query.crash()
+        assert sorted(query.read) == [1, 2, 3]
+        assert await query.all_batches() == []
+
+    run(go())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_message_once_whatever_crashes_between(seed: int) -> None:
+    """SPK-1: over restarts from a checkpoint, at any point of a batch, with messages, partitions and ledgers that come,
+    and ledgers that go once they have been committed"""
+
+    async def go() -> None:
+        chance = random.Random(seed)
+        service = FakeService()
+        service.create("t", 2)
+        options = {"startingOffsets": chance.choice(["earliest", "latest"])}
+        if chance.random() < 0.5:
+            options["progressSubscription"] = "spark"
+        query = Query(service, **options)
+        await query.stream.initial()
+        published = 0
+        for _ in range(40):
+            logs = list(service.logs.values())
+            log = chance.choice(logs)
+            log.most_pieces = chance.choice([1, 3, 1000])
+            what = chance.random()
+            if what < 0.5:
+                count = chance.randrange(1, 6)
+                log.publish(range(published, published + count))
+                published += count
+            elif what < 0.6:
+                log.roll()
+            elif what < 0.65 and service.partitioned["persistent://public/default/t"] < 4:
+                service.create("t", service.partitioned["persistent://public/default/t"] + 1)
+            elif what < 0.75 and query.done >= 0:
+                for name, offset in json.loads(query.planned[query.done]).items():
+                    service.logs[name].delete_ledgers_before(offset["ledger_id"])
+            query.stream._topics._not_before = 0.0
+            limits = Limits(chance.choice([0, 1, 3, 10]), chance.choice([0, 100, 700]))
+            step = chance.random()
+            planned = await query.plan(limits)
+            if step < 0.2:
+                await query.crash()
+            elif planned:
+                await query.work()
+                if step < 0.4:
+                    await query.crash()
+                else:
+                    await query.commit()
+                    if step < 0.5:
+                        await query.crash()
+        query.stream._topics._not_before = 0.0
+        await query.all_batches()
+        assert sorted(query.read) == list(range(published))
+
+    run(go())
+
+
+def test_what_is_planned_is_what_is_read_without_asking_again() -> None:
+    async def go() -> None:
+        service = filled()
+        query = Query(service)
+        await query.stream.initial()
+        service.asked.clear()
+        assert await query.batch() == list(range(30))
+        assert service.asked.count("plan") == 1
+
+    run(go())
+
+
+def test_long_ranges_are_planned_under_one_lease_from_their_beginning() -> None:
+    """SPK-5: a later plan of the range does not move it on to what is read last"""
+
+    async def go() -> None:
+        service = filled()
+        log = service["t"]
+        log.most_pieces = 1
+        query = Query(service)
+        assert await query.batch() == list(range(30))
+        assert [from_ledger for from_ledger, _ in log.leases.values()] == [log.first.ledger_id]
+        log.publish([30])
+        assert await query.batch() == [30]
+        assert [from_ledger for from_ledger, _ in log.leases.values()] == [log.ledger_id]
+        await query.stream.close()
+        assert log.leases == {}
+
+    run(go())
+
+
+def test_a_limit_is_dealt_out_among_partitions() -> None:
+    """SPK-2: all get something, and what one has not is the others'"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("t", 4)
+        service["t-partition-0"].publish(range(1000))
+        service["t-partition-1"].publish(range(1000, 1300))
+        service["t-partition-2"].publish(range(2000, 2003))
+        query = Query(service)
+        batch = await query.batch(Limits(messages=103))
+        assert len(batch) == 103
+        of = [sum(1 for message in batch if message // 1000 == one) for one in range(3)]
+        assert of[2] == 3
+        assert of[1] >= 25
+        assert of[0] >= 25
+        # Fewer than partitions: each has its turn.
+        small = [await query.batch(Limits(messages=1)) for _ in range(12)]
+        assert [len(one) for one in small] == [1] * 12
+        assert {one[0] // 1000 for one in small} == {0, 1}
+
+    run(go())
+
+
+def test_where_a_log_began_is_kept_for_good() -> None:
+    """SPK-1: what was deleted when the query entered a log at its earliest message is no loss of its later"""
+
+    async def go() -> None:
+        service = filled()
+        first = service["t"].first._asdict()
+        query = Query(service)
+        while await query.batch(Limits(messages=9)):
+            await query.crash()
+        offsets = [json.loads(one)["persistent://public/default/t"] for one in query.planned]
+        assert [one.get("entered") for one in offsets] == [first] * len(offsets)
+        assert ["since" in one for one in offsets] == [True] + [False] * (len(offsets) - 1)
+        late = Query(filled(), startingOffsets="latest")
+        assert "entered" not in (await late.stream.initial())["persistent://public/default/t"]
+
+    run(go())
+
+
+def test_with_a_target_nothing_is_read_that_comes_later() -> None:
+    """SPK-2: Trigger.AvailableNow"""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service)
+        await query.stream.fix_target()
+        service["t"].publish([30])
+        read = await query.all_batches(Limits(messages=11))
+        assert [len(batch) for batch in read] == [11, 11, 8]
+        assert query.read == list(range(30))
+        # The next run goes on there, and its target is another.
+        await query.crash()
+        await query.stream.fix_target()
+        assert await query.all_batches() == [[30]]
+
+    run(go())
+
+
+def test_the_lag_is_told() -> None:
+    """SPK-2: in the query's progress"""
+
+    async def go() -> None:
+        query = Query(filled())
+        await query.batch(Limits(messages=7))
+        lag = query.stream.lag()
+        assert lag is not None
+        assert [one["messages_behind"] for one in lag.values()] == [23]
+        assert [one["ledger_id"] for one in lag.values()] == [query.service["t"].ledger_id]
+
+    run(go())
+
+
+def test_a_stream_whose_messages_nobody_keeps_does_not_start() -> None:
+    """SPK-1: it names both ways out, and starts if losses are all right; from a checkpoint, too"""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        with pytest.raises(NothingKept, match=r"(?s)retention.*progressSubscription"):
+            await a_stream(service).initial()
+        query = Query(service, failOnDataLoss="false")
+        assert await query.batch(Limits(messages=5)) == list(range(5))
+        with pytest.raises(NothingKept):
+            await a_stream(service).latest(json.loads(query.planned[-1]), ALL)
+        with pytest.raises(NothingKept):
+            await a_stream(service).slices(await query.stream.initial(), json.loads(query.planned[-1]))
+        kept = Query(service, progressSubscription="mine")
+        await kept.stream.initial()
+        assert service["t"].progress == {"mine": service["t"].first}
+
+    run(go())
+
+
+def test_the_progress_is_moved_to_what_is_committed_and_no_further() -> None:
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        query = Query(service, progressSubscription="mine")
+        assert await query.plan(Limits(messages=7))
+        await query.work()
+        assert log.progress == {"mine": log.first}
+        service.failing["advance_progress"] = ConnectError("nobody is there")
+        await query.commit()
+        assert log.progress == {"mine": log.first}
+        await query.commit()
+        assert log.progress == {"mine": log.place_of(7)}
+
+    run(go())
+
+
+def test_a_query_that_ends_with_what_there_is_has_moved_its_progress_to_there() -> None:
+    """Spark commits a batch to the source when the next one begins, and the last one of such a query has none; but it
+    asks once more how far to go. A query that goes on is not moved by that: its batch may be done again."""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        query = Query(service, progressSubscription="mine")
+        assert await query.plan(Limits(messages=7))
+        await query.work()
+        await query.plan(Limits(messages=7))
+        assert log.progress == {"mine": log.first}
+        ending = Query(service, progressSubscription="mine")
+        await ending.stream.fix_target()
+        while await ending.plan(Limits(messages=7)):
+            await ending.work()
+        assert log.progress == {"mine": log.end}
+
+    run(go())
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_deleted_part(fails: bool) -> None:
+    """SPK-2: failOnDataLoss, with an error that says what is lost"""
+
+    async def go() -> None:
+        service = filled()
+        log = service["t"]
+        query = Query(service, failOnDataLoss=str(fails).lower())
+        assert await query.batch(Limits(messages=7)) == list(range(7))
+        log.delete_ledgers_before(log.ledger_id - 1)
+        if fails:
+            with pytest.raises(DataLost, match=r"t are lost: from 100:1:2 on, .* up to 102:0:0; .*failOnDataLoss"):
+                await query.batch()
+        else:
+            assert await query.all_batches() == [list(range(20, 30))]
+
+    run(go())
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_was_deleted_and_made_again(fails: bool) -> None:
+    """SPK-2, TOP-7: its offsets are not applied to the new one"""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service, failOnDataLoss=str(fails).lower())
+        assert await query.batch(Limits(messages=7)) == list(range(7))
+        service.delete("t")
+        service.create("t")
+        service["t"].publish([100, 101])
+        if fails:
+            with pytest.raises(DataLost, match="another topic was made under its name"):
+                await query.batch()
+        else:
+            assert await query.plan()
+            await query.crash()
+            assert query.rows[1] == [100, 101]
+            assert await query.all_batches() == []
+
+    run(go())
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_is_gone(fails: bool) -> None:
+    """SPK-2"""
+
+    async def go() -> None:
+        service = filled()
+        service.create("other")
+        service["other"].publish([50])
+        query = Query(service, topics="t,other", failOnDataLoss=str(fails).lower())
+        assert sorted(await query.batch(Limits(messages=2))) == [0, 50]
+        service.delete("t")
+        service["other"].publish([51])
+        if fails:
+            with pytest.raises(DataLost, match="t is no longer there"):
+                await query.batch()
+        else:
+            assert await query.all_batches() == [[51]]
+
+    run(go())
+
+
+def test_a_batch_whose_messages_are_gone_when_it_is_done_again() -> None:
+    """SPK-2"""
+
+    async def go() -> None:
+        for fails in (True, False):
+            service = filled()
+            log = service["t"]
+            query = Query(service, failOnDataLoss=str(fails).lower())
+            assert await query.plan()
+            log.delete_ledgers_before(log.ledger_id - 1)
+            if fails:
+                with pytest.raises(DataLost, match="are lost"):
+                    await query.crash()
+            else:
+                await query.crash()
+                assert query.read == list(range(20, 30))
+
+    run(go())
+
+
+def test_topics_that_there_are_not() -> None:
+    async def go() -> None:
+        service = FakeService()
+        with pytest.raises(TopicNotFound):
+            await a_stream(service).initial()
+        with pytest.raises(TopicNotFound):
+            await a_stream(service).fix_target()
+        query = Query(service, topicsPattern="t.*")
+        assert await query.stream.initial() == {}
+        await query.plan()
+        service.create("t1")
+        service["t1"].publish([1])
+        query.stream._topics._not_before = 0.0
+        assert await query.all_batches() == [[1]]
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        {"persistent://public/default/t": {"ledger_id": 1, "entry_id": 0, "batch_index": 0}},
+        {"persistent://public/default/t": {"incarnation": "x", "ledger_id": -1, "entry_id": 0, "batch_index": 0}},
+        {"persistent://public/default/t": {"incarnation": "x", "ledger_id": 1, "entry_id": "0"}},
+        {"persistent://public/default/t": {"incarnation": "x", "ledger_id": 1, "entry_id": 0, "since": 5}},
+        {"persistent://public/default/t": 5},
+    ],
+)
+def test_offsets_of_another_source_are_refused(offsets: dict[str, Any]) -> None:
+    async def go() -> None:
+        with pytest.raises(InvalidOffsets, match="Is it a checkpoint of this query"):
+            await a_stream(filled()).latest(offsets, ALL)
+
+    run(go())
+
+
+def test_starting_offsets_of_what_is_not_read() -> None:
+    async def go() -> None:
+        with pytest.raises(InvalidOptions, match="names persistent://public/default/elsewhere"):
+            await a_stream(filled(), startingOffsets='{"elsewhere": "earliest"}').initial()
+
+    run(go())
+
+
+def test_a_cancelled_question_leaves_the_stream_usable() -> None:
+    async def go() -> None:
+        query = Query(filled())
+        await query.stream.initial()
+        for turns in range(12):
+            asking = asyncio.ensure_future(query.stream.latest(await query.stream.initial(), ALL))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        assert await query.batch() == list(range(30))
+
+    run(go())
