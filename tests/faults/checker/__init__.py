@@ -1,0 +1,7 @@
+"""The judge: reads the history of one run (history.md), and says what of it must not be.
+
+It is written apart from what it judges, and imports nothing of it. Each of its rules is one file in `rules/`, and is
+found by being there.
+
+    python -m tests.faults.checker FOLDER
+"""

@@ -1,0 +1,102 @@
+"""What is tortured, as faults and the rig see it: processes, disks and connections, by name.
+
+Two there are: a cluster of processes (cluster.py) and a standalone (standalone.py). What one of them hasn't got it has
+none of: a standalone has one broker, and neither bookies nor a ZooKeeper.
+
+All methods are called on the rig's loop, and whatever blocks is done elsewhere. Who is struck may be gone, down or
+paused already: then nothing happens.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from magnetar_wire.randomness import Randomness
+from tests.faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from tests.faults.torture.client_processes import ClientProcesses
+
+__all__ = ["System"]
+
+
+class System(ABC):
+    # Who there is now, by name; those that are down belong to it.
+    brokers: list[str]
+    bookies: list[str]
+    zookeepers: list[str]
+    # All places of the workloads, and the processes of clients: set by the rig before anything is struck.
+    places: Sequence[str]
+    clients: ClientProcesses
+    # Where clients find it, by a proxy for each broker; where the rig does, without; and where its metadata are.
+    service_url: str
+    direct_url: str
+    metadata: str
+
+    # By who is at the far end, between it and whoever calls it: a broker and its clients (other brokers and the rig go
+    # straight), a bookie and everybody.
+    proxies: dict[str, Proxy]
+    # By who calls: between a broker or a bookie and the metadata store.
+    metadata_proxies: dict[str, Proxy]
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """All of it runs."""
+
+    @abstractmethod
+    async def __aexit__(self, *_: object) -> None: ...
+
+    # ── processes ──
+
+    @abstractmethod
+    def running(self, name: str) -> bool: ...
+
+    @abstractmethod
+    async def kill(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def stop(self, name: str) -> None:
+        """Asks it to end, and waits a while."""
+
+    @abstractmethod
+    async def pause(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def resume(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def start(self, *names: str, timeout_s: float = 0.2) -> str:
+        """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
+
+    # ── disks, of bookies ──
+
+    @abstractmethod
+    def disk(self, name: str) -> Path:
+        """What stands in this file is what its disk does (failing_disk.c); without it the disk is sound."""
+
+    @abstractmethod
+    async def flip_bit(self, name: str, chance: Randomness) -> str:
+        """Kills it, and flips a bit of what it has stored. Which; empty: it has nothing yet."""
+
+    # ── members ──
+
+    @abstractmethod
+    async def add_broker(self) -> str:
+        """Its name. It begins to run, with a proxy of its own."""
+
+    @abstractmethod
+    async def add_bookie(self) -> str: ...
+
+    @abstractmethod
+    async def remove(self, name: str, timeout_s: float) -> str:
+        """Takes it out as an administrator does: a bookie's ledgers are copied before. Why it could not be done; empty:
+        it is out."""
+
+    # ── the end ──
+
+    @abstractmethod
+    def logs(self) -> list[Path]:
+        """Of what is written in Python."""
