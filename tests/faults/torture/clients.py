@@ -18,7 +18,7 @@ class Clients:
     listener_name: str | None
     histories: Path
     seed: str
-    # Role and life: `consume-1-3`. It is the history's writer, and a part of the name of everything that is opened here.
+    # Role and life: `consume-1-3`. It is the history's writer, and part of the name of everything that is opened here.
     writer: str
     recorder: Recorder
     # Producers are to end; and all are.
