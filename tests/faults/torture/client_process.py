@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.checker.recorder import Recorder
+from tests.faults.torture import workloads as registered
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.consumers import consumer, cumulatively
 from tests.faults.torture.workload import Subscription, Worker, Workload
-from tests.faults.torture.workloads import workloads_named
 
 __all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "dealt", "kept"]
 
@@ -83,7 +83,7 @@ def main(url: str, listener: str, histories: str, seed: str, role: str, life: st
     writer = f"{role}-{life}"
     recorder = Recorder(Path(histories), writer)
     clients = Clients(url, listener or None, Path(histories), seed, writer, recorder)
-    producers, consumers = dealt(workloads_named(workloads), role)
+    producers, consumers = dealt(registered.named(workloads.split(",")), role)
     if role == KEEP:
         clients.stopping.set()
     workers = _Workers(clients)

@@ -13,43 +13,50 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.client_process import KEEP, ROLES
 from tests.faults.torture.workload import Workload
 from tests.faults.workload_processes import die_with_parent
 
-__all__ = ["ClientProcesses"]
+__all__ = ["ClientProcesses", "Processes"]
 
 _ANSWER_S: Final = 120.0
 
 
-class ClientProcesses:
+class ClientProcesses(Protocol):
+    """As faults see them."""
+
+    roles: tuple[str, ...]
+
+    async def begin(self, role: str) -> None: ...
+
+    async def kill(self, role: str) -> None: ...
+
+    async def pause(self, role: str) -> None: ...
+
+    async def resume(self, role: str) -> None: ...
+
+
+class Processes:
     """The present one of each role. A client that fails for a reason of its own fails whoever waits for its answer."""
 
     # Those that work all the time. Besides, there is `keep`, which is for the end (client_process.py).
     roles: tuple[str, ...] = ROLES
 
     def __init__(
-        self,
-        workloads: Sequence[Workload],
-        url: str,
-        listener_name: str | None,
-        histories: Path,
-        logs: Path,
-        seed: str,
-        recorder: Recorder,
+        self, folder: Path, histories: Path, seed: str, recorder: Recorder, workloads: Sequence[Workload]
     ) -> None:
-        """`recorder` is the rig's."""
-        # Where the next lives find the system.
-        self.url = url
+        """`folder` is for what they write on standard error, and `recorder` the rig's."""
+        # Where the next lives find the system; and by which of its listeners.
+        self.url = ""
+        self.listener_name: str | None = None
         self._names = ",".join(workload.name for workload in workloads)
-        self._listener_name = listener_name or ""
-        self._histories, self._logs, self._seed, self._recorder = histories, logs, seed, recorder
+        self._folder, self._histories, self._seed, self._recorder = folder, histories, seed, recorder
         self._present: dict[str, _Process] = {}
         self._lives: dict[str, int] = defaultdict(int)
-        logs.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
 
     async def begin(self, role: str) -> None:
         """Its next life, if it has none; returns when it says that it has begun."""
@@ -57,8 +64,8 @@ class ClientProcesses:
             return
         self._lives[role] += 1
         life = str(self._lives[role])
-        words = [self.url, self._listener_name, str(self._histories), self._seed, role, life, self._names]
-        process = self._present[role] = _Process(f"{role}-{life}", words, self._logs)
+        words = [self.url, self.listener_name or "", str(self._histories), self._seed, role, life, self._names]
+        process = self._present[role] = _Process(f"{role}-{life}", words, self._folder)
         await process.says("begun")
 
     def running(self, role: str) -> bool:
@@ -112,9 +119,9 @@ class ClientProcesses:
 class _Process:
     """One life of one role."""
 
-    def __init__(self, writer: str, words: Sequence[str], logs: Path) -> None:
+    def __init__(self, writer: str, words: Sequence[str], folder: Path) -> None:
         self.writer = writer
-        self._log = logs / f"{writer}.err"
+        self._log = folder / f"{writer}.err"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.torture.client_process", *words],

@@ -15,14 +15,14 @@ from typing import Final, Protocol
 
 from tests.faults.checker.recorder import digest
 
-__all__ = ["Outgoing", "Received", "Unreadable", "make_message", "read_message"]
+__all__ = ["Outgoing", "Received", "Unreadable", "make_message", "read", "read_message"]
 
 _CRC_BYTES: Final = 8
 # Above that, a payload is repeated: else nothing would be left to compress, and making it would take its time.
 _PATTERN_BYTES: Final = 4096
 
 
-class Unreadable(Exception):
+class Unreadable(ValueError):
     """It is no message of anybody's."""
 
 
@@ -74,11 +74,8 @@ def make_message(producer: str, number: int, chance: random.Random, size: int | 
     return Outgoing(number, payload, key, properties or None, event_ms)
 
 
-def read_message(message: Message) -> Received:
-    """Raises Unreadable."""
-    payload = None if message.has_null_value() else message.data()
-    properties = message.properties()
-    key = message.partition_key() if message.has_key() else None
+def read(payload: bytes | None, key: str | None, properties: Mapping[str, str], event_ms: int) -> Received:
+    """Whose it is. Raises Unreadable."""
     if payload:
         whole, crc = payload[:-_CRC_BYTES], payload[-_CRC_BYTES:]
     else:
@@ -87,10 +84,16 @@ def read_message(message: Message) -> Received:
         raise Unreadable(f"{len(payload or b'')} bytes, whose checksum is {_crc(whole)!r}, and not {crc!r}")
     try:
         producer, number = whole.decode("latin-1").split(" ", 2)[:2]
-        own = digest(payload, key, properties, message.event_timestamp())
-        return Received(producer, int(number), own, key)
+        return Received(producer, int(number), digest(payload, key, properties, event_ms), key)
     except ValueError as error:
         raise Unreadable(f"{len(payload or b'')} bytes that don't tell whose they are: {error}") from error
+
+
+def read_message(message: Message) -> Received:
+    """The like of one that the SDK has handed out."""
+    payload = None if message.has_null_value() else message.data()
+    key = message.partition_key() if message.has_key() else None
+    return read(payload, key, message.properties(), message.event_timestamp())
 
 
 def _body(chance: random.Random, size: int) -> bytes:
