@@ -68,8 +68,8 @@ class Trimming:
     async def _take_off(self, up_to: Callable[[], Position], held: Callable[[int], bool]) -> bool:
         """As many as go at a time; returns whether there were any.
 
-        How far it may go, and what is held, is looked at in the turn in which the change begins, anew each time:
-        between two changes ledgers are deleted, which takes long where a bookie is away, and a subscription that was made, or
+        How far it may go, and what is held, is looked at in the turn in which a change begins, anew each time. Between
+        two changes ledgers are deleted, which takes long where a bookie is away, and a subscription that is made, or
         moved back, meanwhile needs what it was told that it has. One that comes later, or a lease, finds them gone.
         """
         await self._node.settled()
