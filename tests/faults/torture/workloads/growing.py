@@ -9,7 +9,7 @@ import magnetar
 from magnetar.admin import Admin
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.consumers import async_consumer, consumer, cumulatively, some_each_async
-from tests.faults.torture.producing import AGAIN_S, Load, publisher, told
+from tests.faults.torture.producing import Load, publisher, told
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
 TOPIC = "growing"
@@ -19,38 +19,31 @@ _LOAD = Load(burst=30, options={"auto_update_partitions_interval_seconds": 1})
 
 
 def grow(clients: Clients) -> None:
-    """One partition more now and then. How many there are is asked afterwards, and so in each life of the process: one
-    that was killed, or not answered, may have done it."""
-    chance, known = clients.chance("grow"), _FIRST
+    """One partition more now and then. How many there are is asked each time: a life of the process that was killed, or
+    not answered, may have added one."""
+    chance = clients.chance("grow")
     with Admin(clients.url) as admin:
-        while known < _MOST and not clients.stopping.wait(_AFTER_S * (0.5 + chance.random())):
-            _add_partition(clients, admin, known + 1)
-            known = _say_partitions(clients, admin, known)
-        _say_partitions(clients, admin, known)
+        while not clients.stopping.wait(_AFTER_S * (0.5 + chance.random())):
+            try:
+                partitions = admin.topics.get_partitioned(TOPIC).partitions
+            except magnetar.MagnetarException:  # it is asked again
+                continue
+            if partitions >= _MOST:
+                return
+            _add_partition(clients, admin, partitions + 1)
 
 
 def _add_partition(clients: Clients, admin: Admin, partitions: int) -> None:
+    topic = WORKLOAD.topics[0]
+    clients.recorder.say(
+        "topic", topic=TOPIC, partitions=partitions, order=topic.order, deduplicated=topic.deduplicated
+    )
     begun, result, why = time.monotonic(), "done", ""
     try:
         admin.topics.update_partitioned(TOPIC, partitions)
     except magnetar.MagnetarException as error:
         result, why = "unknown", told(error)
     clients.recorder.say("act", begun=begun, act="grow", target=TOPIC, result=result, why=why)
-
-
-def _say_partitions(clients: Clients, admin: Admin, known: int) -> int:
-    """How many there are, which is said if they are more than were known."""
-    now = known
-    while not clients.quitting.is_set():
-        try:
-            now = admin.topics.get_partitioned(TOPIC).partitions
-            break
-        except magnetar.MagnetarException:
-            clients.quitting.wait(AGAIN_S)
-    if now > known:
-        topic = WORKLOAD.topics[0]
-        clients.recorder.say("topic", topic=TOPIC, partitions=now, order=topic.order, deduplicated=topic.deduplicated)
-    return now
 
 
 WORKLOAD = Workload(

@@ -1,5 +1,5 @@
-"""Few messages of all sizes: null ones, empty ones, such of more than a megabyte, and now and then one that no entry can
-hold; compressed in each of the ways there are. Consumers get them in batches, and one by one by a listener."""
+"""Few messages of all sizes: null ones, empty ones, such of a megabyte and more, and now and then one that is too large
+for anybody; compressed in each of the ways there are. Consumers get them in batches, and one by one by a listener."""
 
 from __future__ import annotations
 
