@@ -45,14 +45,20 @@ class Proxy:
         self.holds_requests = False
         self.holds_answers = False
         self.closed_to_new = False
-        # What each piece waits before it goes on.
-        self.delay_s = 0.0
+        # What each piece waits before it goes on, by its direction.
+        self.delay_requests_s = 0.0
+        self.delay_answers_s = 0.0
         # After so many bytes more, in both directions together, all connections break: in the middle of something.
         self.cut_after: int | None = None
         # How many bytes vanished, and how many connections were let in.
         self.lost = 0
         self.let_in = 0
         self._released = asyncio.Event()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._pairs)
 
     @property
     def address(self) -> str:
@@ -66,6 +72,10 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """May be called again."""
         assert self._server is not None
         self._server.close()
         self.cut()
@@ -83,7 +93,7 @@ class Proxy:
     def heal(self) -> None:
         self.loses_requests = self.loses_answers = self.closed_to_new = False
         self.holds_requests = self.holds_answers = False
-        self.delay_s = 0.0
+        self.delay_requests_s = self.delay_answers_s = 0.0
         self.cut_after = None
         for pair in list(self._pairs):
             if pair.lost_requests or pair.lost_answers:
@@ -122,8 +132,8 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
-                if self.delay_s:
-                    await asyncio.sleep(self.delay_s)
+                if delay_s := self.delay_requests_s if requests else self.delay_answers_s:
+                    await asyncio.sleep(delay_s)
                 while self.holds_requests if requests else self.holds_answers:
                     await self._released.wait()
                 if self._loses(pair, requests):

@@ -88,7 +88,7 @@ class Strikes:
             proxy.holds_answers = not proxy.holds_requests or self._chance.random() < 0.5
         else:
             assert kind is Kind.DELAY
-            proxy.delay_s = 0.02 + 0.4 * self._chance.random()
+            proxy.delay_requests_s = proxy.delay_answers_s = 0.02 + 0.4 * self._chance.random()
 
     def _strike_chain(self, kind: Kind, run: ChainRun) -> None:
         if kind is Kind.CUT_WRITER:

@@ -1,31 +1,168 @@
-"""The processes in which clients run, as the rig sees them: one for each role, of which each may have several lives."""
+"""The processes in which clients run, as the rig sees them: one for each role, of which each may have several lives.
+
+They die with the thread that starts them. What a life wrote on standard error is in a file of its own.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
 
-__all__ = ["ClientProcesses"]
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture.client_process import KEEP, ROLES
+from tests.faults.torture.workload import Workload
+from tests.faults.workload_processes import die_with_parent
+
+__all__ = ["ClientProcesses", "Processes"]
+
+_ANSWER_S: Final = 120.0
 
 
 class ClientProcesses(Protocol):
-    # publish-1, publish-2, consume-1, consume-2.
+    """As faults see them."""
+
     roles: tuple[str, ...]
 
-    async def begin(self, role: str) -> None:
-        """Its next life, if it has none; returns when it says that it has begun."""
+    async def begin(self, role: str) -> None: ...
 
-    async def kill(self, role: str) -> None:
-        """And writes `killed` into the rig's history when it is dead."""
+    async def kill(self, role: str) -> None: ...
 
     async def pause(self, role: str) -> None: ...
 
     async def resume(self, role: str) -> None: ...
 
+
+class Processes:
+    """The present one of each role. A client that fails for a reason of its own fails whoever waits for its answer."""
+
+    # Those that work all the time. Besides, there is `keep`, which is for the end (client_process.py).
+    roles: tuple[str, ...] = ROLES
+
+    def __init__(
+        self, folder: Path, histories: Path, seed: str, recorder: Recorder, workloads: Sequence[Workload]
+    ) -> None:
+        """`folder` is for what they write on standard error, and `recorder` the rig's."""
+        # Where the next lives find the system; and by which of its listeners.
+        self.url = ""
+        self.listener_name: str | None = None
+        self._names = ",".join(workload.name for workload in workloads)
+        self._folder, self._histories, self._seed, self._recorder = folder, histories, seed, recorder
+        self._present: dict[str, _Process] = {}
+        self._lives: dict[str, int] = defaultdict(int)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    async def begin(self, role: str) -> None:
+        """Its next life, if it has none; returns when it says that it has begun."""
+        if role in self._present:
+            return
+        self._lives[role] += 1
+        life = str(self._lives[role])
+        words = [self.url, self.listener_name or "", str(self._histories), self._seed, role, life, self._names]
+        process = self._present[role] = _Process(f"{role}-{life}", words, self._folder)
+        await process.says("begun")
+
+    def running(self, role: str) -> bool:
+        return role in self._present and self._present[role].running
+
+    async def kill(self, role: str) -> None:
+        """And writes `killed` into the rig's history when it is dead."""
+        process = self._present.pop(role, None)
+        if process is not None:
+            await asyncio.to_thread(process.kill)
+            self._recorder.say("killed", writer=process.writer)
+
+    async def pause(self, role: str) -> None:
+        self._signal(role, signal.SIGSTOP)
+
+    async def resume(self, role: str) -> None:
+        self._signal(role, signal.SIGCONT)
+
+    def _signal(self, role: str, number: signal.Signals) -> None:
+        if role in self._present:
+            self._present[role].signal(number)
+
     async def stop(self) -> None:
-        """All producers end what they are about; returns when they have: what is pending has a receipt by then."""
+        """All producers end what they are about; returns when they have: what is pending has a receipt by then.
+        Consumers acknowledge all that they get from now on."""
+        await self._tell([role for role in self._present if role != KEEP], "stop", "stopped")
 
     async def quit(self) -> None:
-        """All end, and their processes with them."""
+        """All end, and their processes with them. They have been told to stop before."""
+        if KEEP in self._present:
+            await self._tell([KEEP], "stop", "stopped")
+        await self._tell(list(self._present), "quit", "ended")
+        for role in list(self._present):
+            await asyncio.to_thread(self._present.pop(role).wait)
 
     def close(self) -> None:
         """Kills what is left."""
+        for process in self._present.values():
+            process.kill()
+        self._present.clear()
+
+    async def _tell(self, roles: Sequence[str], command: str, answer: str) -> None:
+        """All of them, and waits until each has answered."""
+        chosen = [self._present[role] for role in roles]
+        for process in chosen:
+            process.tell(command)
+        for process in chosen:
+            await process.says(answer)
+
+
+class _Process:
+    """One life of one role."""
+
+    def __init__(self, writer: str, words: Sequence[str], folder: Path) -> None:
+        self.writer = writer
+        self._log = folder / f"{writer}.err"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.torture.client_process", *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_surroundings(),
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> None:
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n".encode())
+        self._process.stdin.flush()
+
+    async def says(self, answer: str) -> None:
+        """Returns when it has said this."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_ANSWER_S):
+            found = (await asyncio.to_thread(self._process.stdout.readline)).decode().strip()
+        assert found == answer, f"{self.writer} said {found!r}, and not {answer!r}: see {self._log}"
+
+
+def _surroundings() -> dict[str, str]:
+    """This process' environment, without what the SDK would take for settings of its own."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
+    return {**mine, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

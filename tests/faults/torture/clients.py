@@ -1,14 +1,26 @@
-"""What all workers of one client process share."""
+"""What all workers of one client process share.
+
+The SDK's clients are made when the first worker asks for one. Those of asyncio have a loop in a thread of its own that
+is never closed: gRPC's library hands events to closed loops as well, and drops others' with them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import random
 import threading
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import magnetar
+from magnetar import aio
 from tests.faults.checker.recorder import Recorder
+from tests.faults.torture.connections import Connections
 
-__all__ = ["Clients"]
+__all__ = ["Clients", "place"]
 
 
 @dataclass
@@ -24,3 +36,57 @@ class Clients:
     # Producers are to end; and all are.
     stopping: threading.Event = field(default_factory=threading.Event)
     quitting: threading.Event = field(default_factory=threading.Event)
+    _making: threading.RLock = field(default_factory=threading.RLock)
+
+    def chance(self, name: str) -> random.Random:
+        """That of whatever is called so here."""
+        return random.Random(f"{self.seed} {self.writer} {name}")
+
+    @cached_property
+    def connections(self) -> Connections:
+        return Connections(self.recorder)
+
+    @cached_property
+    def _client(self) -> magnetar.Client:
+        return magnetar.Client(self.url, listener_name=self.listener_name)
+
+    @property
+    def client(self) -> magnetar.Client:
+        with self._making:
+            return self._client
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="asyncio's clients", daemon=True).start()
+        return loop
+
+    @cached_property
+    def _aio_client(self) -> aio.Client:
+        return aio.Client(self.url, listener_name=self.listener_name)
+
+    @property
+    def aio_client(self) -> aio.Client:
+        """For coroutines that run `on_the_loop`."""
+        with self._making:
+            return self._aio_client
+
+    def on_the_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Returns when it has ended."""
+        with self._making:
+            loop = self._loop
+        asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    def close(self) -> None:
+        """All workers have ended."""
+        self.connections.close()
+        if "_aio_client" in vars(self):
+            self.on_the_loop(self._aio_client.close())
+        if "_client" in vars(self):
+            self._client.close()
+        self.recorder.close()
+
+
+def place(topic: str, partition: int) -> str:
+    """Of the topic's short name."""
+    return topic if partition < 0 else f"{topic}-partition-{partition}"

@@ -10,11 +10,13 @@ paused already: then nothing happens.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from magnetar_wire.randomness import Randomness
+from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -28,23 +30,53 @@ class System(ABC):
     brokers: list[str]
     bookies: list[str]
     zookeepers: list[str]
-    # All places of the workloads, and the processes of clients: set by the rig before anything is struck.
+    # Set by the rig before anything is struck: all places of the workloads, and the processes of clients.
     places: Sequence[str]
     clients: ClientProcesses
-    # Where clients find it, by a proxy for each broker; where the rig does, without; and where its metadata are.
-    service_url: str
-    direct_url: str
-    metadata: str
+    # By which name clients ask brokers for addresses that lead through proxies; None: they need none.
+    listener_name: str | None = None
+    # The bookie whose stored bytes were damaged; empty: none's were. There is never another.
+    damaged: str = ""
 
     # By who is at the far end, between it and whoever calls it: a broker and its clients (other brokers and the rig go
     # straight), a bookie and everybody.
     proxies: dict[str, Proxy]
-    # By who calls: between a broker or a bookie and the metadata store.
-    metadata_proxies: dict[str, Proxy]
+    # By who calls: between a broker or a bookie and each server of the metadata store.
+    metadata_proxies: dict[str, tuple[Proxy, ...]]
+
+    def __init__(self, recorder: Recorder) -> None:
+        # The rig's: where acts are written down.
+        self.recorder = recorder
+        # Who had ended by itself, and was started again as an init system would: how often.
+        self.ended_by_themselves: Counter[str] = Counter()
+
+    @property
+    def names(self) -> list[str]:
+        """Of all processes but clients', in the order in which they need each other."""
+        return [*self.zookeepers, *self.bookies, *self.brokers]
+
+    @property
+    @abstractmethod
+    def service_url(self) -> str:
+        """Where clients find it, by a proxy for each broker that there is now."""
+
+    @property
+    @abstractmethod
+    def direct_url(self) -> str:
+        """Where the rig does, without."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> str:
+        """Where its metadata are, without proxies."""
+
+    @abstractmethod
+    def broker_addresses(self) -> dict[str, list[str]]:
+        """Under which clients may reach each broker that there is now: its proxy's, and its own."""
 
     @abstractmethod
     async def __aenter__(self) -> Self:
-        """All of it runs."""
+        """All of it runs, and is ready."""
 
     @abstractmethod
     async def __aexit__(self, *_: object) -> None: ...
@@ -71,6 +103,11 @@ class System(ABC):
     async def start(self, *names: str, timeout_s: float = 0.2) -> str:
         """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
 
+    @abstractmethod
+    async def ready(self, name: str) -> str:
+        """Why it is not ready; empty: it is, or it is none of the system's processes any more. One that does not run is
+        started."""
+
     # ── disks, of bookies ──
 
     @abstractmethod
@@ -79,9 +116,17 @@ class System(ABC):
 
     @abstractmethod
     async def flip_bit(self, name: str, chance: Randomness) -> str:
-        """Kills it, and flips a bit of what it has stored. Which; empty: it has nothing yet."""
+        """Kills it, and flips a bit of what it has stored. Which; empty: it has nothing yet, or another's was."""
 
     # ── members ──
+
+    @abstractmethod
+    def may_add(self, kind: str) -> bool:
+        """A `broker` or a `bookie`."""
+
+    @abstractmethod
+    def may_remove(self, name: str) -> bool:
+        """Enough others would be left."""
 
     @abstractmethod
     async def add_broker(self) -> str:
@@ -92,8 +137,8 @@ class System(ABC):
 
     @abstractmethod
     async def remove(self, name: str, timeout_s: float) -> str:
-        """Takes it out as an administrator does: a bookie's ledgers are copied before. Why it could not be done; empty:
-        it is out."""
+        """Takes it out as an administrator does: a bookie's ledgers are copied before. Why it could not be done, and it
+        stays; empty: it is out."""
 
     # ── the end ──
 

@@ -1,0 +1,115 @@
+"""One life of a client process: `python -m tests.faults.torture.client_process URL LISTENER HISTORIES SEED ROLE LIFE
+WORKLOADS`.
+
+Its role says which workers of the workloads run in it. It says `begun` on standard output when they do. Told `stop` on
+standard input, producers end, and it says `stopped` when they have; told `quit`, all end, and it says `ended`. A worker
+that fails for a reason of its own makes it `broken`, and the traceback is in standard error.
+
+The role `keep` is for the end: it reads the subscriptions that nobody has read so far.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture import workloads as registered
+from tests.faults.torture.clients import Clients
+from tests.faults.torture.consumers import consumer, cumulatively
+from tests.faults.torture.workload import Subscription, Worker, Workload
+
+__all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "dealt", "kept"]
+
+PUBLISHING: Final = ("publish-1", "publish-2")
+CONSUMING: Final = ("consume-1", "consume-2")
+ROLES: Final = (*PUBLISHING, *CONSUMING)
+KEEP: Final = "keep"
+
+Run = Callable[[Clients], None]
+
+
+def kept(workloads: Sequence[Workload]) -> tuple[Subscription, ...]:
+    """On each topic one that is there from the beginning, and is not read before the end: so nothing is trimmed, and
+    whoever reads it at last sees all that there is."""
+    return tuple(Subscription(topic.name, KEEP, "Exclusive") for workload in workloads for topic in workload.topics)
+
+
+def dealt(workloads: Sequence[Workload], role: str) -> tuple[list[Run], list[Run]]:
+    """The role's producers and consumers. Workers are dealt to the processes of their kind, in turn."""
+    if role == KEEP:
+        return [], [consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000) for one in kept(workloads)]
+    producers = [worker for workload in workloads for worker in workload.producers]
+    consumers = [worker for workload in workloads for worker in workload.consumers]
+    return _share(producers, PUBLISHING, role), _share(consumers, CONSUMING, role)
+
+
+def _share(workers: Sequence[Worker], roles: Sequence[str], role: str) -> list[Run]:
+    runs = [worker.run for worker in workers for _ in range(worker.processes)]
+    return [run for number, run in enumerate(runs) if roles[number % len(roles)] == role]
+
+
+class _Workers:
+    """Threads, one for each."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.broken: list[BaseException] = []
+
+    def start(self, runs: Sequence[Run]) -> list[threading.Thread]:
+        threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _guarded(self, run: Run) -> None:
+        try:
+            run(self._clients)
+        except BaseException as error:  # whatever it is, the rig is told
+            self.broken.append(error)
+            raise
+
+    def answer(self, threads: Sequence[threading.Thread], answer: str) -> None:
+        """When these have ended."""
+        for thread in threads:
+            thread.join()
+        _say(f"broken {self.broken}" if self.broken else answer)
+
+
+def main(url: str, listener: str, histories: str, seed: str, role: str, life: str, workloads: str) -> None:
+    writer = f"{role}-{life}"
+    recorder = Recorder(Path(histories), writer)
+    clients = Clients(url, listener or None, Path(histories), seed, writer, recorder)
+    producers, consumers = dealt(registered.named(workloads.split(",")), role)
+    if role == KEEP:
+        clients.stopping.set()
+    workers = _Workers(clients)
+    producing, consuming = workers.start(producers), workers.start(consumers)
+    _say("begun")
+    _wait_for("stop")
+    clients.stopping.set()
+    workers.answer(producing, "stopped")
+    _wait_for("quit")
+    clients.quitting.set()
+    for thread in consuming:
+        thread.join()
+    clients.close()
+    workers.answer(consuming, "ended")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _wait_for(command: str) -> None:
+    said = sys.stdin.readline().strip()
+    if said != command:
+        raise SystemExit(f"it was to be told {command!r}, and was told {said!r}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,269 @@
+"""Kinds of consumers: what a `Worker` of a workload runs until it is told to quit.
+
+How one acknowledges is a function that is given what came (`Act`). Those of asyncio have one of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import magnetar
+from magnetar.exceptions import Timeout
+from tests.faults.torture.clients import Clients
+from tests.faults.torture.consuming import ConsumerLog, Kind, options
+from tests.faults.torture.producing import AGAIN_S, told
+
+__all__ = [
+    "async_consumer",
+    "batch_consumer",
+    "consumer",
+    "cumulatively",
+    "either",
+    "listening_consumer",
+    "reader",
+    "some_each",
+    "some_each_async",
+    "stubbornly",
+]
+
+_IDLE_MS: Final = 200
+
+Act = Callable[[ConsumerLog, magnetar.Consumer, Sequence[Any]], None]
+AsyncAct = Callable[[ConsumerLog, Any, Sequence[Any]], Awaitable[None]]
+Run = Callable[[Clients], None]
+
+
+# How they acknowledge.
+
+
+def cumulatively(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    """All up to the last one of each place."""
+    for last in {one.topic_name(): one for one in found}.values():
+        with log.acknowledging_up_to(last):
+            consumer.acknowledge_cumulative(last, receipt=True)
+
+
+def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    """Some of them one by one, in a list; half of the others are to come again, and the rest is left."""
+    chosen = log.chosen(found)
+    if chosen:
+        with log.acknowledging(chosen):
+            consumer.acknowledge(chosen, receipt=True)
+    refused = _refused(log, found, chosen)
+    log.nacking(refused)
+    for one in refused:
+        consumer.negative_acknowledge(one)
+
+
+def stubbornly(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    """Some of them one by one; the others are left to whoever comes next."""
+    chosen = log.chosen(found)
+    if chosen:
+        with log.acknowledging(chosen):
+            consumer.acknowledge(chosen, receipt=True)
+
+
+def either(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    """By turns, as chance has it. What was left one by one is acknowledged by the next that is cumulative."""
+    (cumulatively if log.chance.random() < 0.5 else stubbornly)(log, consumer, found)
+
+
+async def some_each_async(log: ConsumerLog, consumer: Any, found: Sequence[Any]) -> None:
+    chosen = log.chosen(found)
+    if chosen:
+        with log.acknowledging(chosen):
+            await consumer.acknowledge(chosen, receipt=True)
+    refused = _refused(log, found, chosen)
+    log.nacking(refused)
+    for one in refused:
+        await consumer.negative_acknowledge(one)
+
+
+def _refused(log: ConsumerLog, found: Sequence[Any], chosen: Sequence[Any]) -> list[Any]:
+    taken = {id(one) for one in chosen}
+    return [one for one in found if id(one) not in taken and log.chance.random() < 0.5]
+
+
+# How they receive.
+
+
+def consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, most: int = 40, **more: Any) -> Run:
+    """One message at a time, of which up to `most` are dealt with together."""
+
+    def receive(log: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
+        return _received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(most))
+
+    return _synchronous(topic, subscription, kind, worker, act, receive, more)
+
+
+def batch_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
+    """By `batch_receive`."""
+    policy = magnetar.ConsumerBatchReceivePolicy(20, 4 * 1024 * 1024, _IDLE_MS)
+
+    def receive(_: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
+        return list(consumer.batch_receive())
+
+    return _synchronous(topic, subscription, kind, worker, act, receive, {"batch_receive_policy": policy, **more})
+
+
+def listening_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
+    """A listener is called with each message."""
+
+    def consume(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, subscription, worker)
+        while not clients.quitting.is_set():
+            with log.life():
+                _listen(log, act, options(kind, **more))
+
+    return consume
+
+
+def async_consumer(
+    topic: str, subscription: str, kind: Kind, worker: str, act: AsyncAct, *, most: int = 20, **more: Any
+) -> Run:
+    async def live(log: ConsumerLog) -> None:
+        consumer = await log.clients.aio_client.subscribe(topic, subscription, **options(kind, **more))
+        log.opened(consumer)
+        try:
+            while log.goes_on:
+                since = log.waiting()
+                found = await _received_async(consumer, 1 + log.chance.randrange(most))
+                log.got(found, since)
+                await act(log, consumer, found)
+        finally:
+            log.closing()
+            await consumer.close()
+            log.closed()
+
+    def consume(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, subscription, worker)
+        while not clients.quitting.is_set():
+            with log.life():
+                clients.on_the_loop(live(log))
+
+    return consume
+
+
+def reader(topic: str, worker: str) -> Run:
+    """From the first message on, over all that befalls the system. It has a subscription of its own."""
+
+    def read(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
+        clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
+        with log.life():
+            opened = _patiently(log, lambda: clients.client.create_reader(topic, magnetar.MessageId.earliest))
+            if opened is None:
+                return
+            log.opened(opened)
+            try:
+                while not clients.quitting.is_set():
+                    since = log.waiting()
+                    log.got(_received(lambda: opened.read_next(_IDLE_MS), 40), since)
+            finally:
+                log.closing()
+                opened.close()
+                log.closed()
+
+    return read
+
+
+def _synchronous(
+    topic: str,
+    subscription: str,
+    kind: Kind,
+    worker: str,
+    act: Act,
+    receive: Callable[[ConsumerLog, magnetar.Consumer], list[Any]],
+    more: dict[str, Any],
+) -> Run:
+    def live(log: ConsumerLog) -> None:
+        consumer = log.clients.client.subscribe(topic, subscription, **options(kind, **more))
+        log.opened(consumer)
+        try:
+            while log.goes_on:
+                since = log.waiting()
+                found = receive(log, consumer)
+                log.got(found, since)
+                if found:
+                    act(log, consumer, found)
+        finally:
+            log.closing()
+            consumer.close()
+            log.closed()
+
+    def consume(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, subscription, worker)
+        while not clients.quitting.is_set():
+            with log.life():
+                live(log)
+
+    return consume
+
+
+def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
+    # A call may be under way, or begin, when the consumer is to be closed: then nothing is got by it any more.
+    calling = threading.Lock()
+    # What a call has met ends this life, as it does where there is no listener.
+    met: list[magnetar.MagnetarException] = []
+    closing = threading.Event()
+    since = [time.monotonic()]
+
+    def listener(consumer: magnetar.Consumer, message: Any) -> None:
+        with calling:
+            if closing.is_set():
+                return
+            log.got([message], since[0])
+            since[0] = time.monotonic()
+            try:
+                act(log, consumer, [message])
+            except magnetar.MagnetarException as error:
+                met.append(error)
+                closing.set()
+
+    with calling:  # the first call waits until it is said to be open
+        consumer = log.clients.client.subscribe(
+            log.topic, log.subscription.removeprefix(f"{log.topic}."), message_listener=listener, **given
+        )
+        log.opened(consumer)
+    try:
+        while log.goes_on and not closing.wait(_IDLE_MS / 1000):
+            pass
+    finally:
+        with calling:
+            closing.set()
+            log.closing()
+        consumer.close()
+        log.closed()
+    if met:
+        raise met[0]
+
+
+def _received(receive: Callable[[], Any], most: int) -> list[Any]:
+    found: list[Any] = []
+    with suppress(Timeout):
+        while len(found) < most:
+            found.append(receive())
+    return found
+
+
+async def _received_async(consumer: Any, most: int) -> list[Any]:
+    found: list[Any] = []
+    with suppress(Timeout):
+        while len(found) < most:
+            found.append(await consumer.receive(_IDLE_MS))
+    return found
+
+
+def _patiently(log: ConsumerLog, make: Callable[[], magnetar.Reader]) -> magnetar.Reader | None:
+    """What `make` makes, however often it fails before. None: it is time to quit."""
+    while not log.clients.quitting.is_set():
+        try:
+            return make()
+        except magnetar.MagnetarException as error:
+            log.clients.recorder.say("error", consumer=log.name, why=told(error))
+            log.clients.quitting.wait(AGAIN_S)
+    return None

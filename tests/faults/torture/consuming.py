@@ -1,0 +1,164 @@
+"""Consumers, and what they write down.
+
+A consumer lives for some seconds, and is then closed and subscribed anew: what it has not acknowledged is to come
+again. Once producers were told to stop the next life stays until the end, and acknowledges whatever it gets, so that
+nothing is left. Whatever the SDK raises is written down, and ends a life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import magnetar
+from tests.faults.torture.clients import Clients
+from tests.faults.torture.connections import HasParts, short_name
+from tests.faults.torture.messages import Unreadable, read_message
+from tests.faults.torture.producing import AGAIN_S, told
+
+__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "id_of", "options"]
+
+_RENEW_S: Final = 5.0
+# So much of what could be acknowledged is, until it draws to the end.
+_CHOSEN: Final = 0.8
+
+# Ledger, entry, batch index.
+Id = list[int]
+Kind = Literal["Exclusive", "Failover", "Shared"]
+KINDS: Final[dict[str, magnetar.ConsumerType]] = {
+    "Exclusive": magnetar.ConsumerType.Exclusive,
+    "Failover": magnetar.ConsumerType.Failover,
+    "Shared": magnetar.ConsumerType.Shared,
+}
+
+
+def options(kind: Kind, **more: Any) -> dict[str, Any]:
+    """Of the SDK's `subscribe`."""
+    return {
+        "consumer_type": KINDS[kind],
+        "initial_position": magnetar.InitialPosition.Earliest,
+        "negative_ack_redelivery_delay_ms": 300,
+        "receiver_queue_size": 200,
+        "auto_update_partitions_interval_seconds": 1,
+        **more,
+    }
+
+
+def id_of(message: magnetar.Message) -> Id:
+    found = message.message_id()
+    return [found.ledger_id(), found.entry_id(), found.batch_index()]
+
+
+class ConsumerLog:
+    """One worker's consumers of one subscription, one after the other."""
+
+    def __init__(self, clients: Clients, topic: str, subscription: str, worker: str) -> None:
+        self.clients, self.topic, self.subscription = clients, topic, f"{topic}.{subscription}"
+        self._worker = f"{clients.writer}.{worker}"
+        self.chance = clients.chance(f"{self.subscription} {worker}")
+        self._life = 0
+        self.name = ""
+        self._until = 0.0
+        # It was opened when producers had been told to stop.
+        self.last = False
+
+    @contextlib.contextmanager
+    def life(self) -> Iterator[None]:
+        """From the announcement of a consumer to its end. What the SDK raises ends it."""
+        self._life += 1
+        self.name = f"{self.subscription}#{self._worker}.{self._life}"
+        self._until = time.monotonic() + _RENEW_S * (0.5 + self.chance.random())
+        self.last = self.clients.stopping.is_set()
+        self._say("opening", subscription=self.subscription)
+        try:
+            yield
+        except magnetar.MagnetarException as error:
+            self._say("error", why=told(error))
+            self.clients.quitting.wait(AGAIN_S)
+
+    def opened(self, front: HasParts) -> None:
+        self._say("opened")
+        self.clients.connections.opened(self.name, front)
+
+    def closing(self) -> None:
+        self.clients.connections.closing(self.name)
+        self._say("closing")
+
+    def closed(self) -> None:
+        self._say("closed")
+
+    @property
+    def goes_on(self) -> bool:
+        if self.last:
+            return not self.clients.quitting.is_set()
+        return not self.clients.stopping.is_set() and time.monotonic() < self._until
+
+    def chosen(self, messages: Sequence[Any]) -> list[Any]:
+        """Those that are acknowledged."""
+        return [one for one in messages if self.last or self.chance.random() < _CHOSEN]
+
+    def waiting(self) -> float:
+        """Before messages are asked for: since when those are handed out that come now."""
+        self.clients.connections.look(self.name)
+        return time.monotonic()
+
+    def got(self, messages: Sequence[Any], since: float) -> None:
+        for where, found in by_place(messages).items():
+            items = []
+            for one in found:
+                try:
+                    read = read_message(one)
+                except Unreadable as error:
+                    self._say("unreadable", place=where, id=id_of(one), why=str(error))
+                else:
+                    who = [read.producer, read.number, read.digest, read.key]
+                    items.append([*who, *id_of(one), one.redelivery_count()])
+            if items:
+                self._say("got", since=since, place=where, items=items)
+        if messages:
+            self.clients.connections.look(self.name, 0)
+
+    @contextlib.contextmanager
+    def acknowledging(self, messages: Sequence[Any]) -> Iterator[None]:
+        """What is done in between acknowledges them, with a receipt."""
+        ids = {where: [id_of(one) for one in found] for where, found in by_place(messages).items()}
+        for where, found in ids.items():
+            self._say("acking", place=where, ids=found)
+        with self._told_if_it_fails():
+            yield
+        for where, found in ids.items():
+            self._say("acked", place=where, ids=found)
+
+    @contextlib.contextmanager
+    def acknowledging_up_to(self, last: Any) -> Iterator[None]:
+        fields = {"place": short_name(last.topic_name()), "id": id_of(last)}
+        self._say("acking_up_to", **fields)
+        with self._told_if_it_fails():
+            yield
+        self._say("acked_up_to", **fields)
+
+    def nacking(self, messages: Sequence[Any]) -> None:
+        for where, found in by_place(messages).items():
+            self._say("nacked", place=where, ids=[id_of(one) for one in found])
+
+    @contextlib.contextmanager
+    def _told_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except magnetar.MagnetarException as error:
+            self._say("ack_unknown", why=told(error))
+            raise
+
+    def _say(self, what: str, **fields: Any) -> None:
+        self.clients.recorder.say(what, consumer=self.name, **fields)
+
+
+def by_place(messages: Sequence[Any]) -> dict[str, list[Any]]:
+    """In the order in which each place's came."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for one in messages:
+        found[short_name(one.topic_name())].append(one)
+    return found

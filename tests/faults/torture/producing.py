@@ -1,0 +1,260 @@
+"""Producers, and what they write down.
+
+What is to be sent is announced, a burst at a time. Receipts come on any thread, and are written down in lots: at once
+where none were for a while, else with those that come behind them. What failed for a reason that leaves it open whether
+it is stored is `unknown`; only what the SDK itself, or a broker, would not take at all is `refused`.
+
+A producer is closed now and then, and another opened; and when it is over, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import magnetar
+from magnetar import Result, aio
+from tests.faults.torture.clients import Clients, place
+from tests.faults.torture.messages import Outgoing, make_message
+
+__all__ = ["AGAIN_S", "Load", "ProducerLog", "publisher", "told"]
+
+_TELL_S: Final = 0.05
+AGAIN_S: Final = 0.25
+_LAST_CALLS_S: Final = 5.0
+# A producer lives about so long.
+_RENEW_S: Final = 15.0
+# One burst in so many is followed by a long pause, and one in so many by a wait for all receipts.
+_LONG_EVERY: Final = 25
+_LONG_PAUSE_S: Final = 1.0
+_FLUSH_EVERY: Final = 8
+# They exclude that it ever will be stored.
+_REFUSED: Final = frozenset(
+    {Result.MessageTooBig, Result.InvalidMessage, Result.ProducerQueueIsFull, Result.OperationNotSupported}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one producer sends: bursts of up to so many messages, with pauses between them of up to so long."""
+
+    burst: int = 60
+    pause_s: float = 0.5
+    # How large a body is; see make_message.
+    size: Callable[[Random], int | None] = lambda chance: 1 + chance.randrange(300)
+    # By how many keys; 0: without. `keyless`: so much of it has none all the same.
+    keys: int = 0
+    keyless: float = 0.0
+    # Of the SDK's `create_producer`; and those of which each producer has one of several.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    one_of: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def key(self, chance: Random) -> str | None:
+        if not self.keys or chance.random() < self.keyless:
+            return None
+        return f"k{chance.randrange(self.keys)}"
+
+
+class ProducerLog:
+    """One producer."""
+
+    def __init__(self, clients: Clients, topic: str, name: str, load: Load, chance: Random) -> None:
+        self.clients, self.topic, self.name, self.load, self.chance = clients, topic, name, load, chance
+        self._next = 0
+        self._until = time.monotonic() + _RENEW_S * (0.5 + chance.random())
+        self._lock = threading.Lock()
+        # What has come and was not written down: numbers and where they are, or why not.
+        self._receipts: dict[str, list[list[int]]] = defaultdict(list)
+        self._failures: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._told_at = 0.0
+        # How many were announced, and nothing was told of them yet.
+        self._open = 0
+        self._say("producer", topic=topic)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the SDK's `create_producer`."""
+        defaults = {"producer_name": self.name, "send_timeout_millis": 0, "block_if_queue_full": True}
+        drawn = {name: self.chance.choice(values) for name, values in self.load.one_of.items()}
+        return {**defaults, **self.load.options, **drawn}
+
+    def closed(self) -> None:
+        """It was closed; what its callbacks are still to be told they are told before long."""
+        deadline = time.monotonic() + _LAST_CALLS_S
+        while self._open and time.monotonic() < deadline:
+            time.sleep(_TELL_S)
+        self.tell()
+        if not self._open:
+            self._say("producer_closed")
+
+    @property
+    def goes_on(self) -> bool:
+        return not self.clients.stopping.is_set() and time.monotonic() < self._until
+
+    def burst(self) -> list[Outgoing]:
+        """Messages that may be sent from now on."""
+        self.tell()
+        first, self._next = self._next, self._next + 1 + self.chance.randrange(self.load.burst)
+        messages = [
+            make_message(self.name, number, self.chance, self.load.size(self.chance), self.load.key(self.chance))
+            for number in range(first, self._next)
+        ]
+        with self._lock:
+            self._open += len(messages)
+        self._say("sending", items=[[one.number, one.digest, one.key] for one in messages])
+        return messages
+
+    @property
+    def pause_s(self) -> float:
+        if self.load.burst > 1 and not self.chance.randrange(_LONG_EVERY):
+            return _LONG_PAUSE_S * (1 + self.chance.random())
+        return self.chance.random() * self.load.pause_s
+
+    @property
+    def flushes(self) -> bool:
+        return not self.chance.randrange(_FLUSH_EVERY)
+
+    def receipt(self, number: int, message_id: magnetar.MessageId) -> None:
+        where = place(self.topic, message_id.partition())
+        with self._lock:
+            self._open -= 1
+            self._receipts[where].append(
+                [number, message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()]
+            )
+        self._tell_soon()
+
+    def failed(self, number: int, result: Result, why: str) -> None:
+        with self._lock:
+            self._open -= 1
+            self._failures["refused" if result in _REFUSED else "unknown", why].append(number)
+        self._tell_soon()
+
+    def callback(self, number: int) -> Callable[[Any, Any], None]:
+        def called(result: Any, message_id: Any) -> None:
+            if result == Result.Ok:
+                self.receipt(number, message_id)
+            else:
+                self.failed(number, result, str(result))
+
+        return called
+
+    def troubled(self, error: Exception) -> None:
+        self._say("error", why=told(error))
+
+    def tell(self) -> None:
+        """Writes down what has come."""
+        with self._lock:
+            receipts, self._receipts = self._receipts, defaultdict(list)
+            failures, self._failures = self._failures, defaultdict(list)
+            self._told_at = time.monotonic()
+        for where, items in receipts.items():
+            self._say("receipt", place=where, items=items)
+        for (what, why), numbers in failures.items():
+            self._say(what, numbers=numbers, why=why)
+
+    def _tell_soon(self) -> None:
+        if time.monotonic() > self._told_at + _TELL_S:
+            self.tell()
+
+    def _say(self, what: str, **fields: Any) -> None:
+        self.clients.recorder.say(what, producer=self.name, **fields)
+
+
+def told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def publisher(
+    topic: str, worker: str, load: Load | None = None, *, asynchronous: bool = False
+) -> Callable[[Clients], None]:
+    """What a `Worker` runs: one producer at a time, until it is told to stop."""
+
+    def publish(clients: Clients) -> None:
+        chance = clients.chance(f"{topic}.{worker}")
+        for life in itertools.count(1):
+            if clients.stopping.is_set():
+                return
+            log = ProducerLog(clients, topic, f"{topic}.{worker}~{clients.writer}.{life}", load or Load(), chance)
+            try:
+                if asynchronous:
+                    clients.on_the_loop(_one_life_async(log))
+                else:
+                    _one_life(log)
+            except magnetar.MagnetarException as error:
+                log.troubled(error)
+                clients.stopping.wait(AGAIN_S)
+
+    return publish
+
+
+def _one_life(log: ProducerLog) -> None:
+    producer = log.clients.client.create_producer(log.topic, **log.options)
+    try:
+        while log.goes_on:
+            for one in log.burst():
+                _send(log, producer, one)
+            if log.flushes:
+                _flush(log, producer)
+            log.clients.stopping.wait(log.pause_s)
+        _flush(log, producer)
+    finally:
+        producer.close()
+        log.closed()
+
+
+def _send(log: ProducerLog, producer: magnetar.Producer, one: Outgoing) -> None:
+    try:
+        producer.send_async(
+            one.payload,
+            log.callback(one.number),
+            properties=one.properties,
+            partition_key=one.key,
+            event_timestamp=one.event_ms or None,
+        )
+    except magnetar.MagnetarException as error:
+        log.failed(one.number, error.error(), told(error))
+        if error.error() not in _REFUSED:  # the producer is over
+            raise
+
+
+def _flush(log: ProducerLog, producer: magnetar.Producer) -> None:
+    try:
+        producer.flush()
+    except magnetar.exceptions.Timeout as error:  # those of which it is are told of by themselves
+        log.troubled(error)
+
+
+async def _one_life_async(log: ProducerLog) -> None:
+    producer = await log.clients.aio_client.create_producer(log.topic, **log.options)
+    try:
+        while log.goes_on:
+            burst = log.burst()
+            results = await asyncio.gather(*(_sent(producer, one) for one in burst), return_exceptions=True)
+            for one, result in zip(burst, results, strict=True):
+                if isinstance(result, magnetar.MessageId):
+                    log.receipt(one.number, result)
+                elif isinstance(result, magnetar.MagnetarException):
+                    log.failed(one.number, result.error(), told(result))
+                else:
+                    raise result
+            log.tell()
+            await asyncio.sleep(log.pause_s)
+    finally:
+        await producer.close()
+        log.closed()
+
+
+async def _sent(producer: aio.Producer, one: Outgoing) -> magnetar.MessageId:
+    return await producer.send(
+        one.payload,
+        properties=one.properties,
+        partition_key=one.key,
+        event_timestamp=one.event_ms or None,
+    )

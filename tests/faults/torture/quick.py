@@ -1,0 +1,45 @@
+"""Production's settings but for their patience: what takes half a minute between machines is seen within a run."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["QUICK_BOOKIES", "QUICK_BROKERS", "SESSION_TIMEOUT_S", "SMALL_LEDGERS"]
+
+SESSION_TIMEOUT_S: Final = 4.0
+QUICK_BOOKIES: Final[dict[str, Any]] = {
+    "add_entry_timeout_s": 3.0,
+    "read_entry_timeout_s": 3.0,
+    "speculative_read_timeout_ms": 500,
+    "bookie_quarantine_time_s": 3.0,
+    "recovery_timeout_s": 20.0,
+    "lost_bookie_recovery_delay_s": 8.0,
+    "lost_bookie_replacement_delay_s": 3.0,
+    "open_ledger_rereplication_grace_period_s": 8.0,
+    "auditor_scan_interval_s": 3.0,
+    "auditor_periodic_check_interval_s": 20.0,
+    "auditor_check_pause_s": 0.1,
+    "intent_grace_period_s": 10.0,
+    "rw_rereplicate_backoff_s": 0.5,
+    "rw_rereplicate_backoff_max_s": 5.0,
+    "inventory_timeout_s": 10.0,
+    "garbage_interval_s": 3.0,
+    "disk_check_interval_s": 1.0,
+    "grpc_keepalive_time_ms": 3000,
+    "grpc_keepalive_timeout_ms": 3000,
+}
+# Ledgers roll, and are trimmed, within the minute.
+SMALL_LEDGERS: Final[dict[str, Any]] = {
+    "managed_ledger_max_entries_per_ledger": 400,
+    "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    "managed_ledger_cursor_max_entries_per_ledger": 200,
+}
+QUICK_BROKERS: Final[dict[str, Any]] = {
+    **SMALL_LEDGERS,
+    "add_entry_timeout_s": 3.0,
+    "read_entry_timeout_s": 3.0,
+    "speculative_read_timeout_ms": 500,
+    "bookie_quarantine_time_s": 3.0,
+    "lost_bookie_replacement_delay_s": 3.0,
+    "recovery_timeout_s": 20.0,
+}
