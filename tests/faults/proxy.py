@@ -133,7 +133,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
                 if delay_s := self.delay_requests_s if requests else self.delay_answers_s:
-                    await asyncio.sleep(delay_s)
+                    await self._wait(delay_s)
                 while self.holds_requests if requests else self.holds_answers:
                     await self._released.wait()
                 if self._loses(pair, requests):
@@ -150,6 +150,12 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
         pair.abort()
+
+    async def _wait(self, delay_s: float) -> None:
+        """No longer than until it heals."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._released.wait()
 
     def _loses(self, pair: _Pair, requests: bool) -> bool:
         if requests:
