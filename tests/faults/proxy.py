@@ -36,6 +36,8 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         # May be set anew: connections made from then on go there.
         self.target = (host, port)
+        # Where it listens, once it does.
+        self.address = ""
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._pairs: dict[_Pair, None] = {}
@@ -60,13 +62,9 @@ class Proxy:
         """How many are open."""
         return len(self._pairs)
 
-    @property
-    def address(self) -> str:
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(
