@@ -162,13 +162,15 @@ class RenewLeaseRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class AdvanceProgressRequest(_message.Message):
-    __slots__ = ("topic", "incarnation", "subscription", "to")
+    __slots__ = ("topic", "incarnation", "subscription", "to", "only_make")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
+    ONLY_MAKE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     subscription: str
     to: NextMessage
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ...) -> None: ...
+    only_make: bool
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ..., only_make: bool = ...) -> None: ...

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin.reading import NextMessage
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.leases import RENEWALS, new_lease
@@ -33,6 +33,8 @@ from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["BatchReader"]
 
@@ -59,6 +61,8 @@ class BatchReader(DataSourceReader):
     async def _partitions(self) -> list[InputPartition]:
         options = self._options
         lease = new_lease(options.batch_lease_s * 1000, options.batch_lease_s / RENEWALS)
+        from magnetar.admin import AsyncAdmin
+
         async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
             logs = await Topics(admin, options.topics).find(now=True)
             if not logs:

@@ -8,8 +8,13 @@ unless the user says that losses are to be lived with.
 
 from __future__ import annotations
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from typing import TYPE_CHECKING
+
+from magnetar.admin.reading import NextMessage
 from magnetar_spark.errors import NothingKept
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["Keeping"]
 
@@ -23,11 +28,16 @@ class Keeping:
         self._settled: dict[str, str] = {}
 
     async def keep(self, log: str, incarnation: str, place: NextMessage, retained: bool) -> None:
-        """What is at `place` and behind it. Raises NothingKept."""
+        """What is at `place` and behind it. Raises NothingKept.
+
+        A progress subscription that is there already stays where it is: what is committed moves it, and nothing else.
+        Spark asks a query where it begins until its first batch is committed, also when that has been planned and is
+        being read; of one that begins at the end of the log, that is another place each time.
+        """
         if self._settled.get(log) == incarnation:
             return
         if self._subscription:
-            await self._admin.reading.advance_progress(log, incarnation, self._subscription, place)
+            await self._admin.reading.advance_progress(log, incarnation, self._subscription, place, only_make=True)
         elif self._required and not retained:
             raise NothingKept(
                 f"nothing keeps the messages of {log} for this query: there is no retention on it, and no "

@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import MagnetarException, NotFound, TopicNotFound
 from magnetar_spark.log_slice import Lease
 from magnetar_spark.some_at_a_time import some_at_a_time
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["RENEWALS", "Leases", "new_lease"]
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from magnetar import MessageId
-from magnetar.admin import AsyncAdmin, LogPlace, NextMessage
+from magnetar.admin.reading import LogPlace, NextMessage
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["place_at"]
 

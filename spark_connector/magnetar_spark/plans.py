@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
+from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar_spark.log_slice import Lease
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["EARLIEST_PLACE", "Limits", "LogPlan", "Planner"]
 

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ConnectError, MagnetarException
 from magnetar_spark.errors import NobodyAnswers
 from magnetar_spark.options import SourceOptions
@@ -51,6 +50,8 @@ async def answered(
 
 
 async def _look(options: SourceOptions, patience_s: float) -> None:
+    from magnetar.admin import AsyncAdmin
+
     async with AsyncAdmin(options.url, patience_s, listener_name=options.listener_name) as admin:
         try:
             await admin.brokers.list()

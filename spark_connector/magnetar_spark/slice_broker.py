@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from magnetar.admin import AsyncAdmin
 from magnetar.admin.reading import NextMessage, Plan
 from magnetar.exceptions import MagnetarException, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.entry_runs import Whereabouts
 from magnetar_spark.errors import NotReadNow
-from magnetar_spark.log_slice import Lease, LogSlice
+from magnetar_spark.log_slice import Connection, Lease, LogSlice
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["SliceBroker"]
 
@@ -33,7 +35,7 @@ class SliceBroker:
     def __init__(self, log_slice: LogSlice, admin: Callable[[], AsyncAdmin] | None = None) -> None:
         self._slice = log_slice
         connection = log_slice.connection
-        self._make_admin = admin or (lambda: AsyncAdmin(connection.service_url, listener_name=connection.listener_name))
+        self._make_admin = admin or (lambda: _admin_of(connection))
         # Most tasks need none.
         self._admin: AsyncAdmin | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -90,6 +92,12 @@ class SliceBroker:
                 return
             except MagnetarException as error:
                 _log.warning("the lease on %s could not be renewed, and will be tried again: %s", log_slice.log, error)
+
+
+def _admin_of(connection: Connection) -> AsyncAdmin:
+    from magnetar.admin import AsyncAdmin
+
+    return AsyncAdmin(connection.service_url, listener_name=connection.listener_name)
 
 
 def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | None:

@@ -17,9 +17,9 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.admission import Admission
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
@@ -34,6 +34,9 @@ from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.topics import Topics
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["TopicStream"]
 

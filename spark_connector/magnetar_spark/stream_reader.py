@@ -28,7 +28,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from magnetar.admin import AsyncAdmin
 from magnetar_spark.batch_reader import OPERATION_TIMEOUT_S
 from magnetar_spark.driver_loop import DriverLoop
 from magnetar_spark.log_slice import LogSlice
@@ -41,6 +40,8 @@ from magnetar_spark.user_schema import columns_of_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["StreamReader"]
 
@@ -147,6 +148,8 @@ class _Driver:
 
 
 async def _made(options: SourceOptions) -> AsyncAdmin:
+    from magnetar.admin import AsyncAdmin
+
     return AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name)
 
 

@@ -11,13 +11,15 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import NotFound, TopicNotFound
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.topic_choice import TopicChoice
 from magnetar_wire.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
 
 __all__ = ["ReadLog", "Topics"]
 

@@ -61,7 +61,8 @@ class ReadingHere:
 
     async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
-        await topic.subscriptions.advance(request.subscription, _at(place_of(request.to)))
+        to = _at(place_of(request.to))
+        await topic.subscriptions.advance(request.subscription, to, only_make=request.only_make)
         return Done()
 
     def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:

@@ -355,14 +355,14 @@ class ManagedLedger:
             return self.has_rest
         return not self.leases.hold(first.ledger_id) or self.has_rest
 
-    async def trim(self, up_to: Position | None) -> bool:
+    async def trim(self, up_to: Callable[[], Position | None]) -> bool:
         """Deletes the closed ledgers that end at or before it; None: all closed ones; up to the first that a lease
-        holds. Returns whether any went.
+        holds. It is asked again before each change of the list. Returns whether any went.
 
         What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
         """
         self._check_open()
-        trimmed = await self._trimming.trim(LATEST if up_to is None else up_to, self.leases.hold)
+        trimmed = await self._trimming.trim(lambda: LATEST if (place := up_to()) is None else place, self.leases.hold)
         if trimmed:
             gone = self._node.list.trimmed_up_to
             self._cached.drop_up_to(gone)
@@ -375,7 +375,7 @@ class ManagedLedger:
         trim deletes later. Raises `TopicGivenUp`."""
         last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
         await self._writing.roll()
-        await self.trim(Position(last, LATEST.entry_id))
+        await self.trim(lambda: Position(last, LATEST.entry_id))
 
     async def close(self) -> None:
         """Takes no more appends, has those that were sent decided, and closes the ledger. May be called again."""

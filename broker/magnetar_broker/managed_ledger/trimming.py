@@ -42,7 +42,7 @@ class Trimming:
         self._running: asyncio.Future[None] | None = None
         self._background: asyncio.Task[None] | None = None
 
-    async def trim(self, up_to: Position, held: Callable[[int], bool]) -> bool:
+    async def trim(self, up_to: Callable[[], Position], held: Callable[[int], bool]) -> bool:
         """Closed ledgers that end at or before it go, up to the first that is held. Returns whether any left the list.
 
         What can't be done now is logged, and done by the next call.
@@ -65,15 +65,17 @@ class Trimming:
             running.set_result(None)
         return self._node.list.trimmed_up_to != before
 
-    async def _take_off(self, up_to: Position, held: Callable[[int], bool]) -> bool:
+    async def _take_off(self, up_to: Callable[[], Position], held: Callable[[int], bool]) -> bool:
         """As many as go at a time; returns whether there were any.
 
-        What is held is looked at in the turn in which the change begins: a lease that is taken later finds them gone.
+        How far it may go, and what is held, is looked at in the turn in which a change begins, anew each time. Between
+        two changes ledgers are deleted, which takes long where a bookie is away, and a subscription that is made, or
+        moved back, meanwhile needs what it was told that it has. One that comes later, or a lease, finds them gone.
         """
         await self._node.settled()
         listed = self._node.list
         going: list[int] = []
-        for ledger_id in listed.may_trim(up_to)[:_LEDGERS_AT_A_TIME]:
+        for ledger_id in listed.may_trim(up_to())[:_LEDGERS_AT_A_TIME]:
             if held(ledger_id):
                 break
             going.append(ledger_id)

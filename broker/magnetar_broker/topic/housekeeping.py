@@ -107,5 +107,5 @@ class Housekeeping:
         return found is judged and self._inactive_too_long(judged, self._clock.monotonic())
 
     async def _trim(self, topic: Topic) -> None:
-        if await topic.log.trim(topic.cursors.slowest_saved()):
+        if await topic.log.trim(topic.cursors.slowest_saved):
             topic.cursors.log_was_trimmed()

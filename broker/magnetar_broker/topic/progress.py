@@ -16,9 +16,9 @@ from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 __all__ = ["advance"]
 
 
-async def advance(subscription: Subscription, log: Log, to: StartAt) -> None:
-    """Everything in front of that place is acknowledged, durably. It never goes back, so this may be done again.
-    Raises `BrokerError`."""
+async def advance(subscription: Subscription, log: Log, to: StartAt | None) -> None:
+    """Everything in front of that place is acknowledged, durably. It never goes back, so this may be done again. None:
+    it is only looked whether that could be done. Raises `BrokerError`."""
     async with subscription.changing():
         if subscription.consumers:
             raise BrokerError(
@@ -26,6 +26,8 @@ async def advance(subscription: Subscription, log: Log, to: StartAt) -> None:
                 f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s), who would miss what "
                 "is acknowledged as read elsewhere: use another subscription for the progress, or close them",
             )
+        if to is None:
+            return
         place = await find_start(log, to)
         if place.passed_over is not None:
             subscription.cursor.acknowledge((), [place.passed_over])

@@ -298,12 +298,16 @@ class Subscriptions:
         subscription.counters.expired_entries += expired
         return expired
 
-    async def advance(self, name: str, to: StartAt) -> None:
-        """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py)."""
+    async def advance(self, name: str, to: StartAt, *, only_make: bool = False) -> None:
+        """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py).
+
+        `only_make`: unless it is there already.
+        """
+        stays = only_make and self._cursors.get(name) is not None
         if self._cursors.get(name) is None:
             await self.create(name, to, may_exist=True)
         subscription = self._durable(name)
-        await subscription.whole(advance(subscription, self._log, to))
+        await subscription.whole(advance(subscription, self._log, None if stays else to))
 
     async def _skip_to(self, subscription: Subscription, position: Position) -> int:
         async with subscription.changing():

@@ -74,11 +74,16 @@ class AsyncReading:
         request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
         await self._calls.look("renew_lease", request, Done)
 
-    async def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
+    async def advance_progress(
+        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+    ) -> None:
         """The durable subscription, made where there is none, has acknowledged all that is in front of `to`. It never
-        goes back, so this may be asked again. One that has consumers is refused."""
+        goes back, so this may be asked again. One that has consumers is refused.
+
+        `only_make`: one that is there stays where it is.
+        """
         request = pb.AdvanceProgressRequest(
-            topic=log, incarnation=incarnation, subscription=subscription, to=_message(to)
+            topic=log, incarnation=incarnation, subscription=subscription, to=_message(to), only_make=only_make
         )
         await self._calls.look("advance_progress", request, Done)
 
@@ -130,8 +135,10 @@ class Reading:
     def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
         self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms))
 
-    def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
-        self._run(self._group.advance_progress(log, incarnation, subscription, to))
+    def advance_progress(
+        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+    ) -> None:
+        self._run(self._group.advance_progress(log, incarnation, subscription, to, only_make=only_make))
 
 
 def _message(place: NextMessage) -> pb.NextMessage:

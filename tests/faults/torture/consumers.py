@@ -14,8 +14,8 @@ from typing import Any, Final
 import magnetar
 from magnetar.exceptions import Timeout
 from tests.faults.torture.clients import Clients
-from tests.faults.torture.consuming import AGAIN_S, ConsumerLog, Kind, options
-from tests.faults.torture.producing import told
+from tests.faults.torture.consuming import ConsumerLog, Kind, options
+from tests.faults.torture.producing import AGAIN_S, told
 
 __all__ = [
     "async_consumer",

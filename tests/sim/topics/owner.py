@@ -149,7 +149,10 @@ class TopicOwner(ChainWriter):
 
     async def _trim(self, log: ManagedLedger) -> None:
         acknowledged = list(self.world.history(log.incarnation).acknowledged.values())
-        if acknowledged and await log.trim(self.chance.choice(acknowledged)):
+        if not acknowledged:
+            return
+        up_to = self.chance.choice(acknowledged)
+        if await log.trim(lambda: up_to):
             self.world.count("trimmed")
 
     async def _lease_and_trim(self, log: ManagedLedger) -> None:
@@ -265,7 +268,7 @@ class LastOwner(TopicOwner):
                 await self.clock.sleep(0.05)
             self.doing = f"reads {name}"
             found = await self.read(log, most=10**9)
-            await log.trim(EARLIEST)  # finishes what deletions there are
+            await log.trim(lambda: EARLIEST)  # finishes what deletions there are
             await log.close()
         except BrokerError as error:
             self.doing += f": {error}"

@@ -49,10 +49,10 @@ def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
         assert await recorded(scene) == [(ONE, ledgers[1])]
         assert 0 < until_ms - scene.clock.time_ms() <= _TEN_MIN_MS
         assert log.may_trim(None)
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
         assert not log.may_trim(None)
-        assert not await scene.patiently(log.trim(LATEST))
+        assert not await scene.patiently(log.trim(lambda: LATEST))
         scene.clock.advance(500)
         assert not log.may_trim(None)
         [(lease, left_s)] = log.leases.standing()
@@ -61,7 +61,7 @@ def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
         scene.clock.advance(101)
         assert log.leases.standing() == []
         assert log.may_trim(None)
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[3:]
         assert await recorded(scene) == []
 
@@ -77,7 +77,7 @@ def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
         await scene.patiently(log.truncate())
         assert ids(log) == ledgers[2:]
         await scene.patiently(log.leases.end(ONE))
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == []
 
     in_scene(test)
@@ -94,10 +94,10 @@ def test_whoever_takes_over_honours_a_lease_for_its_full_time() -> None:
             log.abandon()
             log = await scene.open(await scene.another())
             scene.clock.advance(590)
-            assert not await scene.patiently(log.trim(None))
+            assert not await scene.patiently(log.trim(lambda: None))
             assert ids(log) == ledgers
         scene.clock.advance(11)
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
 
     in_scene(test)
 
@@ -130,7 +130,7 @@ def test_a_broker_that_lost_the_topic_promises_no_more_than_its_successor_keeps(
         until_ms = await old.leases.renew(ONE, _TEN_MIN_MS)
         assert until_ms <= taken_at + _TEN_MIN_MS
         scene.clock.advance((until_ms - scene.clock.time_ms()) / 1000 - 0.1)
-        assert not await scene.patiently(new.trim(None))
+        assert not await scene.patiently(new.trim(lambda: None))
         with pytest.raises(TopicGivenUp):  # there is too little left of it, so it would have to be written
             await scene.patiently(old.leases.renew(ONE, _TEN_MIN_MS))
 
@@ -149,7 +149,7 @@ def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
         await log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "")
         await log.leases.take(ONE, ledgers[1], 1000, "")
         assert await scene.node() == node
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
         assert await recorded(scene) == [(ONE, ledgers[1])]
         scene.clock.advance(20)
@@ -191,7 +191,7 @@ def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
         await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
         await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
         assert await recorded(scene) == [(ONE, ledgers[1])]
-        await scene.patiently(log.trim(None))
+        await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
 
     in_scene(test)
@@ -203,13 +203,13 @@ def test_a_lease_taken_while_a_trim_is_under_way_finds_ledgers_spared_or_gone(tu
 
     async def test(scene: Scene) -> None:
         log, ledgers = await filled(scene)
-        trim = asyncio.ensure_future(log.trim(None))
+        trim = asyncio.ensure_future(log.trim(lambda: None))
         for _ in range(turns):
             await asyncio.sleep(0)
         await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
         seen = ids(log)
         await scene.patiently(_done(trim))
-        await scene.patiently(log.trim(None))
+        await scene.patiently(log.trim(lambda: None))
         assert ids(log) == seen
         assert await recorded(scene) == [(ONE, ledgers[0])]
 
@@ -224,13 +224,13 @@ def test_a_lease_that_moves_back_over_a_trim_finds_ledgers_spared_or_gone(turns:
         log, ledgers = await filled(scene)
         await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
         await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
-        trim = asyncio.ensure_future(log.trim(None))
+        trim = asyncio.ensure_future(log.trim(lambda: None))
         for _ in range(turns):
             await asyncio.sleep(0)
         await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
         seen = ids(log)
         await scene.patiently(_done(trim))
-        await scene.patiently(log.trim(None))
+        await scene.patiently(log.trim(lambda: None))
         assert ids(log) == seen
 
     in_scene(test)
@@ -250,7 +250,7 @@ def test_who_is_cancelled_leaves_a_whole_lease_or_none(turns: int) -> None:
             await taking
         await scene.idle()
         there = await recorded(scene) == [(ONE, ledgers[0])]
-        assert there == bool(log.leases.standing()) == (not await scene.patiently(log.trim(None)))
+        assert there == bool(log.leases.standing()) == (not await scene.patiently(log.trim(lambda: None)))
         await scene.patiently(log.leases.take(OTHER, ledgers[-1], _TEN_MIN_MS, ""))
         assert (OTHER, ledgers[-1]) in await recorded(scene)
 
@@ -271,7 +271,7 @@ def test_a_lease_whose_answer_is_lost_is_settled(fault: Fault) -> None:
         scene.server.release(store)
         await scene.patiently(_done(taking))
         assert await recorded(scene) == [(ONE, ledgers[0])]
-        assert not await scene.patiently(log.trim(None))
+        assert not await scene.patiently(log.trim(lambda: None))
         assert scene.lost == []
 
     in_scene(test)
@@ -338,7 +338,7 @@ def test_who_has_ended_a_lease_holds_nothing() -> None:
         await scene.patiently(log.leases.end(ONE))
         await scene.patiently(log.leases.end(ONE))
         assert await recorded(scene) == []
-        assert await scene.patiently(log.trim(Position(ledgers[0], 2)))
+        assert await scene.patiently(log.trim(lambda: Position(ledgers[0], 2)))
 
     in_scene(test)
 

@@ -94,7 +94,7 @@ def test_a_full_disk_can_still_delete() -> None:
         scene.outcomes.append(log, b"waits")
         await scene.wait(lambda: log.waiting_for != "")
         ledgers = [one.ledger_id for one in log.stats().ledgers]
-        assert await scene.patiently(log.trim(Position(ledgers[1], 2)))
+        assert await scene.patiently(log.trim(lambda: Position(ledgers[1], 2)))
         assert log.stats().ledgers[0].ledger_id == ledgers[2]
         assert log.stats().ledgers_to_delete == 0
         for ledger_id in ledgers[:2]:
@@ -272,7 +272,7 @@ def test_an_empty_ledger_that_a_death_left_goes() -> None:
         await scene.append(log, b"more")
         assert empty not in [one.ledger_id for one in log.stats().ledgers]
         assert await scene.payloads(log) == [*numbered(3), b"more"]
-        await scene.patiently(log.trim(Position(-1, -1)))
+        await scene.patiently(log.trim(lambda: Position(-1, -1)))
         assert (await scene.metadata(empty)).state.name == "TOMBSTONE"
 
     in_scene(test)

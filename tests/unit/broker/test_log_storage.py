@@ -10,6 +10,7 @@ import pytest
 from magnetar_broker import paths
 from magnetar_broker.core.position import EARLIEST, LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger import trimming
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata.errors import MetadataError
@@ -32,8 +33,8 @@ def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         await scene.append(log, *numbered(10))
         ledgers = [one.ledger_id for one in log.stats().ledgers]
         assert len(ledgers) == 4
-        assert not await scene.patiently(log.trim(Position(ledgers[0], 1)))
-        assert await scene.patiently(log.trim(Position(ledgers[1], 2)))
+        assert not await scene.patiently(log.trim(lambda: Position(ledgers[0], 1)))
+        assert await scene.patiently(log.trim(lambda: Position(ledgers[1], 2)))
         assert [one.ledger_id for one in log.stats().ledgers] == ledgers[2:]
         assert log.before_first == Position(ledgers[2], -1)
         assert log.entries_between(EARLIEST, LATEST) == 4
@@ -41,19 +42,35 @@ def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         assert log.closed_ledgers == 1
         lease = bytes(16)
         await scene.patiently(log.leases.take(lease, ledgers[2], 3_600_000, "a reader"))
-        assert not await scene.patiently(log.trim(None))
+        assert not await scene.patiently(log.trim(lambda: None))
         await scene.patiently(log.leases.end(lease))
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert await scene.payloads(log) == numbered(1, 9)  # of the open one
         again = await scene.open(await scene.another())
         assert await scene.payloads(again) == numbered(1, 9)
-        assert await scene.patiently(again.trim(None))
+        assert await scene.patiently(again.trim(lambda: None))
         assert again.last == again.before_first == Position(ledgers[3], 0)
         assert again.first_after(EARLIEST) == Position(ledgers[3], 1)
         assert await scene.payloads(again) == []
         await scene.append(again, b"goes on")
         assert again.next_index == 11
         assert await scene.payloads(again) == [b"goes on"]
+
+    in_scene(test)
+
+
+def test_a_trim_asks_before_each_change_how_far_it_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RET-1: a subscription that is made while the ledgers of one change are deleted keeps the others."""
+    monkeypatch.setattr(trimming, "_LEDGERS_AT_A_TIME", 1)
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(10))
+        ledgers = [one.ledger_id for one in log.stats().ledgers]
+        # As a subscription at the earliest message: its place is before what there is when it is made.
+        places: list[Position | None] = [None, Position(ledgers[1], -1)]
+        assert await scene.patiently(log.trim(lambda: places.pop(0) if len(places) > 1 else places[0]))
+        assert [one.ledger_id for one in log.stats().ledgers] == ledgers[1:]
 
     in_scene(test)
 
@@ -358,7 +375,7 @@ def test_a_reader_goes_on_behind_what_was_trimmed_under_it() -> None:
         one = await scene.patiently(log.read(EARLIEST, 1, 100))
         assert payload(one[0]) == b"message 0"
         reading = asyncio.create_task(log.read(Position(first, 1), 1, 100))
-        trimming = asyncio.create_task(log.trim(Position(first, 2)))
+        trimming = asyncio.create_task(log.trim(lambda: Position(first, 2)))
         await scene.patiently(asyncio.wait_for(trimming, None))
         assert payload((await scene.patiently(asyncio.wait_for(reading, None)))[0]) in (b"message 1", b"message 3")
         assert payload((await scene.patiently(log.read(Position(first, 1), 1, 100)))[0]) == b"message 3"
@@ -409,7 +426,7 @@ def test_a_closed_log_takes_nothing_and_what_was_sent_is_stored() -> None:
         assert isinstance(scene.outcomes.told[-1][1], TopicGivenUp)
         await log.close()
         with pytest.raises(TopicGivenUp):
-            await log.trim(None)
+            await log.trim(lambda: None)
         assert scene.lost == []
         assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).closed
 
@@ -421,7 +438,7 @@ def test_cancelled_anywhere_nothing_is_lost() -> None:
 
     async def cancelled_at(scene: Scene, log: ManagedLedger, what: str, turns: int) -> bool:
         work = {
-            "trim": lambda: log.trim(None),
+            "trim": lambda: log.trim(lambda: None),
             "truncate": log.truncate,
             "read": lambda: log.read(EARLIEST, 5, 10_000),
             "close": log.close,
@@ -466,7 +483,7 @@ def test_an_idle_topic_has_neither_task_nor_timer() -> None:
             log = await scene.open(name=TOPIC.partition(number))
             await scene.append(log, *numbered(5))
             await scene.read_all(log)
-            await scene.patiently(log.trim(None))
+            await scene.patiently(log.trim(lambda: None))
             await scene.idle()
             return log
 
@@ -604,7 +621,7 @@ def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> None:
         for bookie in scene.bookies.values():
             bookie.hanging.clear()
         log = await scene.open(await scene.another())
-        assert await scene.patiently(log.trim(None))
+        assert await scene.patiently(log.trim(lambda: None))
         assert not log.stats().ledgers
         assert not log.has_rest
         assert log.last == log.before_first
@@ -629,7 +646,7 @@ def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
         await scene.patiently(log.leases.take(bytes(16), first, 1000, "a reader"))
         assert not log.may_trim(None)
         await scene.patiently(log.leases.end(bytes(16)))
-        assert await scene.patiently(log.trim(Position(first, 2)))
+        assert await scene.patiently(log.trim(lambda: Position(first, 2)))
         assert not log.may_trim(None)
 
     in_scene(test)

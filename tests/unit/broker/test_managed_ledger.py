@@ -76,7 +76,7 @@ def test_a_life_without_a_ledger_finds_out_by_the_list() -> None:
         await scene.patiently(old._writing.roll())
         new = await scene.open(await scene.another())
         with pytest.raises(TopicGivenUp):
-            await scene.patiently(old.trim(None))
+            await scene.patiently(old.trim(lambda: None))
         assert len(scene.lost) == 1
         assert await scene.payloads(new) == numbered(7)
 

@@ -115,7 +115,7 @@ def test_plans_hold_whatever_becomes_of_the_ledgers(seed: int) -> None:
                     await append()
                     bookie.failing.discard("add")
                 case 7:
-                    await scene.patiently(log.trim(Position(reader.ledger_id, reader.entry_id - 1)))
+                    await scene.patiently(log.trim(lambda: Position(reader.ledger_id, reader.entry_id - 1)))
                 case 8:
                     client = await scene.another()
                     log, plans = await scene.open(client, STRIPED), making(client)
@@ -143,7 +143,7 @@ def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
         homes = plans._homes.of
 
         async def trimmed_first(*arguments: Any, **named: Any) -> Any:
-            await log.trim(Position(begin.ledger_id, 99))
+            await log.trim(lambda: Position(begin.ledger_id, 99))
             return await homes(*arguments, **named)
 
         plans._homes.of = trimmed_first  # type: ignore[method-assign]

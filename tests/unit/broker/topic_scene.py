@@ -98,8 +98,8 @@ class FakeLog:
     def tick(self, now: float) -> None:
         self.ticks += 1
 
-    async def trim(self, up_to: Position | None) -> bool:
-        self.trims.append(up_to)
+    async def trim(self, up_to: Callable[[], Position | None]) -> bool:
+        self.trims.append(up_to())
         if self.trim_fails is not None:
             raise self.trim_fails
         self.closed_ledgers = 0

@@ -203,10 +203,13 @@ class FakeService:
         else:
             del leases[lease_id]
 
-    async def advance_progress(self, log: str, incarnation: str, subscription: str, to: NextMessage) -> None:
+    async def advance_progress(
+        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+    ) -> None:
         self._note("advance_progress")
         progress = self._log(log).progress
-        progress[subscription] = max(progress.get(subscription, to), to)
+        if not (only_make and subscription in progress):
+            progress[subscription] = max(progress.get(subscription, to), to)
 
     def _log(self, log: str) -> FakeLog:
         if log not in self.logs:

@@ -155,13 +155,16 @@ def test_the_very_first_batch_is_not_skipped_after_a_crash() -> None:
 
     async def go() -> None:
         service = filled()
-        query = Query(service, startingOffsets="latest")
+        query = Query(service, startingOffsets="latest", progressSubscription="mine")
         await query.stream.initial()
+        began = service["t"].end
         service["t"].publish([30, 31])
         assert await query.plan()
         service["t"].publish([32])
         await query.crash()
         assert query.read == [30, 31]
+        # Nor is it let go by being asked once more where the query begins.
+        assert service["t"].progress == {"mine": began}
         assert await query.all_batches() == [[32]]
 
     run(go())

@@ -42,10 +42,27 @@ def test_progress_goes_on_and_never_back() -> None:
             await reading.advance_progress(LOGS, plan.incarnation, "q", NextMessage(0, 0, 0))
             assert sorted(await scene.admin.subscriptions.list(LOGS)) == ["p", "q"]
             await client.subscribe(LOGS, "q")
-            with pytest.raises(exceptions.ConsumerBusy, match="consumer"):
-                await reading.advance_progress(LOGS, plan.incarnation, "q", plan.stop)
+            for only_make in (False, True):
+                with pytest.raises(exceptions.ConsumerBusy, match="consumer"):
+                    await reading.advance_progress(LOGS, plan.incarnation, "q", plan.stop, only_make=only_make)
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.advance_progress(LOGS, plan.incarnation, "", plan.stop)
+
+    in_broker(body)
+
+
+def test_what_is_only_made_stays_where_it_is() -> None:
+    """SPK-1: who begins to read, and begins again before anything is committed, keeps what was to be read first."""
+
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 14, batch=7)
+        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        for to in (NextMessage(plan.start.ledger_id, 0, 3), plan.stop):
+            await reading.advance_progress(LOGS, plan.incarnation, "p", to, only_make=True)
+            left = await scene.admin.subscriptions.peek(LOGS, "p", 20)
+            assert [one.payload for one in left] == numbers(3, 14)
 
     in_broker(body)
 
