@@ -76,6 +76,10 @@ class AsyncReading:
             request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
         await self._calls.look("renew_lease", request, Done)
 
+    async def end_lease(self, log: str, lease_id: bytes) -> None:
+        """What it holds may be deleted, also under a reader who reads it still. One that is not there has ended."""
+        await self.renew_lease(log, "", lease_id, 0)
+
     async def advance_progress(
         self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
     ) -> None:
@@ -137,6 +141,9 @@ class Reading:
 
     def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
         self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms))
+
+    def end_lease(self, log: str, lease_id: bytes) -> None:
+        self._run(self._group.end_lease(log, lease_id))
 
     def advance_progress(
         self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
