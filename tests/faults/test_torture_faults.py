@@ -447,6 +447,8 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
     ):
         async with struck.by(kind, "everything"):
             assert not any(map(cluster.running, names))
+            # It is not taken for one that has ended by itself, and started, by who waits for others.
+            assert await cluster.ready(names[0]) == f"{names[0]} is down"
     for kind, names in (("PAUSE_ALL_BROKERS", cluster.brokers), ("PAUSE_TWO_BOOKIES", cluster.bookies[:2])):
         async with struck.by(kind, "everything"):
             assert all(map(cluster.launcher.paused, names))
