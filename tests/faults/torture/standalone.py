@@ -10,6 +10,8 @@ import signal
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
+import psutil
+
 from magnetar_cli.cluster.ports import free_port
 from magnetar_cli.http_asking import ask_http, reasons_shown
 from magnetar_wire.randomness import Randomness
@@ -100,6 +102,9 @@ class Standalone(System):
     async def pause(self, *names: str) -> None:
         for name in names:
             self._signal(name, signal.SIGSTOP)
+            # The signal is on its way still.
+            while self.running(name) and psutil.Process(self.server.pid).status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.001)
 
     async def resume(self, name: str) -> None:
         self._signal(name, signal.SIGCONT)
