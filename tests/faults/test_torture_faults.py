@@ -447,6 +447,8 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
     ):
         async with struck.by(kind, "everything"):
             assert not any(map(cluster.running, names))
+            # It is not taken for one that has ended by itself, and started, by who waits for others.
+            assert await cluster.ready(names[0]) == f"{names[0]} is down"
     for kind, names in (("PAUSE_ALL_BROKERS", cluster.brokers), ("PAUSE_TWO_BOOKIES", cluster.bookies[:2])):
         async with struck.by(kind, "everything"):
             assert all(map(cluster.launcher.paused, names))
@@ -476,7 +478,6 @@ def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
                         assert not standalone.running(name)
                 async with struck.by("BLINK", "broker"):
                     assert psutil.Process(standalone.server.pid).status() == psutil.STATUS_STOPPED
-                assert psutil.Process(standalone.server.pid).status() != psutil.STATUS_STOPPED
                 async with struck.by("CUT", "broker"):
                     assert not await _greeted(standalone.proxies[name])
                 async with struck.by("UNLOAD", "place"):
