@@ -10,7 +10,7 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,8 @@ import pytest
 
 from magnetar import MessageId, Result
 from magnetar.admin import Admin
+from magnetar.exceptions import AlreadyClosed
+from tests.faults.checker.judge import judge
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import workloads
 from tests.faults.torture.client_process import CONSUMING, KEEP, PUBLISHING, dealt, kept
@@ -27,7 +29,7 @@ from tests.faults.torture.clients import Clients
 from tests.faults.torture.connections import Connections
 from tests.faults.torture.consuming import ConsumerLog
 from tests.faults.torture.messages import Outgoing, Unreadable, make_message, read
-from tests.faults.torture.producing import Load, ProducerLog
+from tests.faults.torture.producing import Load, ProducerLog, send_all
 from tests.faults.torture.workload import Workload
 from tests.running import run, until
 from tests.running_standalone import StandaloneProcess, standalone
@@ -150,6 +152,32 @@ def test_messages_are_announced_before_they_are_handed_over(clients: Clients) ->
     announced = [item for line in _lines(clients.histories, "sending") for item in line["items"]]
     assert announced == [[one.number, one.digest, one.key] for one in sent]
     assert [one.number for one in sent] == list(range(len(sent)))
+
+
+class _Over:
+    """A producer that takes two messages, and is over then."""
+
+    def __init__(self) -> None:
+        self.taken: list[Callable[[Any, Any], None]] = []
+
+    def send_async(self, _: bytes | None, callback: Callable[[Any, Any], None], **more: Any) -> None:
+        if len(self.taken) == 2:
+            raise AlreadyClosed("it is over")
+        self.taken.append(callback)
+
+
+def test_of_what_is_announced_and_never_handed_over_it_is_said(clients: Clients) -> None:
+    log = ProducerLog(clients, "t", "t.p", Load(), random.Random(1))
+    burst, producer = log.burst(), _Over()
+    with pytest.raises(AlreadyClosed):
+        send_all(log, producer, burst)
+    for callback in producer.taken:
+        callback(Result.Timeout, None)
+    log.closed()
+    unknown = [number for line in _lines(clients.histories, "unknown") for number in line["numbers"]]
+    assert len(burst) > 3
+    assert sorted(unknown) == [one.number for one in burst]
+    assert _lines(clients.histories, "producer_closed")
 
 
 class _Received:
@@ -349,7 +377,10 @@ async def _worked(rig: _Rig) -> None:
     await clients.stop()
     await clients.begin(KEEP)
     await until(lambda: not rig.backlogs(), "all subscriptions are drained")
+    for one in rig.subscriptions:
+        rig.recorder.say("drained", subscription=one.full_name)
     await clients.quit()
+    rig.recorder.say("ended")
 
 
 @pytest.mark.slow
@@ -363,6 +394,9 @@ def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) ->
         finally:
             rig.clients.close()
             rig.recorder.close()
+    verdict = judge(rig.histories, times=False)
+    assert verdict.clean, str(verdict)
+    assert verdict.figures["messages with a receipt"]
     announced = {
         (line["producer"], number): (digest, key)
         for line in rig.lines("sending")

@@ -17,14 +17,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import magnetar
 from magnetar import Result, aio
 from tests.faults.torture.clients import Clients, place
 from tests.faults.torture.messages import Outgoing, make_message
 
-__all__ = ["AGAIN_S", "Load", "ProducerLog", "publisher", "told"]
+__all__ = ["AGAIN_S", "Load", "ProducerLog", "publisher", "send_all", "told"]
 
 _TELL_S: Final = 0.05
 AGAIN_S: Final = 0.25
@@ -60,6 +60,13 @@ class Load:
         if not self.keys or chance.random() < self.keyless:
             return None
         return f"k{chance.randrange(self.keys)}"
+
+
+class Sends(Protocol):
+    """What is wanted of the SDK's producer."""
+
+    @property
+    def send_async(self) -> Callable[..., None]: ...
 
 
 class ProducerLog:
@@ -198,8 +205,7 @@ def _one_life(log: ProducerLog) -> None:
     producer = log.clients.client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
-            for one in log.burst():
-                _send(log, producer, one)
+            send_all(log, producer, log.burst())
             if log.flushes:
                 _flush(log, producer)
             log.clients.stopping.wait(log.pause_s)
@@ -209,19 +215,22 @@ def _one_life(log: ProducerLog) -> None:
         log.closed()
 
 
-def _send(log: ProducerLog, producer: magnetar.Producer, one: Outgoing) -> None:
-    try:
-        producer.send_async(
-            one.payload,
-            log.callback(one.number),
-            properties=one.properties,
-            partition_key=one.key,
-            event_timestamp=one.event_ms or None,
-        )
-    except magnetar.MagnetarException as error:
-        log.failed(one.number, error.error(), told(error))
-        if error.error() not in _REFUSED:  # the producer is over
-            raise
+def send_all(log: ProducerLog, producer: Sends, burst: Sequence[Outgoing]) -> None:
+    for handed, one in enumerate(burst, 1):
+        try:
+            producer.send_async(
+                one.payload,
+                log.callback(one.number),
+                properties=one.properties,
+                partition_key=one.key,
+                event_timestamp=one.event_ms or None,
+            )
+        except magnetar.MagnetarException as error:
+            log.failed(one.number, error.error(), told(error))
+            if error.error() not in _REFUSED:  # the producer is over
+                for other in burst[handed:]:
+                    log.failed(other.number, error.error(), "it was not handed over any more")
+                raise
 
 
 def _flush(log: ProducerLog, producer: magnetar.Producer) -> None:
