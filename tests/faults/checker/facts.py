@@ -350,8 +350,13 @@ class Facts:
             slot = slots.get(packed)
             if slot is None:
                 slot = place.slot(packed)
-            if content[slot] == NOTHING:
-                content[slot] = one
+            if content[slot] != one and one != NOBODYS:
+                if content[slot] in (NOTHING, NOBODYS):
+                    content[slot] = one
+                else:
+                    place.disputed.add(slot)
+            elif content[slot] == NOTHING:
+                content[slot] = NOBODYS
             line.messages.append(one)
             line.ids.append(ids[slot])
             line.slots.append(slot)
