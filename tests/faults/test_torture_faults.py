@@ -33,119 +33,6 @@ _BRISK_REPAIRS: dict[str, Any] = {"auditor_scan_interval_s": 1.0, "open_ledger_r
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
-# ── the proxy ──
-
-
-class _Ends:
-    """A client and a server, with a proxy between them."""
-
-    def __init__(self) -> None:
-        self.proxy = Proxy("127.0.0.1", 1)
-        self.arrived = b""
-        self.near: asyncio.StreamWriter
-        self.reader: asyncio.StreamReader
-        self.far: asyncio.StreamWriter
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.far = writer
-        with contextlib.suppress(OSError):
-            while data := await reader.read(100):
-                self.arrived += data
-        writer.close()
-
-    async def connect(self) -> None:
-        host, _, port = self.proxy.address.rpartition(":")
-        self.reader, self.near = await asyncio.open_connection(host, int(port))
-        self.near.write(b"first")
-        await until(lambda: self.arrived == b"first", "it is let through")
-
-
-@contextlib.asynccontextmanager
-async def _ends() -> AsyncIterator[_Ends]:
-    ends = _Ends()
-    server = await asyncio.start_server(ends.serve, "127.0.0.1", 0)
-    ends.proxy.target = server.sockets[0].getsockname()[:2]
-    async with ends.proxy:
-        await ends.connect()
-        yield ends
-        ends.near.close()
-    server.close()
-
-
-@pytest.mark.parametrize("how", ["delays", "holds", "loses"])
-def test_one_way_is_struck_and_the_other_is_open(how: str) -> None:
-    async def requests() -> None:
-        async with _ends() as ends:
-            proxy = ends.proxy
-            proxy.delay_requests_s = 3600.0 if how == "delays" else 0.0
-            proxy.holds_requests, proxy.loses_requests = how == "holds", how == "loses"
-            ends.near.write(b" second")
-            ends.far.write(b"answer")
-            assert await within(ends.reader.readexactly(6), "the answer") == b"answer"
-            assert ends.arrived == b"first"
-            if how == "loses":
-                await until(lambda: proxy.lost == 7, "it is lost")
-                proxy.heal()
-                assert await within(ends.reader.read(), "the end of what lacks something") == b""
-            else:
-                proxy.heal()
-                await until(lambda: ends.arrived == b"first second", "it comes when all has healed")
-
-    async def answers() -> None:
-        async with _ends() as ends:
-            proxy = ends.proxy
-            proxy.delay_answers_s = 3600.0 if how == "delays" else 0.0
-            proxy.holds_answers, proxy.loses_answers = how == "holds", how == "loses"
-            ends.far.write(b"answer")
-            ends.near.write(b" second")
-            await until(lambda: ends.arrived == b"first second", "it is let through")
-            answer = asyncio.create_task(ends.reader.read(100))
-            if how == "loses":
-                await until(lambda: proxy.lost == 6, "it is lost")
-            assert not answer.done()
-            proxy.heal()
-            assert await within(answer, "it comes, or the end") == (b"" if how == "loses" else b"answer")
-
-    run(requests())
-    run(answers())
-
-
-def test_who_is_cut_off_is_let_in_again_when_it_has_healed() -> None:
-    async def body() -> None:
-        async with _ends() as ends:
-            assert (ends.proxy.connections, ends.proxy.let_in) == (1, 1)
-            ends.proxy.closed_to_new = True
-            ends.proxy.cut()
-            with contextlib.suppress(ConnectionError):
-                assert await within(ends.reader.read(), "the end of the connection") == b""
-            assert ends.proxy.connections == 0
-            assert not await _greeted(ends.proxy)
-            ends.proxy.heal()
-            ends.near.close()
-            ends.arrived = b""
-            await ends.connect()
-            assert (ends.proxy.connections, ends.proxy.let_in) == (1, 2)
-            await ends.proxy.close()
-
-    run(body())
-
-
-async def _greeted(proxy: Proxy) -> bool:
-    """Whether a server behind it says something to who comes anew, before the connection ends."""
-    host, _, port = proxy.address.rpartition(":")
-    try:
-        reader, writer = await asyncio.open_connection(host, int(port))
-    except ConnectionError:  # it is closed for good
-        return False
-    try:
-        writer.write(_PREFACE)
-        return await within(reader.read(1), "a word, or the end") != b""
-    except ConnectionError:
-        return False
-    finally:
-        writer.close()
-
-
 # ── what is registered ──
 
 
@@ -206,6 +93,22 @@ def test_as_many_stay_as_are_needed(tmp_path: Path) -> None:
 
 
 # ── real processes ──
+
+
+async def _greeted(proxy: Proxy) -> bool:
+    """Whether a server behind it says something to who comes anew, before the connection ends."""
+    host, _, port = proxy.address.rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+    except ConnectionError:  # it is closed for good
+        return False
+    try:
+        writer.write(_PREFACE)
+        return await within(reader.read(1), "a word, or the end") != b""
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()
 
 
 class _Struck:
@@ -447,6 +350,8 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
     ):
         async with struck.by(kind, "everything"):
             assert not any(map(cluster.running, names))
+            # It is not taken for one that has ended by itself, and started, by who waits for others.
+            assert await cluster.ready(names[0]) == f"{names[0]} is down"
     for kind, names in (("PAUSE_ALL_BROKERS", cluster.brokers), ("PAUSE_TWO_BOOKIES", cluster.bookies[:2])):
         async with struck.by(kind, "everything"):
             assert all(map(cluster.launcher.paused, names))
@@ -476,7 +381,6 @@ def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
                         assert not standalone.running(name)
                 async with struck.by("BLINK", "broker"):
                     assert psutil.Process(standalone.server.pid).status() == psutil.STATUS_STOPPED
-                assert psutil.Process(standalone.server.pid).status() != psutil.STATUS_STOPPED
                 async with struck.by("CUT", "broker"):
                     assert not await _greeted(standalone.proxies[name])
                 async with struck.by("UNLOAD", "place"):

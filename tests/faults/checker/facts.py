@@ -92,9 +92,6 @@ class Facts:
     def key_of(self, message: int) -> int:
         return self.producer_of(message).keys[number_of(message)]
 
-    def receipt_slot(self, message: int) -> int:
-        return self.producer_of(message).slots[number_of(message)]
-
     def text(self, message: int) -> str:
         if message == NOBODYS:
             return "a message that nobody sent"
@@ -350,8 +347,13 @@ class Facts:
             slot = slots.get(packed)
             if slot is None:
                 slot = place.slot(packed)
-            if content[slot] == NOTHING:
-                content[slot] = one
+            if content[slot] != one and one != NOBODYS:
+                if content[slot] in (NOTHING, NOBODYS):
+                    content[slot] = one
+                else:
+                    place.disputed.add(slot)
+            elif content[slot] == NOTHING:
+                content[slot] = NOBODYS
             line.messages.append(one)
             line.ids.append(ids[slot])
             line.slots.append(slot)

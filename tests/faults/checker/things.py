@@ -79,6 +79,8 @@ class Place:
     ids: list[int] = field(default_factory=list)
     # By slot: which message it is, as it was seen first.
     content: array[int] = field(default_factory=lambda: array("q"))
+    # Slots that were seen with several messages.
+    disputed: set[int] = field(default_factory=set)
 
     def slot(self, packed: int) -> int:
         slot = self.slots.get(packed)

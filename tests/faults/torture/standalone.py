@@ -10,6 +10,8 @@ import signal
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
+import psutil
+
 from magnetar_cli.cluster.ports import free_port
 from magnetar_cli.http_asking import ask_http, reasons_shown
 from magnetar_wire.randomness import Randomness
@@ -84,18 +86,25 @@ class Standalone(System):
     def running(self, name: str) -> bool:
         return name == _NAME and self.server.process is not None and self.server.process.poll() is None
 
-    async def kill(self, name: str) -> None:
-        self._signal(name, signal.SIGKILL)
+    async def kill(self, *names: str) -> None:
+        self._struck_down.update(names)
+        for name in names:
+            self._signal(name, signal.SIGKILL)
         await self._ended()
 
     async def stop(self, name: str) -> None:
+        self._struck_down.add(name)
         self._signal(name, signal.SIGTERM)
         self._signal(name, signal.SIGCONT)
         if not await self._ended(_END_S):
             await self.kill(name)
 
-    async def pause(self, name: str) -> None:
-        self._signal(name, signal.SIGSTOP)
+    async def pause(self, *names: str) -> None:
+        for name in names:
+            self._signal(name, signal.SIGSTOP)
+            # The signal is on its way still.
+            while self.running(name) and psutil.Process(self.server.pid).status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.001)
 
     async def resume(self, name: str) -> None:
         self._signal(name, signal.SIGCONT)
@@ -104,6 +113,7 @@ class Standalone(System):
         """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
         if _NAME not in names:
             return ""
+        self._struck_down.discard(_NAME)
         if self.running(_NAME):
             self._signal(_NAME, signal.SIGCONT)
         else:
@@ -120,6 +130,8 @@ class Standalone(System):
     async def ready(self, name: str) -> str:
         if name != _NAME:
             return ""
+        if name in self._struck_down:
+            return f"{name} is down"
         if not self.running(name):
             self.ended_by_themselves[name] += 1
             return await self.start(name)

@@ -33,8 +33,8 @@ class Places(Rule):
         first_places: dict[int, set[str]] = defaultdict(set)
         grew_at = topic.partitions[1][0] if len(topic.partitions) > 1 else float("inf")
         for place in places:
-            for one in place.content:
-                if one < 0 or facts.producer_of(one).topic is not topic:
+            for slot, one in enumerate(place.content):
+                if one < 0 or slot in place.disputed or facts.producer_of(one).topic is not topic:
                     continue
                 if place_of.setdefault(one, place) is not place:
                     self.found(f"{facts.text(one)} is in {place_of[one].name} and in {place.name}")

@@ -1,7 +1,8 @@
 """A receipt says where a message is: there it must be, if anybody has looked, and nothing else. A message has one
 receipt.
 
-What is missing altogether is lost, and told of there.
+What is missing altogether is lost, and told of there; where two have seen two messages at one id, that is told of as
+corrupted.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Receipts(Rule):
     def _look(self, producer: Producer, number: int, place: Place, scanned: _Scanned | None) -> None:
         one, slot = message(producer.index, number), producer.slots[number]
         there = place.content[slot]
-        if there in (one, NOBODYS):
+        if there in (one, NOBODYS) or slot in place.disputed:
             return
         where = self.facts.where(place, slot)
         if there != NOTHING:

@@ -1,4 +1,7 @@
-"""On deduplicated topics a message is stored once: whoever looked has seen it at one id."""
+"""On deduplicated topics a message is stored once: whoever looked has seen it at one id.
+
+Ids at which two have seen two messages are left out: that is told of as corrupted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class StoredTwice(Rule):
                 continue
             seen_here: dict[int, int] = {}
             for slot, one in enumerate(place.content):
-                if one < 0:
+                if one < 0 or slot in place.disputed:
                     continue
                 if one in seen_here:
                     first = facts.where(place, seen_here[one])

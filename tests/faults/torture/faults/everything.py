@@ -43,8 +43,7 @@ class OnAll(Fault):
 
 class KillAll(OnAll):
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        for name in self._struck(system):
-            await system.kill(name)
+        await system.kill(*self._struck(system))
 
     async def heal(self, system: System, target: str) -> None:
         await system.start(*self._struck(system))
@@ -52,8 +51,7 @@ class KillAll(OnAll):
 
 class PauseAll(OnAll):
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        for name in self._struck(system):
-            await system.pause(name)
+        await system.pause(*self._struck(system))
 
     async def heal(self, system: System, target: str) -> None:
         await system.start(*self._struck(system))
@@ -80,8 +78,7 @@ class PauseTwo(Fault):
         return [_AND.join(pair) for pair in itertools.combinations(system.bookies, 2)]
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        for name in target.split(_AND):
-            await system.pause(name)
+        await system.pause(*target.split(_AND))
 
     async def heal(self, system: System, target: str) -> None:
         await system.start(*target.split(_AND))
@@ -103,8 +100,7 @@ class Ambush(Fault):
         for proxy in deaf:
             proxy.loses_requests = True
         await asyncio.sleep(0.5 + 2.0 * chance.random())
-        for name in [*system.brokers, target]:
-            await system.kill(name)
+        await system.kill(target, *system.brokers)
         # They hear again when nobody is left to repeat anything.
         for proxy in deaf:
             proxy.heal()

@@ -21,7 +21,7 @@ def _size(chance: Random) -> int | None:
         return None
     if kind < 0.2:
         return 0
-    if kind < 0.205:
+    if kind < 0.215:
         return MAX_MESSAGE_BYTES + 1
     most = 1_300_000 if kind < 0.25 else 200_000 if kind < 0.4 else 8_000
     return 1 + chance.randrange(most)
