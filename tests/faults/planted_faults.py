@@ -44,6 +44,10 @@ def _once_with_receipt(invented: Invented) -> set[tuple[str, int]]:
     return {one for one in _receipted(invented.story) if copies[one] == 1}
 
 
+def _first_scan(story: Story, line: Line) -> Line:
+    return story.of("scan", place=line["place"])[0]
+
+
 def _insert_before_end(story: Story, *lines: tuple[str, str, dict[str, Any]]) -> None:
     """The run ended a moment later."""
     ended = story.lines.pop()
@@ -55,9 +59,9 @@ def _insert_before_end(story: Story, *lines: tuple[str, str, dict[str, Any]]) ->
 
 def stored_message_missing(invented: Invented, chance: random.Random) -> None:
     story, once = invented.story, _once_with_receipt(invented)
-    line, at = _choose(
-        chance, [(line, at) for line, at in _items(story, "scan") if tuple(line["items"][at][:2]) in once]
-    )
+    # Not the first of a place: a log's beginning may be trimmed.
+    behind = [(line, at) for line, at in _items(story, "scan") if at or line is not _first_scan(story, line)]
+    line, at = _choose(chance, [(line, at) for line, at in behind if tuple(line["items"][at][:2]) in once])
     del line["items"][at]
     (scanned,) = story.of("scanned", place=line["place"])
     scanned["messages"] -= 1
@@ -216,7 +220,7 @@ def gone_from_the_log(invented: Invented, chance: random.Random) -> None:
         (line, at)
         for line in story.of("scan")
         for at, item in enumerate(line["items"])
-        if tuple(item[:2]) in got and line is not story.of("scan", place=line["place"])[0]
+        if tuple(item[:2]) in got and line is not _first_scan(story, line)
     ]
     line, at = _choose(chance, unfinished)
     del line["items"][at]

@@ -92,9 +92,6 @@ class Facts:
     def key_of(self, message: int) -> int:
         return self.producer_of(message).keys[number_of(message)]
 
-    def receipt_slot(self, message: int) -> int:
-        return self.producer_of(message).slots[number_of(message)]
-
     def text(self, message: int) -> str:
         if message == NOBODYS:
             return "a message that nobody sent"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ENTRIES", "INDEXES", "end_of_entry", "id_text", "is_whole_entry", "pack", "whole_entry"]
+__all__ = ["ENTRIES", "INDEXES", "end_of_entry", "id_text", "is_whole_entry", "ledger_of", "pack", "whole_entry"]
 
 _INDEX_BITS: Final = 24
 _ENTRY_BITS: Final = 40
@@ -32,6 +32,10 @@ def is_whole_entry(packed: int) -> bool:
 
 def end_of_entry(packed: int) -> int:
     return packed | _INDEX
+
+
+def ledger_of(packed: int) -> int:
+    return packed >> (_ENTRY_BITS + _INDEX_BITS)
 
 
 def id_text(packed: int) -> str:

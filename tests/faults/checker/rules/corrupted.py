@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.checker.history import Line
-from tests.faults.checker.ids import id_text
+from tests.faults.checker.ids import id_text, ledger_of
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import NOBODYS, number_of
 
@@ -12,7 +12,7 @@ class Corrupted(Rule):
     name = "corrupted"
 
     def begin(self) -> None:
-        self._place_of_ledger: dict[int, str] = {}
+        self._places_of_ledger: dict[int, set[str]] = {}
 
     def on_got(self, line: Line) -> None:
         self._look(line, line.fields["consumer"])
@@ -52,10 +52,13 @@ class Corrupted(Rule):
 
     def _one_place(self, packed: int, place: str) -> None:
         """A ledger is of one place: looked at where lines begin and end, which is often enough."""
-        ledger = int(id_text(packed)[1:].partition(",")[0])
-        other = self._place_of_ledger.setdefault(ledger, place)
-        if other != place:
-            self.found(f"{id_text(packed)} was seen in {place}, and ledger {ledger} in {other}, too")
+        places = self._places_of_ledger.setdefault(ledger_of(packed), set())
+        if place in places:
+            return
+        if places:
+            others = ", ".join(sorted(places))
+            self.found(f"{id_text(packed)} was seen in {place}, and its ledger in {others}, too")
+        places.add(place)
 
 
 def _crc(digest: str) -> int:

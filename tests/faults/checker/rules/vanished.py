@@ -1,14 +1,14 @@
 """What was handed over is in the log, at its id, when that is scanned; unless the log's beginning is gone by then.
 
-Messages that are missing at the id that their receipt names are not told of here: they are lost, or the receipt is
-wrong. What had no receipt may be nowhere; but what a consumer was handed was stored, for good.
+Messages that have a receipt and are not in the log at all are not told of here: they are lost. What has no receipt may
+be nowhere; but what a consumer was handed was stored, for good.
 """
 
 from __future__ import annotations
 
 from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import NOBODYS, NOTHING, Scan
+from tests.faults.checker.things import NOBODYS, NOTHING, Scan, number_of
 
 
 class Vanished(Rule):
@@ -22,14 +22,15 @@ class Vanished(Rule):
         if not scan.slots:
             return
         facts, place = self.facts, scan.place
-        found, first = Marks(), min(place.ids[slot] for slot in scan.slots)
-        for slot in scan.slots:
-            found.add(slot)
+        slots, messages = Marks(), Marks()
+        first = min(place.ids[slot] for slot in scan.slots)
+        for slot, one in zip(scan.slots, scan.messages, strict=True):
+            slots.add(slot)
+            messages.add(one)
         for slot, one in enumerate(place.content):
-            if slot in found or one in (NOBODYS, NOTHING) or place.ids[slot] < first:
+            if slot in slots or one in (NOBODYS, NOTHING) or place.ids[slot] < first:
                 continue
-            producer = facts.producer_of(one)
-            if facts.receipt_slot(one) != slot or producer.topic is not facts.topic_of(place.name):
+            if one in messages or not facts.producer_of(one).has_receipt(number_of(one)):
                 where = facts.where(place, slot)
                 self.found(f"{facts.text(one)} was handed over at {where}, and {scan.reader} found no such id")
 
