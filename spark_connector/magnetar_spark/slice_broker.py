@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.admin.reading import NextMessage, Plan
 from magnetar.exceptions import MagnetarException, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.entry_runs import Whereabouts
+from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import Connection, Lease, LogSlice
 
@@ -53,7 +53,7 @@ class SliceBroker:
         if self._admin is not None:
             await self._admin.close()
 
-    async def new_plan(self, ledger_id: int, first: int, last: int) -> Whereabouts | None:
+    async def new_plan(self, ledger_id: int, first: int, last: int) -> Whereabouts | Deleted:
         """See `entry_runs.NewPlan`."""
         begin, end = NextMessage(ledger_id, first, 0), NextMessage(ledger_id, last + 1, 0)
         try:
@@ -61,13 +61,13 @@ class SliceBroker:
                 self._slice.log, incarnation=self._slice.incarnation, start=begin, stop=end, fresh=True
             )
         except TopicNotFound:
-            return None
+            return Deleted.TOPIC
         except MagnetarException as error:
             raise NotReadNow(
                 f"no bookie gave entries of ledger {ledger_id} of {self._slice.log}, and where they are now could not "
                 f"be asked: {error}"
             ) from error
-        return None if plan.other_incarnation else _whereabouts(plan, ledger_id)
+        return Deleted.TOPIC if plan.other_incarnation else _whereabouts(plan, ledger_id)
 
     @property
     def _asked(self) -> AsyncAdmin:
@@ -100,7 +100,7 @@ def _admin_of(connection: Connection) -> AsyncAdmin:
     return AsyncAdmin(connection.service_url, listener_name=connection.listener_name)
 
 
-def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | None:
+def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | Deleted:
     for piece in plan.pieces:
         if piece.ledger_id == ledger_id:
             return Whereabouts(
@@ -109,4 +109,4 @@ def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | None:
                 dict(plan.bookies),
                 piece.first_entry_id,
             )
-    return None
+    return Deleted.LEDGER

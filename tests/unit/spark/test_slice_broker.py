@@ -12,7 +12,7 @@ import pytest
 from magnetar.admin import NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConnectError, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.entry_runs import Whereabouts
+from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import Connection, Lease, LogSlice
 from magnetar_spark.slice_broker import SliceBroker
@@ -96,7 +96,7 @@ def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pyte
         await until(lambda: "has ended" in caplog.text, "it was told")
         await asyncio.sleep(0.01)
         assert len(broker.renewals) == 1
-        assert await reading.new_plan(7, 4, 9) is not None
+        assert isinstance(await reading.new_plan(7, 4, 9), Whereabouts)
         await reading.close()
 
     with caplog.at_level(logging.WARNING):
@@ -110,10 +110,12 @@ def test_a_new_plan_says_where_entries_are_now() -> None:
         where = await reading.new_plan(7, 2, 9)
         assert where == Whereabouts(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
         assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
-        # Deleted: the ledger, the topic, or the topic for another of its name.
-        for gone in (replace(PLAN, pieces=()), replace(PLAN, other_incarnation=True), TopicNotFound("t")):
+        # Of a topic that is gone, or is another one now, it says nothing of the ledger.
+        broker.answer = replace(PLAN, pieces=())
+        assert await reading.new_plan(7, 2, 9) is Deleted.LEDGER
+        for gone in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
             broker.answer = gone
-            assert await reading.new_plan(7, 2, 9) is None
+            assert await reading.new_plan(7, 2, 9) is Deleted.TOPIC
         broker.answer = ConnectError("nobody is there")
         with pytest.raises(NotReadNow, match="nobody is there"):
             await reading.new_plan(7, 2, 9)
