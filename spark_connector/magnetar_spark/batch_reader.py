@@ -114,10 +114,12 @@ class _Planning:
             planned.chunks_deleted = False
         if planned.other_incarnation:
             # Deleted and made again within this moment.
-            self._losses.made_again(log.log, incarnation, start)
+            self._losses.made_again(log.log, incarnation or planned.incarnation, max(start, planned.stop))
             return None
-        if planned.begins_in_deleted and start != EARLIEST_PLACE:
-            self._losses.deleted(log.log, start, planned.start)
+        self._losses.deleted(log.log, planned.lost)
+        to = planned.end if stop is None else min(stop, planned.end)
+        if planned.stop < to:
+            self._losses.ends_before(log.log, planned.stop, to)
         return planned
 
     async def _place(self, log: str, point: Point) -> tuple[str, NextMessage]:

@@ -1,7 +1,9 @@
 """What a broker says about a range of a log, put together from as many of its answers as that takes.
 
 An answer is bounded, so a long range is planned piece by piece. The first question takes the lease, from the range's
-beginning on; those behind it take none, since theirs would move it on to where they begin.
+beginning on; those behind it take none, since theirs would move it on to where they begin. A lease can be over all the
+same when the next one is asked, and the topic can be another one: so each answer is looked at as the first one is, and
+the plan says what is missing in its middle, and whether it ends since its topic does.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class LogPlan:
     first: NextMessage
     # As it was when the range was planned first: what came later is behind it.
     end: NextMessage
-    begins_in_deleted: bool
+    # The topic is another one, from the beginning of the range or from `stop` on.
     other_incarnation: bool
     retained: bool
     before: Sequence[Piece]
@@ -65,9 +67,13 @@ class LogPlan:
     chunks_deleted: bool
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
+    # What of the range was deleted: from where to where.
+    lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
 
     def add(self, plan: Plan) -> None:
         """What was planned from `stop` on."""
+        if plan.begins_in_deleted:
+            self.lost.append((self.stop, plan.start))
         self.stop = max(self.stop, plan.stop)
         self.messages += plan.messages
         self.bytes += plan.bytes
@@ -120,13 +126,13 @@ class Planner:
             messages_behind=answer.messages_behind,
             first=answer.first,
             end=answer.end,
-            begins_in_deleted=answer.begins_in_deleted,
             other_incarnation=answer.other_incarnation,
             retained=answer.retained,
             before=answer.before,
             chunks_deleted=answer.deleted_before and (entered is None or _reached(answer) > entered),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
+            lost=[(start, answer.start)] if answer.begins_in_deleted else [],
         )
         if not answer.other_incarnation and not answer.at_limit:
             await self.extend(planned, stop, limits.less(answer.messages, answer.bytes))
@@ -145,7 +151,10 @@ class Planner:
                 max_bytes=limits.bytes,
                 listener_name=self._listener_name,
             )
-            if answer.other_incarnation or answer.stop <= planned.stop:
+            if answer.other_incarnation:
+                planned.other_incarnation = True
+                return
+            if answer.stop <= planned.stop:
                 return
             planned.add(answer)
             if answer.at_limit:

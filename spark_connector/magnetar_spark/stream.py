@@ -103,6 +103,9 @@ class TopicStream:
         await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
         self._plans = {}
         self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
+        for plan in self._plans.values():
+            # They may have been continued since they were looked at.
+            self._losses.deleted(plan.log, plan.lost)
         moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
         if not moved and self._offsets == before:
             self._idle_since = asyncio.get_running_loop().time()
@@ -236,8 +239,7 @@ class TopicStream:
 
     async def _planned(self, plan: LogPlan) -> None:
         self._leases.took(plan.log, plan.incarnation)
-        if plan.begins_in_deleted:
-            self._losses.deleted(plan.log, plan.asked, plan.start)
+        self._losses.deleted(plan.log, plan.lost)
         await self._keeping.keep(plan.log, plan.incarnation, plan.asked, plan.retained)
 
     async def _advance(self, log: str, offset: LogOffset) -> None:

@@ -55,7 +55,6 @@ def plans(draw: some.DrawFn) -> list[LogPlan]:
                 messages_behind=0,
                 first=NOWHERE,
                 end=NOWHERE,
-                begins_in_deleted=False,
                 other_incarnation=False,
                 retained=True,
                 before=pieces[:1],
