@@ -72,3 +72,5 @@ class LogSlice(InputPartition):
     max_chunk_bytes: int = MAX_CHUNK_BYTES
     # What was right in front of `before` was deleted: a beginning that is not in it may have been there.
     chunks_deleted: bool = False
+    # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
+    more_before: bool = False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
+from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
 from magnetar_spark.log_slice import Lease
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["EARLIEST_PLACE", "Limits", "LogPlan", "Planner"]
 
 EARLIEST_PLACE: Final = NextMessage(0, 0, 0)
-# Where the beginning of a chunked message is looked for.
-_BEFORE_LEDGERS: Final = 8
-_BEFORE_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,8 @@ class LogPlan:
     before: Sequence[Piece]
     # What was right in front of `before` was deleted, and there may have been chunks of messages that are in the range.
     chunks_deleted: bool
+    # There is more of the query's in front of `before` than was asked for.
+    more_before: bool
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
     # What of the range was deleted: from where to where.
@@ -112,9 +112,10 @@ class Planner:
             lease_id=self._lease.lease_id,
             holder=self._holder,
             listener_name=self._listener_name,
-            before_ledgers=_BEFORE_LEDGERS,
-            before_bytes=_BEFORE_BYTES,
+            before_ledgers=REACH_LEDGERS,
+            before_bytes=REACH_BYTES,
         )
+        reached = _reached(answer)
         planned = LogPlan(
             log=log,
             incarnation=answer.incarnation,
@@ -129,7 +130,8 @@ class Planner:
             other_incarnation=answer.other_incarnation,
             retained=answer.retained,
             before=answer.before,
-            chunks_deleted=answer.deleted_before and (entered is None or _reached(answer) > entered),
+            chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
+            more_before=reached > answer.first and (entered is None or reached > entered),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
             lost=[(start, answer.start)] if answer.begins_in_deleted else [],
@@ -165,6 +167,6 @@ class Planner:
 
 def _reached(answer: Plan) -> NextMessage:
     """The first place that is known of."""
-    for piece in answer.before:
+    for piece in (*answer.before, *answer.pieces):
         return NextMessage(piece.ledger_id, piece.first_entry_id, 0)
     return answer.start
