@@ -7,6 +7,7 @@
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
 #   make sim      the simulation (SEEDS=1000 START=0: which seeds; SEED=123: one, with its trace; WORLD=service: where)
 #   make sim-mutants   whether the simulation notices what is broken on purpose
+#   make torture  a cluster of real processes is struck under load, and judged (MINUTES=5, SEED=7: what befalls it)
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -19,10 +20,11 @@ SEED ?=
 WORLD ?=
 SEEDS ?= 1000
 START ?= 0
+MINUTES ?= 5
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-compose check bench sim sim-mutants protos clean
+.PHONY: help run test test-compose check bench sim sim-mutants torture protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -75,6 +77,9 @@ sim: $(VENV)/.installed
 
 sim-mutants: $(VENV)/.installed
 	@$(BIN)/python -m tests.mutants --sim && $(BIN)/python -m tests.mutants --rounds
+
+torture: $(VENV)/.installed
+	@$(BIN)/python -m tests.faults.torture --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 protos: $(VENV)/.installed
 	@$(BIN)/python protos/generate.py

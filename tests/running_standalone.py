@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ class StandaloneProcess:
         self.flags = flags
         self.settings = settings
         self.environment = dict(environment or {})
+        # What the process does first of all, before it is the server.
+        self.before: Callable[[], None] | None = None
         self.process: subprocess.Popen[bytes] | None = None
         # Of the first start.
         self.grpc = ""
@@ -76,6 +78,7 @@ class StandaloneProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                preexec_fn=self.before,
             )
         return self.process
 

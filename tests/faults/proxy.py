@@ -36,6 +36,8 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         # May be set anew: connections made from then on go there.
         self.target = (host, port)
+        # Where it listens, once it does.
+        self.address = ""
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._pairs: dict[_Pair, None] = {}
@@ -60,13 +62,9 @@ class Proxy:
         """How many are open."""
         return len(self._pairs)
 
-    @property
-    def address(self) -> str:
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(
@@ -133,7 +131,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK_BYTES):
                 if delay_s := self.delay_requests_s if requests else self.delay_answers_s:
-                    await asyncio.sleep(delay_s)
+                    await self._wait(delay_s)
                 while self.holds_requests if requests else self.holds_answers:
                     await self._released.wait()
                 if self._loses(pair, requests):
@@ -150,6 +148,12 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
         pair.abort()
+
+    async def _wait(self, delay_s: float) -> None:
+        """No longer than until it heals."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._released.wait()
 
     def _loses(self, pair: _Pair, requests: bool) -> bool:
         if requests:

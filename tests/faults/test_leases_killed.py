@@ -12,7 +12,7 @@ import pytest
 
 from magnetar import Client, MessageId
 from magnetar.admin import Admin, NextMessage, Plan
-from tests.faults.standalone_orphans import ledgers_of
+from tests.faults.torture.orphans import ledgers_of
 from tests.running_standalone import standalone
 
 _SETTINGS: dict[str, Any] = {

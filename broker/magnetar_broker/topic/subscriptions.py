@@ -301,13 +301,12 @@ class Subscriptions:
     async def advance(self, name: str, to: StartAt, *, only_make: bool = False) -> None:
         """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py).
 
-        `only_make`: unless it is there already.
+        `only_make`: unless it is there already, or somebody else was faster.
         """
-        stays = only_make and self._cursors.get(name) is not None
         if self._cursors.get(name) is None:
-            await self.create(name, to, may_exist=True)
+            await self.create(name, to, may_exist=True)  # there, within a batch, too
         subscription = self._durable(name)
-        await subscription.whole(advance(subscription, self._log, None if stays else to))
+        await subscription.whole(advance(subscription, self._log, None if only_make else to))
 
     async def _skip_to(self, subscription: Subscription, position: Position) -> int:
         async with subscription.changing():

@@ -5,3 +5,9 @@ found by being there.
 
     python -m tests.faults.checker FOLDER
 """
+
+from tests.faults.checker.history import BrokenHistory
+from tests.faults.checker.judge import LIMIT_S, judge
+from tests.faults.checker.verdict import Finding, Verdict
+
+__all__ = ["LIMIT_S", "BrokenHistory", "Finding", "Verdict", "judge"]

@@ -141,20 +141,23 @@ class Cluster(System):
     def running(self, name: str) -> bool:
         return self.launcher.running(name)
 
-    async def kill(self, name: str) -> None:
-        await self.launcher.kill(name)
+    async def kill(self, *names: str) -> None:
+        self._struck_down.update(names)
+        await self.launcher.kill(*names)
 
     async def stop(self, name: str) -> None:
+        self._struck_down.add(name)
         await self.launcher.stop(name)
 
-    async def pause(self, name: str) -> None:
-        await self.launcher.pause(name)
+    async def pause(self, *names: str) -> None:
+        await self.launcher.pause(*names)
 
     async def resume(self, name: str) -> None:
         await self.launcher.resume(name)
 
     async def start(self, *names: str, timeout_s: float = START_S) -> str:
         there = [name for name in names if name in self.names]
+        self._struck_down.difference_update(there)
         why = await self.launcher.start(*there, timeout_s=timeout_s) if there else ""
         for name in there:
             self._aim(name)
@@ -163,6 +166,8 @@ class Cluster(System):
     async def ready(self, name: str) -> str:
         if name not in self.names or name in self._leaving:
             return ""
+        if name in self._struck_down:
+            return f"{name} is down"
         if not self.running(name):
             self.ended_by_themselves[name] += 1
             return await self.start(name)
@@ -185,6 +190,7 @@ class Cluster(System):
             return flip_bit(bookie.data_folder, chance)
 
         self.damaged = name
+        self._struck_down.add(name)
         return await self.launcher.do(flip)
 
     # ── members ──

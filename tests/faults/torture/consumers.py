@@ -14,8 +14,8 @@ from typing import Any, Final
 import magnetar
 from magnetar.exceptions import Timeout
 from tests.faults.torture.clients import Clients
-from tests.faults.torture.consuming import AGAIN_S, ConsumerLog, Kind, options
-from tests.faults.torture.producing import told
+from tests.faults.torture.consuming import ConsumerLog, Kind, options
+from tests.faults.torture.producing import AGAIN_S, told
 
 __all__ = [
     "async_consumer",
@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _IDLE_MS: Final = 200
+_GATHER_S: Final = 0.5
 
 Act = Callable[[ConsumerLog, magnetar.Consumer, Sequence[Any]], None]
 AsyncAct = Callable[[ConsumerLog, Any, Sequence[Any]], Awaitable[None]]
@@ -49,10 +50,7 @@ def cumulatively(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[
 
 def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
     """Some of them one by one, in a list; half of the others are to come again, and the rest is left."""
-    chosen = log.chosen(found)
-    if chosen:
-        with log.acknowledging(chosen):
-            consumer.acknowledge(chosen, receipt=True)
+    chosen = _acknowledge_some(log, consumer, found)
     refused = _refused(log, found, chosen)
     log.nacking(refused)
     for one in refused:
@@ -61,10 +59,7 @@ def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any
 
 def stubbornly(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
     """Some of them one by one; the others are left to whoever comes next."""
-    chosen = log.chosen(found)
-    if chosen:
-        with log.acknowledging(chosen):
-            consumer.acknowledge(chosen, receipt=True)
+    _acknowledge_some(log, consumer, found)
 
 
 def either(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
@@ -81,6 +76,14 @@ async def some_each_async(log: ConsumerLog, consumer: Any, found: Sequence[Any])
     log.nacking(refused)
     for one in refused:
         await consumer.negative_acknowledge(one)
+
+
+def _acknowledge_some(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> list[Any]:
+    chosen = log.chosen(found)
+    if chosen:
+        with log.acknowledging(chosen):
+            consumer.acknowledge(chosen, receipt=True)
+    return chosen
 
 
 def _refused(log: ConsumerLog, found: Sequence[Any], chosen: Sequence[Any]) -> list[Any]:
@@ -243,17 +246,20 @@ def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
 
 
 def _received(receive: Callable[[], Any], most: int) -> list[Any]:
+    """Up to so many; what trickles in does not wait for long until it is dealt with."""
     found: list[Any] = []
+    until = time.monotonic() + _GATHER_S
     with suppress(Timeout):
-        while len(found) < most:
+        while len(found) < most and (not found or time.monotonic() < until):
             found.append(receive())
     return found
 
 
 async def _received_async(consumer: Any, most: int) -> list[Any]:
     found: list[Any] = []
+    until = time.monotonic() + _GATHER_S
     with suppress(Timeout):
-        while len(found) < most:
+        while len(found) < most and (not found or time.monotonic() < until):
             found.append(await consumer.receive(_IDLE_MS))
     return found
 

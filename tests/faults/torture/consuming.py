@@ -17,11 +17,10 @@ import magnetar
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.connections import HasParts, short_name
 from tests.faults.torture.messages import Unreadable, read_message
-from tests.faults.torture.producing import told
+from tests.faults.torture.producing import AGAIN_S, told
 
-__all__ = ["AGAIN_S", "KINDS", "ConsumerLog", "Id", "Kind", "id_of", "options"]
+__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "id_of", "options"]
 
-AGAIN_S: Final = 0.25
 _RENEW_S: Final = 5.0
 # So much of what could be acknowledged is, until it draws to the end.
 _CHOSEN: Final = 0.8

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from magnetar_cli.cluster import ClusterError, LocalCluster
 from magnetar_cli.cluster.errors import NoCluster, NoSuchName, NotStarted, NotThere
-from magnetar_cli.cluster.process import is_paused
+from magnetar_cli.cluster.process import is_paused, send
 from magnetar_cli.local_zookeeper import mode_at
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 
@@ -52,14 +54,21 @@ class Launcher:
             self._thread.shutdown()
             self._aside.shutdown()
 
-    async def kill(self, name: str) -> None:
-        await self._if_there(lambda: self.local.kill(name))
+    async def kill(self, *names: str) -> None:
+        """At one stroke: whoever comes later does nothing any more that those before could have to do with."""
+        if len(names) > 1:
+            await self.do(lambda: self._signal(names, signal.SIGKILL))
+        for name in names:
+            await self._if_there(partial(self.local.kill, name))
 
     async def stop(self, name: str, timeout_s: float = _END_S) -> None:
         await self._if_there(lambda: self.local.stop(name, timeout_s=timeout_s))
 
-    async def pause(self, name: str) -> None:
-        await self._if_there(lambda: self.local.pause(name))
+    async def pause(self, *names: str) -> None:
+        if len(names) > 1:
+            await self.do(lambda: self._signal(names, signal.SIGSTOP))
+        for name in names:
+            await self._if_there(partial(self.local.pause, name))
 
     async def resume(self, name: str) -> None:
         await self._if_there(lambda: self.local.resume(name))
@@ -119,6 +128,13 @@ class Launcher:
         assert isinstance(location, ZooKeeperLocation)
         ports = [int(host.rpartition(":")[2]) for host in location.hosts.split(",")]
         return dict(zip(self.local.zookeeper_names(), ports, strict=True))
+
+    def _signal(self, names: Sequence[str], number: signal.Signals) -> None:
+        """To brokers and bookies: ZooKeeper's servers have their turn afterwards."""
+        for name in names:
+            with contextlib.suppress(NoSuchName):
+                if process := self.local.daemon_part(name).place.process:
+                    send(process, number)
 
     async def _if_there(self, act: Callable[[], object]) -> None:
         def tried() -> None:

@@ -14,20 +14,20 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import magnetar
 from magnetar import Result, aio
 from tests.faults.torture.clients import Clients, place
 from tests.faults.torture.messages import Outgoing, make_message
 
-__all__ = ["Load", "ProducerLog", "publisher"]
+__all__ = ["AGAIN_S", "Load", "ProducerLog", "publisher", "send_all", "told"]
 
 _TELL_S: Final = 0.05
-_AGAIN_S: Final = 0.25
+AGAIN_S: Final = 0.25
 _LAST_CALLS_S: Final = 5.0
 # A producer lives about so long.
 _RENEW_S: Final = 15.0
@@ -52,13 +52,21 @@ class Load:
     # By how many keys; 0: without. `keyless`: so much of it has none all the same.
     keys: int = 0
     keyless: float = 0.0
-    # Of the SDK's `create_producer`.
+    # Of the SDK's `create_producer`; and those of which each producer has one of several.
     options: Mapping[str, Any] = field(default_factory=dict)
+    one_of: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def key(self, chance: Random) -> str | None:
         if not self.keys or chance.random() < self.keyless:
             return None
         return f"k{chance.randrange(self.keys)}"
+
+
+class Sends(Protocol):
+    """What is wanted of the SDK's producer."""
+
+    @property
+    def send_async(self) -> Callable[..., None]: ...
 
 
 class ProducerLog:
@@ -79,8 +87,10 @@ class ProducerLog:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        defaults = {"send_timeout_millis": 0, "block_if_queue_full": True}
-        return {"producer_name": self.name, **defaults, **self.load.options}
+        """Of the SDK's `create_producer`."""
+        defaults = {"producer_name": self.name, "send_timeout_millis": 0, "block_if_queue_full": True}
+        drawn = {name: self.chance.choice(values) for name, values in self.load.one_of.items()}
+        return {**defaults, **self.load.options, **drawn}
 
     def closed(self) -> None:
         """It was closed; what its callbacks are still to be told they are told before long."""
@@ -186,7 +196,7 @@ def publisher(
                     _one_life(log)
             except magnetar.MagnetarException as error:
                 log.troubled(error)
-                clients.stopping.wait(_AGAIN_S)
+                clients.stopping.wait(AGAIN_S)
 
     return publish
 
@@ -195,8 +205,7 @@ def _one_life(log: ProducerLog) -> None:
     producer = log.clients.client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
-            for one in log.burst():
-                _send(log, producer, one)
+            send_all(log, producer, log.burst())
             if log.flushes:
                 _flush(log, producer)
             log.clients.stopping.wait(log.pause_s)
@@ -206,19 +215,22 @@ def _one_life(log: ProducerLog) -> None:
         log.closed()
 
 
-def _send(log: ProducerLog, producer: magnetar.Producer, one: Outgoing) -> None:
-    try:
-        producer.send_async(
-            one.payload,
-            log.callback(one.number),
-            properties=one.properties,
-            partition_key=one.key,
-            event_timestamp=one.event_ms or None,
-        )
-    except magnetar.MagnetarException as error:
-        log.failed(one.number, error.error(), told(error))
-        if error.error() not in _REFUSED:  # the producer is over
-            raise
+def send_all(log: ProducerLog, producer: Sends, burst: Sequence[Outgoing]) -> None:
+    for handed, one in enumerate(burst, 1):
+        try:
+            producer.send_async(
+                one.payload,
+                log.callback(one.number),
+                properties=one.properties,
+                partition_key=one.key,
+                event_timestamp=one.event_ms or None,
+            )
+        except magnetar.MagnetarException as error:
+            log.failed(one.number, error.error(), told(error))
+            if error.error() not in _REFUSED:  # the producer is over
+                for other in burst[handed:]:
+                    log.failed(other.number, error.error(), "it was not handed over any more")
+                raise
 
 
 def _flush(log: ProducerLog, producer: magnetar.Producer) -> None:

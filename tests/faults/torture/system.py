@@ -49,6 +49,8 @@ class System(ABC):
         self.recorder = recorder
         # Who had ended by itself, and was started again as an init system would: how often.
         self.ended_by_themselves: Counter[str] = Counter()
+        # Who was killed or stopped, and is to stay down until `start`.
+        self._struck_down: set[str] = set()
 
     @property
     def names(self) -> list[str]:
@@ -87,14 +89,16 @@ class System(ABC):
     def running(self, name: str) -> bool: ...
 
     @abstractmethod
-    async def kill(self, name: str) -> None: ...
+    async def kill(self, *names: str) -> None:
+        """At one stroke."""
 
     @abstractmethod
     async def stop(self, name: str) -> None:
         """Asks it to end, and waits a while."""
 
     @abstractmethod
-    async def pause(self, name: str) -> None: ...
+    async def pause(self, *names: str) -> None:
+        """They stand still when it returns."""
 
     @abstractmethod
     async def resume(self, name: str) -> None: ...
@@ -105,8 +109,8 @@ class System(ABC):
 
     @abstractmethod
     async def ready(self, name: str) -> str:
-        """Why it is not ready; empty: it is, or it is none of the system's processes any more. One that does not run is
-        started."""
+        """Why it is not ready; empty: it is, or it is none of the system's processes any more. One that has ended by
+        itself is started."""
 
     # ── disks, of bookies ──
 

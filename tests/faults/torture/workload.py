@@ -29,6 +29,7 @@ __all__ = ["Subscription", "Topic", "Worker", "Workload"]
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str
+    # At first: a worker may have it grow.
     partitions: int = 0
     # In what order its messages are: one producer's, or, where batches are built by key, one producer's with one key.
     order: Literal["producer", "key"] = "producer"
@@ -36,7 +37,7 @@ class Topic:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The topics that are stored: itself, or its partitions."""
+        """The topics that are stored: itself, or the partitions that it has at first."""
         if not self.partitions:
             return (self.name,)
         return tuple(f"{self.name}-partition-{number}" for number in range(self.partitions))

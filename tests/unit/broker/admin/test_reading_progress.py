@@ -59,10 +59,20 @@ def test_what_is_only_made_stays_where_it_is() -> None:
         async with scene.client() as client:
             await publish(client, 14, batch=7)
         plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
-        for to in (NextMessage(plan.start.ledger_id, 0, 3), plan.stop):
+        places = (NextMessage(plan.start.ledger_id, 0, 3), plan.stop)
+        for to in places:
             await reading.advance_progress(LOGS, plan.incarnation, "p", to, only_make=True)
             left = await scene.admin.subscriptions.peek(LOGS, "p", 20)
             assert [one.payload for one in left] == numbers(3, 14)
+        # Two at once: an old driver that is not dead yet, and the next one.
+        subscriptions = scene.life.topics.loaded()[0].subscriptions
+        asked = [
+            StartAt(place=MessagePlace(ledger_id=to[0], entry_id=to[1], batch_index=to[2], inclusive=True))
+            for to in places
+        ]
+        await asyncio.gather(*(subscriptions.advance("q", to, only_make=True) for to in asked))
+        left = await scene.admin.subscriptions.peek(LOGS, "q", 20)
+        assert [one.payload for one in left] == numbers(3, 14)
 
     in_broker(body)
 

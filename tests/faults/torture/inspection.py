@@ -1,21 +1,54 @@
-"""What a cluster's ledgers are like when all has healed and no broker runs any more: what is not as it should be yet.
+"""What ledgers are like when all has healed and no broker runs any more: what is not as it should be yet.
 
-Each ledger is known to a topic, or to a cursor of one; it is closed, or can be; and every bookie that is to have an
-entry of it has that entry. Nothing is left of ledgers that were being made or deleted.
+Each ledger is known to a topic, or to a cursor of one. On a cluster it is closed besides, or can be; and every bookie
+that is to have an entry of it has that entry. Nothing is left of ledgers that were being made or deleted.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
+from magnetar_metadata.location import open_metadata
 from magnetar_protos import ledger_pb2
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.grpc_transport import GrpcTransport
+from magnetar_wire.randomness import SystemRandomness
 from tests.faults.ledger_inspection import lacking, metadata_of
-from tests.faults.standalone_orphans import ledgers_in
+from tests.faults.ledger_workload import QUICK
+from tests.faults.torture.orphans import ledgers_in
 
-__all__ = ["unrest"]
+__all__ = ["inspect", "unrest"]
+
+_AGAIN_S = 0.2
+
+
+async def inspect(metadata: str, bookies: Sequence[str], within_s: float) -> tuple[int, str]:
+    """How many ledgers there are; and what is not as it should be even after so long."""
+    clock = SystemClock()
+    store = await open_metadata(metadata, clock)
+    try:
+        if not bookies:
+            ledgers = await ledgers_in(store)
+            return len(ledgers.living), f"nobody knows of the ledgers {ledgers.orphans}" if ledgers.orphans else ""
+        transport = GrpcTransport()
+        client = LedgerClient(store, transport, clock, SystemRandomness(), QUICK)
+        whole: dict[int, ledger_pb2.LedgerMetadata] = {}
+        try:
+            await client.start()
+            deadline = time.monotonic() + within_s
+            while (left := await unrest(client, bookies, whole)) and time.monotonic() < deadline:
+                await asyncio.sleep(_AGAIN_S)
+            return len(whole), left
+        finally:
+            await client.close()
+            await transport.close()
+    finally:
+        await store.close()
 
 
 async def unrest(client: LedgerClient, bookies: Sequence[str], whole: dict[int, ledger_pb2.LedgerMetadata]) -> str:

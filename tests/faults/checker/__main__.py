@@ -1,0 +1,33 @@
+"""`python -m tests.faults.checker FOLDER`: judges a history, also one of a run of long ago.
+
+Exit status: 0 clean, 1 not, 2 it can't be judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tests.faults.checker import LIMIT_S, BrokenHistory, judge
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.checker", description="Judges the history of a run.")
+    parser.add_argument("folder", type=Path, help="with the history's files, *.jsonl")
+    parser.add_argument("--no-times", action="store_true", help="tell how long everything took, and don't judge it")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS", help="what is too long: %(default)s")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    given = parser.parse_args(arguments)
+    try:
+        verdict = judge(given.folder, times=not given.no_times, limit_s=given.limit)
+    except BrokenHistory as error:
+        sys.stderr.write(f"broken history: {error}\n")
+        return 2
+    sys.stdout.write(f"{json.dumps(verdict.as_json(), indent=1) if given.json else verdict}\n")
+    return 0 if verdict.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

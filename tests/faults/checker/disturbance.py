@@ -1,0 +1,103 @@
+"""When a run was disturbed by faults, and when it was not: in between, what takes long is nobody's fault but the
+system's.
+
+A fault disturbs everything from when it begins until it is healed, or for ever. One exception: a broker's fault, in the
+course of which the broker's session came to an end, disturbs until that end only, since others serve in its stead; and
+again from when the broker is seen with another session, if that is before it is healed. A session whose end no fault
+explains disturbs at that moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.faults.checker.history import Line
+
+__all__ = ["Calm", "Disturbances"]
+
+_FOR_EVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    begin: float
+    end: float
+    # What kind of thing ended when it began.
+    after: str
+
+
+@dataclass(slots=True)
+class _Fault:
+    kind: str
+    target: str
+    begin: float
+    # Which session its target had, and when that was over.
+    session: int | None
+    healed: float = _FOR_EVER
+    over: float | None = None
+    came_back: float | None = None
+
+    def disturbed(self) -> list[tuple[float, float, str]]:
+        if self.over is None:
+            return [(self.begin, self.healed, self.kind)]
+        first = (self.begin, self.over, self.kind)
+        if self.came_back is None or self.came_back >= self.healed:
+            return [first]
+        return [first, (self.came_back, self.healed, self.kind)]
+
+
+class Disturbances:
+    def __init__(self) -> None:
+        self._faults: dict[int, _Fault] = {}
+        self._latest: _Fault | None = None
+        self._sessions: dict[str, int] = {}  # by broker, as last seen
+        self._moments: list[tuple[float, float, str]] = []
+
+    @property
+    def kinds(self) -> list[str]:
+        return [fault.kind for fault in self._faults.values()]
+
+    def owners(self, line: Line) -> None:
+        for broker, session in line.fields["owners"].values():
+            if self._sessions.get(broker) != session:
+                self._sessions[broker] = session
+                for fault in self._faults.values():
+                    if fault.target == broker and fault.over is not None and fault.came_back is None:
+                        fault.came_back = line.fields["since"]
+
+    def fault(self, line: Line) -> None:
+        fields = line.fields
+        if fields["fault"] in self._faults:
+            raise line.broken(f"has the number {fields['fault']} of an earlier one")
+        session = self._sessions.get(fields["target"])
+        self._latest = self._faults[fields["fault"]] = _Fault(fields["kind"], fields["target"], line.at, session)
+
+    def healed(self, line: Line) -> None:
+        fault = self._faults.get(line.fields["fault"])
+        if fault is None:
+            raise line.broken(f"names fault {line.fields['fault']}, which never began")
+        fault.healed = min(fault.healed, line.at)
+
+    def session_over(self, line: Line) -> None:
+        """It is the work of the last fault that befell the broker, if that lasts, or if no other came after it."""
+        broker, session = line.fields["broker"], line.fields["session"]
+        own = [fault for fault in self._faults.values() if fault.target == broker]
+        last = own[-1] if own else None
+        its_work = last is not None and (last.healed == _FOR_EVER or last is self._latest)
+        if last is not None and its_work and last.session == session and last.over is None:
+            last.over = line.at
+        else:
+            self._moments.append((line.at, line.at, "SESSION_OVER"))
+
+    def calm(self, began: float, ended: float) -> list[Calm]:
+        disturbed = [one for fault in self._faults.values() for one in fault.disturbed()]
+        found, until, after = [], began, "BEGIN"
+        for begin, end, kind in sorted([*disturbed, *self._moments]):
+            if begin > until:
+                found.append(Calm(until, min(begin, ended), after))
+            if end >= until:
+                until, after = end, kind
+        if ended > until:
+            found.append(Calm(until, ended, after))
+        return found

@@ -1,0 +1,359 @@
+"""What all rules go by: who and what there is, and which message and which id each line is about.
+
+Lines come in the order of their times, so what could be seen has been announced by then. `take` does a line before the
+rules see it. What a history says of somebody it never told of makes it a broken one; but what an observer saw that it
+should not have seen is for the rules to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from tests.faults.checker.acknowledged import Acknowledged
+from tests.faults.checker.acts import Acts
+from tests.faults.checker.history import Line
+from tests.faults.checker.ids import id_text, pack, whole_entry
+from tests.faults.checker.things import (
+    ALREADY,
+    NOBODYS,
+    NOTHING,
+    Consumer,
+    Place,
+    Producer,
+    Scan,
+    Subscription,
+    Topic,
+    message,
+    number_of,
+    producer_of,
+)
+
+__all__ = ["Facts"]
+
+
+class Facts:
+    def __init__(self) -> None:
+        self.began: float | None = None
+        self.now = 0.0
+        self.ended: float | None = None
+        self.topics: dict[str, Topic] = {}
+        self.places: dict[str, Place] = {}
+        self.place_list: list[Place] = []
+        self.producers: dict[str, Producer] = {}
+        self.producer_list: list[Producer] = []
+        self.subscriptions: dict[str, Subscription] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.keys: dict[str | None, int] = {}
+        self.key_list: list[str | None] = []
+        self.scans: dict[tuple[str, str], Scan] = {}
+        self.drained: dict[str, float] = {}
+        self.brokers: dict[str, str] = {}  # by address
+        self.acts = Acts()
+        self.counts: Counter[str] = Counter()
+        self._takes: Final[dict[str, Callable[[Line, dict[str, Any]], None]]] = {
+            name.removeprefix("_take_"): getattr(self, name) for name in dir(self) if name.startswith("_take_")
+        }
+
+    def take(self, line: Line) -> None:
+        if self.began is None:
+            self.began = line.at
+        self.now = line.at
+        if (take := self._takes.get(line.what)) is not None:
+            take(line, line.fields)
+
+    # ── for the rules ──
+
+    def place(self, name: str) -> Place:
+        place = self.places.get(name)
+        if place is None:
+            place = self.places[name] = Place(name, len(self.place_list))
+            self.place_list.append(place)
+        return place
+
+    def topic_of(self, place: str) -> Topic | None:
+        topic = self.topics.get(place) or self.topics.get(place.rpartition("-partition-")[0])
+        return topic if topic and topic.has(place) else None
+
+    def key(self, text: str | None) -> int:
+        index = self.keys.get(text)
+        if index is None:
+            index = self.keys[text] = len(self.key_list)
+            self.key_list.append(text)
+        return index
+
+    def producer_of(self, message: int) -> Producer:
+        return self.producer_list[producer_of(message)]
+
+    def sent_at(self, message: int) -> float:
+        return self.producer_of(message).sent_at(number_of(message))
+
+    def key_of(self, message: int) -> int:
+        return self.producer_of(message).keys[number_of(message)]
+
+    def text(self, message: int) -> str:
+        if message == NOBODYS:
+            return "a message that nobody sent"
+        if message == NOTHING:
+            return "nothing"
+        return f"message {number_of(message)} of {self.producer_of(message).name}"
+
+    def where(self, place: Place, slot: int) -> str:
+        return f"{id_text(place.ids[slot])} in {place.name}"
+
+    def is_announced(self, subscription: Subscription, place: Place, packed: int, slot: int) -> bool:
+        """Somebody has begun to acknowledge it."""
+        found = subscription.acknowledged.get(place.index)
+        return found is not None and found.is_announced(packed, slot, place.slots.get(whole_entry(packed)))
+
+    def with_receipts(self, topic: Topic) -> Iterator[tuple[Producer, int]]:
+        """Producer and number of each message that has one."""
+        for producer in self.producer_list:
+            if producer.topic is topic:
+                for number, slot in enumerate(producer.slots):
+                    if slot != NOTHING:
+                        yield producer, number
+
+    def complete_scans(self) -> list[Scan]:
+        return [scan for scan in self.scans.values() if scan.complete]
+
+    # ── what there is ──
+
+    def _take_topic(self, line: Line, fields: dict[str, Any]) -> None:
+        known = self.topics.get(fields["topic"])
+        if known is None:
+            known = self.topics[fields["topic"]] = Topic(fields["topic"], fields["order"], fields["deduplicated"], [])
+        elif (fields["order"], fields["deduplicated"]) != (known.order, known.deduplicated):
+            raise line.broken(f"makes another topic of {known.name!r}")
+        known.partitions.append((line.at, fields["partitions"]))
+
+    def _take_subscription(self, line: Line, fields: dict[str, Any]) -> None:
+        topic = self.topics.get(fields["topic"])
+        if topic is None:
+            raise line.broken(f"names the topic {fields['topic']!r}, of which nothing was told")
+        name = fields["subscription"]
+        if name not in self.subscriptions:
+            self.subscriptions[name] = Subscription(name, topic, fields["type"], fields["durable"], line.at)
+
+    def _take_broker(self, line: Line, fields: dict[str, Any]) -> None:
+        self.brokers.update(dict.fromkeys(fields["addresses"], fields["broker"]))
+
+    def _take_act(self, line: Line, fields: dict[str, Any]) -> None:
+        self.counts[f"act {fields['act']} {fields['result']}"] += 1
+        self.acts.take(line)
+
+    def _take_killed(self, line: Line, fields: dict[str, Any]) -> None:
+        ended: list[Consumer | Producer] = [*self.consumers.values(), *self.producers.values()]
+        for one in ended:
+            if one.writer == fields["writer"] and one.ended_at is None:
+                one.ended_at = line.at
+
+    def _take_drained(self, line: Line, fields: dict[str, Any]) -> None:
+        self._subscription(line)
+        self.drained[fields["subscription"]] = line.at
+
+    def _take_scanned(self, line: Line, fields: dict[str, Any]) -> None:
+        scan = self._scan(fields["reader"], fields["place"], line.at)
+        if len(scan.slots) != fields["messages"]:
+            raise line.broken(f"says {fields['messages']} messages; {len(scan.slots)} are in the history")
+        scan.at = line.at
+        scan.complete = True
+
+    def _take_ended(self, line: Line, fields: dict[str, Any]) -> None:
+        self.ended = line.at
+
+    # ── producers ──
+
+    def _take_producer(self, line: Line, fields: dict[str, Any]) -> None:
+        name = fields["producer"]
+        topic = self.topics.get(fields["topic"])
+        if topic is None:
+            raise line.broken(f"names the topic {fields['topic']!r}, of which nothing was told")
+        if name in self.producers:
+            raise line.broken(f"opens the producer {name!r} again; each has a name of its own")
+        self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer)
+        self.producer_list.append(self.producers[name])
+
+    def _take_sending(self, line: Line, fields: dict[str, Any]) -> None:
+        producer, items = self._producer(line), fields["items"]
+        if [item[0] for item in items] != list(range(producer.announced, producer.announced + len(items))):
+            raise line.broken(f"must go on with number {producer.announced} of {producer.name}")
+        if not items:
+            return
+        producer.starts.append(producer.announced)
+        producer.starts_at.append(line.at)
+        try:
+            producer.digests.extend([int(digest, 16) for _, digest, _ in items])
+        except (ValueError, OverflowError) as error:
+            raise line.broken(f"has a digest that is not eight hex digits: {error}") from error
+        producer.keys.extend([self.key(key) for _, _, key in items])
+        producer.places.extend([NOTHING] * len(items))
+        producer.slots.extend([NOTHING] * len(items))
+        producer.receipts_at.extend([0.0] * len(items))
+        self.counts["messages announced"] += len(items)
+
+    def _take_receipt(self, line: Line, fields: dict[str, Any]) -> None:
+        producer, place = self._producer(line), self.place(fields["place"])
+        for number, ledger, entry, index in fields["items"]:
+            self._own_number(line, producer, number)
+            line.messages.append(message(producer.index, number))
+            slot = ALREADY if ledger == -1 else self._slot(line, place, ledger, entry, index)
+            line.slots.append(slot)
+            if producer.has_receipt(number):
+                continue  # the first counts; the rule on receipts looks at the others
+            producer.slots[number] = slot
+            producer.places[number] = place.index
+            producer.receipts_at[number] = line.at
+            self.counts["messages with a receipt"] += 1
+
+    def _take_refused(self, line: Line, fields: dict[str, Any]) -> None:
+        producer = self._producer(line)
+        for number in fields["numbers"]:
+            self._own_number(line, producer, number)
+            producer.refused.add(number)
+            producer.given_up.setdefault(number, line.at)
+        self.counts["messages refused"] += len(fields["numbers"])
+
+    def _take_unknown(self, line: Line, fields: dict[str, Any]) -> None:
+        producer = self._producer(line)
+        for number in fields["numbers"]:
+            self._own_number(line, producer, number)
+            producer.given_up.setdefault(number, line.at)
+        self.counts["messages unknown"] += len(fields["numbers"])
+
+    def _take_producer_closed(self, line: Line, fields: dict[str, Any]) -> None:
+        self._producer(line).ended_at = line.at
+
+    # ── consumers ──
+
+    def _take_opening(self, line: Line, fields: dict[str, Any]) -> None:
+        name = fields["consumer"]
+        if name in self.consumers:
+            raise line.broken(f"opens the consumer {name!r} again; each life has a name of its own")
+        self.consumers[name] = Consumer(name, self._subscription(line), line.writer, line.at)
+        self.counts["consumers"] += 1
+
+    def _take_opened(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line).opened_at = line.at
+
+    def _take_connected(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+
+    def _take_closing(self, line: Line, fields: dict[str, Any]) -> None:
+        consumer = self.consumer(line)
+        if consumer.ended_at is None:
+            consumer.ended_at = line.at
+
+    _take_closed = _take_closing
+
+    def _take_got(self, line: Line, fields: dict[str, Any]) -> None:
+        subscription = self.consumer(line).subscription
+        self._observe(line, self.place(fields["place"]))
+        add = subscription.handed.add
+        line.new = [one >= 0 and add(one) for one in line.messages]
+        self.counts["messages handed over"] += len(line.messages)
+        self.counts["messages handed over for the first time"] += sum(line.new)
+
+    def _take_scan(self, line: Line, fields: dict[str, Any]) -> None:
+        scan = self._scan(fields["reader"], fields["place"], line.at)
+        self._observe(line, scan.place)
+        scan.slots.extend(line.slots)
+        scan.messages.extend(line.messages)
+        self.counts["messages scanned"] += len(line.slots)
+
+    def _take_acking(self, line: Line, fields: dict[str, Any]) -> None:
+        found = self._acknowledging(line)
+        for slot in line.slots:
+            found.announce(slot)
+
+    def _take_acked(self, line: Line, fields: dict[str, Any]) -> None:
+        found = self._acknowledging(line)
+        for slot in line.slots:
+            found.receipt(slot, line.at)
+        self.counts["acknowledgements with a receipt"] += len(line.slots)
+
+    def _take_acking_up_to(self, line: Line, fields: dict[str, Any]) -> None:
+        self._acknowledging(line, fields["id"]).announce_up_to(line.ids[0])
+
+    def _take_acked_up_to(self, line: Line, fields: dict[str, Any]) -> None:
+        self._acknowledging(line, fields["id"]).receipt_up_to(line.ids[0], line.at)
+        self.counts["cumulative acknowledgements with a receipt"] += 1
+
+    def _take_nacked(self, line: Line, fields: dict[str, Any]) -> None:
+        self._acknowledging(line)
+        self.counts["messages nacked"] += len(line.slots)
+
+    def _take_ack_unknown(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+        self.counts["acknowledgements unknown"] += 1
+
+    # ── by name ──
+
+    def consumer(self, line: Line) -> Consumer:
+        found = self.consumers.get(line.fields["consumer"])
+        if found is None:
+            raise line.broken(f"names the consumer {line.fields['consumer']!r}, of which nothing was told")
+        return found
+
+    def _producer(self, line: Line) -> Producer:
+        found = self.producers.get(line.fields["producer"])
+        if found is None:
+            raise line.broken(f"names the producer {line.fields['producer']!r}, of which nothing was told")
+        return found
+
+    def _subscription(self, line: Line) -> Subscription:
+        found = self.subscriptions.get(line.fields["subscription"])
+        if found is None:
+            raise line.broken(f"names the subscription {line.fields['subscription']!r}, of which nothing was told")
+        return found
+
+    def _scan(self, reader: str, name: str, at: float) -> Scan:
+        found = self.scans.get((reader, name))
+        if found is None:
+            found = self.scans[reader, name] = Scan(reader, self.place(name), at)
+        return found
+
+    def _own_number(self, line: Line, producer: Producer, number: int) -> None:
+        if not 0 <= number < producer.announced:
+            raise line.broken(f"names number {number}, which {producer.name} has not announced")
+
+    def _slot(self, line: Line, place: Place, ledger: int, entry: int, index: int) -> int:
+        try:
+            return place.slot(pack(ledger, entry, index))
+        except ValueError as error:
+            raise line.broken(f"has an id that can't be: {error}") from error
+
+    def _acknowledging(self, line: Line, *more: list[int]) -> Acknowledged:
+        """What the subscription has acknowledged there; and the line's ids are worked out."""
+        subscription, place = self.consumer(line).subscription, self.place(line.fields["place"])
+        for one in line.fields.get("ids", more):
+            slot = self._slot(line, place, *one)
+            line.slots.append(slot)
+            line.ids.append(place.ids[slot])
+        return subscription.acknowledged_in(place)
+
+    def _observe(self, line: Line, place: Place) -> None:
+        """Millions of items come by here."""
+        producers, slots, content, ids = self.producers, place.slots, place.content, place.ids
+        for item in line.fields["items"]:
+            producer, number, ledger, entry, index = item[0], item[1], item[4], item[5], item[6]
+            sender = producers.get(producer)
+            one = message(sender.index, number) if sender and 0 <= number < len(sender.digests) else NOBODYS
+            try:
+                packed = pack(ledger, entry, index)
+            except ValueError as error:
+                raise line.broken(f"has an id that can't be: {error}") from error
+            slot = slots.get(packed)
+            if slot is None:
+                slot = place.slot(packed)
+            if content[slot] != one and one != NOBODYS:
+                if content[slot] in (NOTHING, NOBODYS):
+                    content[slot] = one
+                else:
+                    place.disputed.add(slot)
+            elif content[slot] == NOTHING:
+                content[slot] = NOBODYS
+            line.messages.append(one)
+            line.ids.append(ids[slot])
+            line.slots.append(slot)

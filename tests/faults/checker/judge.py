@@ -1,0 +1,74 @@
+"""Judges a history: one pass over its lines, of which facts are gathered and rules see each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.faults.checker import rules
+from tests.faults.checker.facts import Facts
+from tests.faults.checker.history import Line, read
+from tests.faults.checker.verdict import Verdict
+
+__all__ = ["LIMIT_S", "judge"]
+
+LIMIT_S: Final = 10.0
+
+
+def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verdict:
+    """Raises `BrokenHistory` for one that can't be judged. Without `times` what takes long is told, and not judged."""
+    verdict, facts = Verdict(), Facts()
+    judges = [rule(facts, verdict, times=times, limit_s=limit_s) for rule in rules.all()]
+    seeing: dict[str, list[Callable[[Line], None]]] = {}
+    for one in judges:
+        for kind, handler in one.handlers().items():
+            seeing.setdefault(kind, []).append(handler)
+    strange: Counter[str] = Counter()
+    lines = 0
+    for line in read(folder):
+        lines += 1
+        if not line.known:
+            strange[line.what] += 1
+        _count_told(verdict, line)
+        facts.take(line)
+        for handler in seeing.get(line.what, ()):
+            handler(line)
+    _open_questions(verdict, facts)
+    _figures(verdict, facts, lines, strange)
+    for one in judges:
+        one.end()
+    return verdict
+
+
+def _count_told(verdict: Verdict, line: Line) -> None:
+    if line.what in ("error", "unknown", "refused", "ack_unknown"):
+        verdict.error(line.what, line.fields["why"])
+    elif line.what == "act" and line.fields["result"] != "done":
+        verdict.error(f"{line.fields['act']} {line.fields['result']}", line.fields["why"])
+
+
+def _open_questions(verdict: Verdict, facts: Facts) -> None:
+    if facts.ended is None:
+        verdict.not_judged.append("the end: the run did not come to it")
+    verdict.not_judged += [
+        f"lost: {name}, which was not drained"
+        for name, subscription in sorted(facts.subscriptions.items())
+        if name not in facts.drained and subscription.type != "Reader"
+    ]
+    scanned = {scan.place.name for scan in facts.complete_scans()}
+    unscanned = {place.name for place in facts.place_list} - scanned
+    verdict.not_judged += [f"lost and order in {place}, of which nothing was scanned" for place in sorted(unscanned)]
+
+
+def _figures(verdict: Verdict, facts: Facts, lines: int, strange: Counter[str]) -> None:
+    verdict.figures["seconds"] = facts.now - (facts.began or 0.0)
+    verdict.figures["lines"] = lines
+    verdict.figures["topics"] = len(facts.topics)
+    verdict.figures["places"] = len(facts.place_list)
+    verdict.figures["subscriptions"] = len(facts.subscriptions)
+    verdict.figures["producers"] = len(facts.producers)
+    verdict.figures |= dict(sorted(facts.counts.items()))
+    if strange:
+        verdict.figures["lines of kinds that the judge doesn't know"] = dict(strange)

@@ -1,0 +1,135 @@
+"""The kinds of lines that there are, and what of a line must be of which type: history.md's tables, for the reader.
+
+A field `a|b` is one of two, of which a line has exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, Final
+
+__all__ = ["KINDS", "mistake"]
+
+Check = Callable[[Any], bool]
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _time(value: Any) -> bool:
+    return type(value) in (float, int)
+
+
+def _one_of(*values: str) -> Check:
+    return lambda value: value in values
+
+
+def _all(check: Check) -> Check:
+    return lambda value: type(value) is list and all(map(check, value))
+
+
+def _items(*types: tuple[type, ...]) -> Check:
+    """A list of lists, each with these types: millions of them are looked at, so it is done by their types' tuple."""
+    allowed: set[tuple[type, ...]] = {()}
+    for choice in types:
+        allowed = {(*before, one) for before in allowed for one in choice}
+
+    def check(value: Any) -> bool:
+        return type(value) is list and all(type(item) is list and tuple(map(type, item)) in allowed for item in value)
+
+    return check
+
+
+def _id(value: Any) -> bool:
+    return type(value) is list and [type(part) for part in value] == [int, int, int]
+
+
+def _owners(value: Any) -> bool:
+    return type(value) is dict and all(
+        type(owner) is list and [type(part) for part in owner] == [str, int] for owner in value.values()
+    )
+
+
+_TEXT, _NUMBER, _KEY = (str,), (int,), (str, type(None))
+_ID = (_NUMBER, _NUMBER, _NUMBER)
+_MESSAGE = (_TEXT, _NUMBER, _TEXT, _KEY)
+
+KINDS: Final[dict[str, dict[str, Check]]] = {
+    "history": {"format": _whole, "writer": _text},
+    "topic": {
+        "topic": _text,
+        "partitions": _whole,
+        "order": _one_of("producer", "key"),
+        "deduplicated": _flag,
+    },
+    "subscription": {
+        "subscription": _text,
+        "topic": _text,
+        "type": _one_of("Exclusive", "Failover", "Shared", "Key_Shared", "Reader"),
+        "durable": _flag,
+    },
+    "broker": {"broker": _text, "addresses": _all(_text)},
+    "owners": {"since": _time, "owners": _owners},
+    "session_over": {"broker": _text, "session": _whole},
+    "act": {
+        "begun": _time,
+        "act": _text,
+        "target": _text,
+        "result": _one_of("done", "refused", "unknown"),
+        "why": _text,
+    },
+    "fault": {"fault": _whole, "kind": _text, "target": _text},
+    "healed": {"fault": _whole},
+    "killed": {"writer": _text},
+    "drained": {"subscription": _text},
+    "scanned": {"reader": _text, "place": _text, "messages": _whole},
+    "ended": {},
+    "producer": {"producer": _text, "topic": _text},
+    "sending": {"producer": _text, "items": _items(_NUMBER, _TEXT, _KEY)},
+    "receipt": {"producer": _text, "place": _text, "items": _items(_NUMBER, *_ID)},
+    "refused": {"producer": _text, "numbers": _all(_whole), "why": _text},
+    "unknown": {"producer": _text, "numbers": _all(_whole), "why": _text},
+    "error": {"producer|consumer": _text, "why": _text},
+    "producer_closed": {"producer": _text},
+    "opening": {"consumer": _text, "subscription": _text},
+    "opened": {"consumer": _text},
+    "connected": {"consumer": _text, "place": _text, "broker": _text, "connection": _whole},
+    "got": {"consumer": _text, "since": _time, "place": _text, "items": _items(*_MESSAGE, *_ID, _NUMBER)},
+    "unreadable": {"consumer|reader": _text, "place": _text, "id": _id, "why": _text},
+    "acking": {"consumer": _text, "place": _text, "ids": _items(*_ID)},
+    "acked": {"consumer": _text, "place": _text, "ids": _items(*_ID)},
+    "acking_up_to": {"consumer": _text, "place": _text, "id": _id},
+    "acked_up_to": {"consumer": _text, "place": _text, "id": _id},
+    "nacked": {"consumer": _text, "place": _text, "ids": _items(*_ID)},
+    "ack_unknown": {"consumer": _text, "why": _text},
+    "closing": {"consumer": _text},
+    "closed": {"consumer": _text},
+    "scan": {"reader": _text, "place": _text, "items": _items(*_MESSAGE, *_ID)},
+}
+
+
+def mistake(kind: dict[str, Check], fields: dict[str, Any]) -> str:
+    """What of a line is not as it must be; empty: nothing."""
+    for name, check in kind.items():
+        given = [one for one in name.split("|") if one in fields]
+        if len(given) != 1:
+            return f"has {len(given)} of the field {name!r}, and must have one"
+        if not check(fields[given[0]]):
+            return (
+                f"has a field {given[0]!r} of another type or value than history.md says: {str(fields[given[0]])[:80]}"
+            )
+    return ""
+
+
+def field_names(kind: str) -> set[str]:
+    return set(chain.from_iterable(name.split("|") for name in KINDS[kind]))

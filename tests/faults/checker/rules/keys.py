@@ -1,0 +1,228 @@
+"""Of a Key_Shared subscription two consumers never have messages with one key at once. No key is a key, too.
+
+A consumer **holds** what it was handed and neither it nor anybody else has begun to acknowledge, or it to give back.
+Somebody else is handed the same key meanwhile: that is wrong only if the broker still had both of them. A consumer may
+take its connection for sound long after the broker gave it up, and then be handed what it had fetched before, or hold
+what was given to others. So both have to prove that they were connected: each must have a receipt for an
+acknowledgement that it began after both had been handed the key, and be seen with the connection that it had before.
+And the place must have had one owner, in one session, all that time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tests.faults.checker.history import Line
+from tests.faults.checker.ids import whole_entry
+from tests.faults.checker.rule import Rule
+from tests.faults.checker.things import Consumer, Place
+
+Connection = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Side:
+    """One consumer at one place."""
+
+    consumer: Consumer
+    connection: Connection | None = None
+    seen_at: float = float("inf")
+    # By slot: what it holds, of which key, since when.
+    held: dict[int, tuple[int, float]] = field(default_factory=dict)
+    # By slot: when the acknowledgement was begun.
+    acking: dict[int, float] = field(default_factory=dict)
+    suspicions: list[_Suspicion] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Suspicion:
+    place: Place
+    key: int
+    first: _Side
+    second: _Side
+    # When each was handed it.
+    first_at: float
+    second_at: float
+    text: str
+    # How often a side was seen with its connection after it had its receipt: once might have been looked at before.
+    seen: dict[Consumer, int] = field(default_factory=dict)
+
+    @property
+    def proved(self) -> bool:
+        return len(self.seen) == 2 and all(times >= 2 for times in self.seen.values())
+
+
+class _Shared:
+    """A subscription at a place."""
+
+    def __init__(self) -> None:
+        self.sides: dict[Consumer, _Side] = {}
+        self.holders: dict[int, dict[_Side, set[int]]] = defaultdict(dict)
+
+    def hold(self, side: _Side, slot: int, key: int, at: float) -> None:
+        side.held[slot] = (key, at)
+        self.holders[key].setdefault(side, set()).add(slot)
+
+    def drop(self, side: _Side, slot: int) -> None:
+        found = side.held.pop(slot, None)
+        if found is not None:
+            of_key = self.holders[found[0]]
+            of_key[side].discard(slot)
+            if not of_key[side]:
+                del of_key[side]
+
+    def drop_all(self, side: _Side) -> None:
+        for slot in list(side.held):
+            self.drop(side, slot)
+        side.acking.clear()
+        side.suspicions.clear()  # it can't prove them any more
+
+
+class Keys(Rule):
+    name = "keys"
+
+    def begin(self) -> None:
+        self._shared: dict[tuple[str, str], _Shared] = defaultdict(_Shared)
+        self._proved: list[_Suspicion] = []
+        # By place: owner, and the first and last time at which it was seen so without another in between.
+        self._owners: dict[str, list[tuple[str, int, float, float]]] = defaultdict(list)
+
+    def on_owners(self, line: Line) -> None:
+        owners = line.fields["owners"]
+        for place in {*owners, *self._owners}:
+            broker, session = owners.get(place, ("", 0))
+            runs = self._owners[place]
+            if runs and runs[-1][:2] == (broker, session):
+                runs[-1] = (broker, session, runs[-1][2], line.fields["since"])
+            else:
+                runs.append((broker, session, line.at, line.fields["since"]))
+
+    def on_connected(self, line: Line) -> None:
+        shared, side = self._side(line)
+        if shared is None or side is None:
+            return
+        connection = (line.fields["broker"], line.fields["connection"])
+        if connection != side.connection:
+            shared.drop_all(side)
+            side.connection = connection if connection[0] else None
+            side.seen_at = line.at
+            return
+        for suspicion in side.suspicions:
+            if side.consumer in suspicion.seen:
+                suspicion.seen[side.consumer] += 1
+                if suspicion.proved:
+                    self._proved.append(suspicion)
+        side.suspicions = [one for one in side.suspicions if one.seen.get(side.consumer, 0) < 2]
+
+    def on_got(self, line: Line) -> None:
+        shared, side = self._side(line)
+        if shared is None or side is None or side.connection is None or side.seen_at > line.fields["since"]:
+            return
+        facts, subscription = self.facts, side.consumer.subscription
+        place = facts.place(line.fields["place"])
+        for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
+            if facts.is_announced(subscription, place, packed, slot):
+                continue
+            key = facts.key(item[3])
+            for other in list(shared.holders.get(key, ())):
+                if other is not side:
+                    self._suspect(shared, other, side, place, key, slot, line)
+            shared.hold(side, slot, key, line.at)
+
+    def _suspect(
+        self, shared: _Shared, first: _Side, second: _Side, place: Place, key: int, slot: int, line: Line
+    ) -> None:
+        facts, subscription = self.facts, first.consumer.subscription
+        held = [
+            (first.held[one][1], one)
+            for one in shared.holders[key][first]
+            if not facts.is_announced(subscription, place, place.ids[one], one)
+        ]
+        if not held or first.consumer.ended_at is not None or first.connection is None or second.connection is None:
+            return
+        if any((one.second, one.key) == (second, key) for one in first.suspicions):
+            return
+        first_at, held_slot = max(held)
+        text = (
+            f"{facts.where(place, held_slot)} with the key {facts.key_list[key]!r} was {first.consumer.name}'s since "
+            f"{first_at:.3f}, and {facts.where(place, slot)} with that key came to {second.consumer.name} at "
+            f"{line.at:.3f}"
+        )
+        suspicion = _Suspicion(place, key, first, second, first_at, line.at, text)
+        first.suspicions.append(suspicion)
+        second.suspicions.append(suspicion)
+
+    def on_acking(self, line: Line) -> None:
+        shared, side = self._side(line)
+        if shared is None or side is None:
+            return
+        side.acking.update(dict.fromkeys(line.slots, line.at))
+        for slot in line.slots:
+            for one in list(shared.sides.values()):
+                shared.drop(one, slot)
+
+    def on_acked(self, line: Line) -> None:
+        _, side = self._side(line)
+        if side is None:
+            return
+        begun = max((side.acking.pop(slot, 0.0) for slot in line.slots), default=0.0)
+        for suspicion in side.suspicions:
+            if begun > suspicion.second_at:
+                suspicion.seen.setdefault(side.consumer, 0)
+
+    def on_nacked(self, line: Line) -> None:
+        """With one message of a batch come all of its messages again."""
+        shared, side = self._side(line)
+        if shared is None or side is None:
+            return
+        ids = self.facts.place(line.fields["place"]).ids
+        entries = {whole_entry(packed) for packed in line.ids}
+        for slot in [one for one in side.held if whole_entry(ids[one]) in entries]:
+            shared.drop(side, slot)
+
+    def on_closing(self, line: Line) -> None:
+        self._ended([self.facts.consumer(line)])
+
+    on_closed = on_closing
+
+    def on_killed(self, line: Line) -> None:
+        self._ended([one for one in self.facts.consumers.values() if one.writer == line.fields["writer"]])
+
+    def _ended(self, consumers: list[Consumer]) -> None:
+        for shared in self._shared.values():
+            for consumer in consumers:
+                side = shared.sides.pop(consumer, None)
+                if side is not None:
+                    shared.drop_all(side)
+
+    def _side(self, line: Line) -> tuple[_Shared, _Side] | tuple[None, None]:
+        consumer = self.facts.consumer(line)
+        if consumer.subscription.type != "Key_Shared" or consumer.ended_at is not None:
+            return None, None
+        shared = self._shared[consumer.subscription.name, line.fields["place"]]
+        return shared, shared.sides.setdefault(consumer, _Side(consumer))
+
+    def end(self) -> None:
+        facts = self.facts
+        for suspicion in self._proved:
+            subscription = suspicion.first.consumer.subscription
+            touched = facts.acts.touched(
+                subscription.name, subscription.topic.name, suspicion.first_at, suspicion.second_at
+            )
+            if not touched and self._has_one_owner(suspicion):
+                self.found(suspicion.text)
+
+    def _has_one_owner(self, suspicion: _Suspicion) -> bool:
+        """And both are connected to it."""
+        brokers = {
+            self.facts.brokers.get(side.connection[0]) if side.connection else None
+            for side in (suspicion.first, suspicion.second)
+        }
+        return any(
+            first <= suspicion.first_at and suspicion.second_at <= last and brokers == {broker}
+            for broker, _, first, last in self._owners[suspicion.place.name]
+        )
+
+
+RULE = Keys

@@ -1,0 +1,64 @@
+"""A receipt says where a message is: there it must be, if anybody has looked, and nothing else. A message has one
+receipt.
+
+What is missing altogether is lost, and told of there; where two have seen two messages at one id, that is told of as
+corrupted.
+"""
+
+from __future__ import annotations
+
+from tests.faults.checker.history import Line
+from tests.faults.checker.marks import Marks
+from tests.faults.checker.rule import Rule
+from tests.faults.checker.things import NOBODYS, NOTHING, Place, Producer, Scan, message, number_of
+
+
+class Receipts(Rule):
+    name = "receipts"
+
+    def on_receipt(self, line: Line) -> None:
+        for one, slot in zip(line.messages, line.slots, strict=True):
+            producer, number = self.facts.producer_of(one), number_of(one)
+            if (producer.slots[number], producer.receipts_at[number]) != (slot, line.at):
+                self.found(f"{self.facts.text(one)} has a second receipt at {line.at:.3f}")
+
+    def end(self) -> None:
+        facts = self.facts
+        scanned = {scan.place.index: _Scanned(scan) for scan in facts.complete_scans()}
+        named: dict[tuple[int, int], int] = {}
+        for topic in facts.topics.values():
+            for producer, number in facts.with_receipts(topic):
+                one, slot = message(producer.index, number), producer.slots[number]
+                place = facts.place_list[producer.places[number]]
+                if facts.topic_of(place.name) is not topic:
+                    self.found(
+                        f"the receipt of {facts.text(one)} names {place.name}, which is no place of {topic.name}"
+                    )
+                elif slot >= 0:
+                    other = named.setdefault((place.index, slot), one)
+                    if other != one:
+                        where = facts.where(place, slot)
+                        self.found(f"the receipts of {facts.text(other)} and of {facts.text(one)} both name {where}")
+                    self._look(producer, number, place, scanned.get(place.index))
+
+    def _look(self, producer: Producer, number: int, place: Place, scanned: _Scanned | None) -> None:
+        one, slot = message(producer.index, number), producer.slots[number]
+        there = place.content[slot]
+        if there in (one, NOBODYS) or slot in place.disputed:
+            return
+        where = self.facts.where(place, slot)
+        if there != NOTHING:
+            self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(there)}")
+        elif scanned is not None and one in scanned.messages:
+            self.found(f"the receipt of {self.facts.text(one)} names {where}; the log has the message at another id")
+
+
+class _Scanned:
+    def __init__(self, scan: Scan) -> None:
+        self.messages = Marks()
+        for one in scan.messages:
+            if one >= 0:
+                self.messages.add(one)
+
+
+RULE = Receipts

@@ -1,0 +1,26 @@
+"""Who reads a whole log finds each id once, and in order."""
+
+from __future__ import annotations
+
+from tests.faults.checker.history import Line
+from tests.faults.checker.ids import id_text
+from tests.faults.checker.rule import Rule
+
+
+class Scan(Rule):
+    name = "scan"
+
+    def begin(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+
+    def on_scan(self, line: Line) -> None:
+        reader, place = line.fields["reader"], line.fields["place"]
+        last = self._last.get((reader, place), -1)
+        for packed in line.ids:
+            if packed <= last:
+                self.found(f"{reader} found {id_text(packed)} in {place} after {id_text(last)}")
+            last = packed
+        self._last[reader, place] = last
+
+
+RULE = Scan

@@ -1,0 +1,165 @@
+"""What a history tells of: topics, places, producers, subscriptions, consumers. Kept small, for millions of messages.
+
+A message is one number, its producer's in the upper half (`message`, `producer_of`, `number_of`). What is stored at an
+id of a place has a **slot** there, counted as ids become known, so that whatever is known of ids stands in arrays.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.faults.checker.acknowledged import Acknowledged
+from tests.faults.checker.marks import Marks
+
+__all__ = [
+    "ALREADY",
+    "NOBODYS",
+    "NOTHING",
+    "Consumer",
+    "Place",
+    "Producer",
+    "Scan",
+    "Subscription",
+    "Topic",
+    "message",
+    "number_of",
+    "producer_of",
+]
+
+_NUMBER_BITS: Final = 32
+# In place of a message: what no producer has announced.
+NOBODYS: Final = -1
+# In place of a message: nobody has told yet what is there. In place of a slot: there is no receipt.
+NOTHING: Final = -2
+# In place of a slot: the receipt said that it was stored already.
+ALREADY: Final = -3
+
+
+def message(producer: int, number: int) -> int:
+    return producer << _NUMBER_BITS | number
+
+
+def producer_of(message: int) -> int:
+    return message >> _NUMBER_BITS
+
+
+def number_of(message: int) -> int:
+    return message & ((1 << _NUMBER_BITS) - 1)
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    order: str
+    deduplicated: bool
+    # When it was said how many partitions it has, or is to have.
+    partitions: list[tuple[float, int]]
+
+    def has(self, place: str) -> bool:
+        most = max(partitions for _, partitions in self.partitions)
+        if not most:
+            return place == self.name
+        head, _, number = place.rpartition("-partition-")
+        return head == self.name and number.isdecimal() and int(number) < most
+
+    @property
+    def only_place(self) -> str:
+        """Where alone its messages can be; empty: there are several."""
+        return "" if any(partitions for _, partitions in self.partitions) else self.name
+
+
+@dataclass(slots=True)
+class Place:
+    name: str
+    index: int
+    slots: dict[int, int] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)
+    # By slot: which message it is, as it was seen first.
+    content: array[int] = field(default_factory=lambda: array("q"))
+    # Slots that were seen with several messages.
+    disputed: set[int] = field(default_factory=set)
+
+    def slot(self, packed: int) -> int:
+        slot = self.slots.get(packed)
+        if slot is None:
+            slot = self.slots[packed] = len(self.ids)
+            self.ids.append(packed)
+            self.content.append(NOTHING)
+        return slot
+
+
+@dataclass(slots=True)
+class Producer:
+    name: str
+    index: int
+    topic: Topic
+    writer: str
+    # By number: CRC-32, and the key's index.
+    digests: array[int] = field(default_factory=lambda: array("I"))
+    keys: array[int] = field(default_factory=lambda: array("i"))
+    # By number: where it was told to be stored, and when.
+    places: array[int] = field(default_factory=lambda: array("i"))
+    slots: array[int] = field(default_factory=lambda: array("q"))
+    receipts_at: array[float] = field(default_factory=lambda: array("d"))
+    # The first number of each announcement, and when it was.
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    starts_at: array[float] = field(default_factory=lambda: array("d"))
+    refused: set[int] = field(default_factory=set)
+    # When it was told that these were refused, or gave them up as unknown.
+    given_up: dict[int, float] = field(default_factory=dict)
+    # When it was closed, or killed.
+    ended_at: float | None = None
+
+    @property
+    def announced(self) -> int:
+        return len(self.digests)
+
+    def sent_at(self, number: int) -> float:
+        return self.starts_at[bisect_right(self.starts, number) - 1]
+
+    def has_receipt(self, number: int) -> bool:
+        return self.slots[number] != NOTHING
+
+
+@dataclass(slots=True)
+class Subscription:
+    name: str
+    topic: Topic
+    type: str
+    durable: bool
+    # When it was there.
+    at: float
+    # Messages that its consumers were handed.
+    handed: Marks = field(default_factory=Marks)
+    acknowledged: dict[int, Acknowledged] = field(default_factory=dict)
+
+    def acknowledged_in(self, place: Place) -> Acknowledged:
+        found = self.acknowledged.get(place.index)
+        if found is None:
+            found = self.acknowledged[place.index] = Acknowledged()
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    name: str
+    subscription: Subscription
+    writer: str
+    opening_at: float
+    opened_at: float | None = None
+    # When it began to close, or was killed.
+    ended_at: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scan:
+    reader: str
+    place: Place
+    at: float
+    # By rank: at which ids it found which messages.
+    slots: array[int] = field(default_factory=lambda: array("q"))
+    messages: array[int] = field(default_factory=lambda: array("q"))
+    complete: bool = False

@@ -1,0 +1,195 @@
+"""Key_Shared, as the judge sees it: one key at two consumers at once, and all that only looks so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import judge
+from tests.faults.invented_histories import RIG, Story
+
+KEYS = ["k", "k", "k", "other"]
+
+
+class Scene:
+    """Four messages at the ids [1, 0..3, -1] of one topic, the first three with one key; consumers A and B of one
+    subscription, each in a process of its own, connected to the broker that owns the topic.
+    """
+
+    def __init__(self, key: str | None = "k") -> None:
+        self.story = Story()
+        self.keys = [key if one == "k" else one for one in KEYS]
+        self.connection = {"A": 1, "B": 1}
+        self.broker = {"A": "b1:1", "B": "b1:1"}
+        say = self.story.say
+        say(RIG, "broker", broker="b1", addresses=["b1:1"])
+        say(RIG, "broker", broker="b2", addresses=["b2:1"])
+        say(RIG, "topic", topic="t", partitions=0, order="key", deduplicated=False)
+        say(RIG, "subscription", subscription="t.s", topic="t", type="Key_Shared", durable=True)
+        say("p", "producer", producer="p", topic="t")
+        items = [[number, "00000000", key] for number, key in enumerate(self.keys)]
+        say("p", "sending", producer="p", items=items)
+        for who in "AB":
+            say(who, "opening", consumer=f"t.s#{who}", subscription="t.s")
+            say(who, "opened", consumer=f"t.s#{who}")
+        self.owned()
+        self.seen()
+
+    def owned(self, broker: str = "b1", session: int = 1) -> None:
+        self.story.say(RIG, "owners", since=self.story.now, owners={"t": [broker, session]})
+
+    def seen(self, *who: str) -> None:
+        """Twice: what was seen is looked at once more."""
+        for one in (who or ("A", "B")) * 2:
+            number, broker = self.connection[one], self.broker[one]
+            self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
+
+    def got(self, who: str, *numbers: int) -> None:
+        items = [["p", number, "00000000", self.keys[number], 1, number, -1, 0] for number in numbers]
+        self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
+
+    def tell(self, who: str, what: str, *numbers: int) -> None:
+        ids = [[1, number, -1] for number in numbers]
+        self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=ids)
+
+    def acknowledge(self, who: str, *numbers: int) -> None:
+        self.tell(who, "acking", *numbers)
+        self.tell(who, "acked", *numbers)
+
+    def findings(self, folder: Path) -> dict[str, int]:
+        self.story.say(RIG, "ended")
+        return dict(judge(self.story.write(folder / "history")).counts)
+
+
+@pytest.mark.parametrize("key", ["k", "", None])
+def test_a_key_at_two_consumers_is_found(tmp_path: Path, key: str | None) -> None:
+    scene = Scene(key)
+    scene.got("A", 0)
+    scene.got("B", 1)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 1)
+    scene.seen()
+    scene.owned()
+    assert scene.findings(tmp_path) == {"keys": 1}
+
+
+def test_the_same_message_at_two_consumers_is_found(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.got("A", 0)
+    scene.got("B", 0)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 0)
+    scene.seen()
+    scene.owned()
+    assert scene.findings(tmp_path) == {"keys": 1}
+
+
+def acknowledged(scene: Scene) -> None:
+    scene.tell("A", "acking", 0)
+
+
+def given_back(scene: Scene) -> None:
+    scene.tell("A", "nacked", 0)
+
+
+def closing(scene: Scene) -> None:
+    scene.story.say("A", "closing", consumer="t.s#A")
+
+
+def killed(scene: Scene) -> None:
+    scene.story.say(RIG, "killed", writer="A")
+
+
+def connected_anew(scene: Scene) -> None:
+    scene.connection["A"] = 2
+    scene.seen("A")
+
+
+def seeking(scene: Scene) -> None:
+    begun = scene.story.now
+    scene.story.say(RIG, "act", begun=begun, act="seek", target="t.s", result="done", why="")
+
+
+@pytest.mark.parametrize("what", [acknowledged, given_back, closing, killed, connected_anew, seeking])
+def test_what_was_given_up_before_is_free_for_others(tmp_path: Path, what: Any) -> None:
+    scene = Scene()
+    scene.got("A", 0)
+    what(scene)
+    scene.got("B", 1)
+    if what not in (closing, killed):
+        scene.acknowledge("A", 0)
+        scene.seen("A")
+    scene.acknowledge("B", 1)
+    scene.seen("B")
+    scene.owned()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_another_key_is_free(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.got("A", 0)
+    scene.got("B", 3)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 3)
+    scene.seen()
+    scene.owned()
+    assert scene.findings(tmp_path) == {}
+
+
+@pytest.mark.parametrize("late", ["A", "B"])
+def test_who_had_lost_its_connection_and_did_not_know_it_proves_nothing(tmp_path: Path, late: str) -> None:
+    """The broker had given it up: it holds what went to the other, or hands over what it had fetched before. It learns
+    that with its next acknowledgement, which has no receipt."""
+    scene = Scene()
+    scene.got("A", 0)
+    scene.got("B", 1)
+    other = {"A": "B", "B": "A"}[late]
+    scene.acknowledge(other, {"A": 0, "B": 1}[other])
+    scene.seen(other)
+    scene.tell(late, "acking", {"A": 0, "B": 1}[late])
+    scene.story.say(late, "ack_unknown", consumer=f"t.s#{late}", why="disconnected")
+    scene.connection[late] = 2
+    scene.seen(late)
+    scene.owned()
+    assert scene.findings(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("broker", "session"), [("b2", 1), ("b1", 2)])
+def test_under_two_owners_both_may_have_it(tmp_path: Path, broker: str, session: int) -> None:
+    scene = Scene()
+    scene.got("A", 0)
+    scene.owned(broker, session)
+    scene.got("B", 1)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 1)
+    scene.seen()
+    scene.owned(broker, session)
+    assert scene.findings(tmp_path) == {}
+
+
+def test_connected_to_another_broker_than_the_owner_it_may_have_it_still(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.broker["A"] = "b2:1"
+    scene.seen("A")
+    scene.got("A", 0)
+    scene.got("B", 1)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 1)
+    scene.seen()
+    scene.owned()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_an_acknowledgement_of_somebody_else_that_may_count_frees_the_key(tmp_path: Path) -> None:
+    """An earlier holder's, which came late."""
+    scene = Scene()
+    scene.got("A", 0)
+    scene.tell("B", "acking", 0)
+    scene.got("B", 1)
+    scene.acknowledge("A", 0)
+    scene.acknowledge("B", 1)
+    scene.seen()
+    scene.owned()
+    assert scene.findings(tmp_path) == {}

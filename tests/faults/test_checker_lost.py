@@ -1,0 +1,236 @@
+"""What is missing, as the judge sees it: what is lost, and what was rightly taken away, trimmed, or never promised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import Verdict, judge
+from tests.faults.invented_histories import RIG, Story
+
+
+class Scene:
+    """One topic, one durable subscription, and messages that are sent one by one to the ids [1, number, -1]."""
+
+    def __init__(self, **topic: Any) -> None:
+        self.story = Story()
+        self.sent = 0
+        self.topic = {"topic": "t", "partitions": 0, "order": "producer", "deduplicated": False, **topic}
+        self.story.say(RIG, "topic", **self.topic)
+        self.subscription("t.s")
+        self.story.say("p", "producer", producer="p", topic="t")
+
+    def subscription(self, name: str) -> None:
+        self.story.say(RIG, "subscription", subscription=name, topic="t", type="Shared", durable=True)
+        self.story.say("c", "opening", consumer=f"{name}#1", subscription=name)
+
+    def sends(self, key: str | None = None) -> int:
+        self.story.say("p", "sending", producer="p", items=[[self.sent, "00000000", key]])
+        self.sent += 1
+        return self.sent - 1
+
+    def receipt(self, number: int, place: str = "t", ledger: int = 1) -> None:
+        at = [ledger, number, -1] if ledger >= 0 else [-1, -1, -1]
+        self.story.say("p", "receipt", producer="p", place=place, items=[[number, *at]])
+
+    def stores(self, key: str | None = None, place: str = "t") -> int:
+        number = self.sends(key)
+        self.receipt(number, place)
+        return number
+
+    def got(self, *numbers: int, name: str = "t.s") -> None:
+        items = [["p", number, "00000000", None, 1, number, -1, 0] for number in numbers]
+        self.story.say("c", "got", consumer=f"{name}#1", since=self.story.now, place="t", items=items)
+
+    def acking(self, *numbers: int, name: str = "t.s") -> None:
+        ids = [[1, number, -1] for number in numbers]
+        self.story.say("c", "acking", consumer=f"{name}#1", place="t", ids=ids)
+
+    def act(self, act: str, target: str, result: str = "done") -> None:
+        self.story.say(RIG, "act", begun=self.story.now, act=act, target=target, result=result, why="")
+
+    def scanned(self, *numbers: int, place: str = "t", ledger: int = 1, key: str | None = None) -> None:
+        items = [["p", number, "00000000", key, ledger, number, -1] for number in numbers]
+        self.story.say("spark", "scan", reader="spark", place=place, items=items)
+        self.story.say(RIG, "scanned", reader="spark", place=place, messages=len(numbers))
+
+    def drained(self, name: str = "t.s") -> None:
+        self.story.say(RIG, "drained", subscription=name)
+
+    def verdict(self, folder: Path) -> Verdict:
+        self.story.say(RIG, "ended")
+        return judge(self.story.write(folder / "history"))
+
+    def findings(self, folder: Path) -> dict[str, int]:
+        return dict(self.verdict(folder).counts)
+
+
+def test_what_is_not_in_the_log_is_lost(tmp_path: Path) -> None:
+    scene = Scene()
+    for _ in range(3):
+        scene.stores()
+    scene.scanned(0, 2)
+    verdict = scene.verdict(tmp_path)
+    assert [finding.rule for finding in verdict.findings] == ["lost"]
+    assert "message 1 of p" in verdict.findings[0].text
+
+
+def test_what_was_stored_already_must_be_stored(tmp_path: Path) -> None:
+    scene = Scene(deduplicated=True)
+    scene.stores()
+    scene.receipt(scene.sends(), ledger=-1)
+    scene.scanned(0)
+    assert scene.findings(tmp_path) == {"lost": 1}
+
+
+@pytest.mark.parametrize(("announced", "found"), [({0, 1}, {}), ({0}, {"lost": 1}), (set(), {"lost": 2})])
+def test_a_beginning_may_be_gone_that_everybody_had_acknowledged(
+    tmp_path: Path, announced: set[int], found: dict[str, int]
+) -> None:
+    """Or had begun to acknowledge: an acknowledgement without a receipt may count."""
+    scene = Scene()
+    scene.subscription("t.other")
+    for _ in range(3):
+        scene.stores()
+    scene.got(0, 1, 2)
+    scene.got(0, 1, 2, name="t.other")
+    scene.acking(0, 1)
+    scene.acking(*sorted(announced), name="t.other")
+    scene.scanned(2)
+    assert scene.findings(tmp_path) == found
+
+
+def test_the_end_is_never_trimmed(tmp_path: Path) -> None:
+    scene = Scene()
+    for _ in range(3):
+        scene.stores()
+    scene.got(0, 1, 2)
+    scene.acking(0, 1, 2)
+    scene.scanned(0, 1)
+    assert scene.findings(tmp_path) == {"lost": 1}
+
+
+@pytest.mark.parametrize(
+    ("act", "target", "result", "found"),
+    [
+        ("skip", "t.s", "done", {}),
+        ("clear", "t.s", "done", {}),
+        ("expire", "t.s", "unknown", {}),
+        ("seek", "t.s", "done", {}),
+        ("unsubscribe", "t.s", "done", {}),
+        ("delete_topic", "t", "done", {}),
+        ("clear", "t.s", "refused", {"lost": 1}),
+        ("clear", "t.other", "done", {"lost": 1}),
+        ("unload", "t", "done", {"lost": 1}),
+        ("delete_topic", "other", "done", {"lost": 1}),
+    ],
+)
+def test_what_an_administrator_took_away_is_not_lost(
+    tmp_path: Path, act: str, target: str, result: str, found: dict[str, int]
+) -> None:
+    scene = Scene()
+    scene.got(scene.stores())
+    scene.stores()
+    scene.act(act, target, result)
+    scene.drained()
+    assert scene.findings(tmp_path) == found
+
+
+def test_what_is_sent_after_an_act_is_not_excused_by_it(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.act("clear", "t.s")
+    scene.stores()
+    scene.drained()
+    assert scene.findings(tmp_path) == {"lost": 1}
+
+
+def test_a_topic_that_was_deleted_took_its_log_with_it(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.got(scene.stores())
+    scene.act("delete_topic", "t")
+    scene.story.say(RIG, "topic", **scene.topic)
+    number = scene.sends()
+    scene.receipt(number, ledger=2)
+    scene.scanned(number, ledger=2)
+    assert scene.findings(tmp_path) == {}
+
+
+def test_a_subscription_need_not_get_what_was_sent_before_it_was_there(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.stores()
+    scene.subscription("t.late")
+    scene.drained("t.late")
+    assert scene.findings(tmp_path) == {}
+
+
+def test_what_is_unknown_may_be_missing_or_be_there_late_and_twice(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.sends()
+    late = scene.sends()
+    scene.stores()
+    scene.story.say("p", "unknown", producer="p", numbers=[0, late], why="timed out")
+    scene.story.say("spark", "scan", reader="spark", place="t", items=[["p", 2, "00000000", None, 1, 2, -1]])
+    for entry in (3, 4):
+        item = ["p", late, "00000000", None, 1, entry, -1]
+        scene.story.say("spark", "scan", reader="spark", place="t", items=[item])
+    scene.story.say(RIG, "scanned", reader="spark", place="t", messages=3)
+    scene.got(2)
+    scene.drained()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_a_receipt_for_a_copy_that_is_gone_is_wrong(tmp_path: Path) -> None:
+    """It was handed over there, and the log has another copy: so it vanished."""
+    scene = Scene()
+    scene.stores()
+    number = scene.stores()
+    scene.story.say(
+        "spark",
+        "scan",
+        reader="spark",
+        place="t",
+        items=[["p", 0, "00000000", None, 1, 0, -1], ["p", number, "00000000", None, 1, 7, -1]],
+    )
+    scene.story.say(RIG, "scanned", reader="spark", place="t", messages=2)
+    assert scene.findings(tmp_path / "unseen") == {"receipts": 1}
+    scene.story.lines.pop()
+    scene.got(number)
+    assert scene.findings(tmp_path / "seen") == {"vanished": 1}
+
+
+@pytest.mark.parametrize("place", ["other", "t-partition-2", "t"])
+def test_a_receipt_must_name_a_place_of_the_topic(tmp_path: Path, place: str) -> None:
+    scene = Scene(partitions=2)
+    scene.stores(place=place)
+    assert scene.findings(tmp_path) == {"receipts": 1}
+
+
+def test_a_ledger_is_of_one_place(tmp_path: Path) -> None:
+    scene = Scene(partitions=2)
+    scene.stores(place="t-partition-0")
+    scene.stores(place="t-partition-1")
+    scene.scanned(0, place="t-partition-0")
+    scene.scanned(1, place="t-partition-1")
+    assert scene.findings(tmp_path) == {"corrupted": 1}
+
+
+@pytest.mark.parametrize(("grows", "found"), [(True, {}), (False, {"places": 1})])
+def test_keys_move_when_a_topic_grows(tmp_path: Path, grows: bool, found: dict[str, int]) -> None:
+    scene = Scene(partitions=2)
+    scene.receipt(scene.sends("k"), "t-partition-0", 1)
+    if grows:
+        scene.story.say(RIG, "topic", **{**scene.topic, "partitions": 3})
+    scene.receipt(scene.sends("k"), "t-partition-1", 2)
+    scene.scanned(0, place="t-partition-0", ledger=1, key="k")
+    scene.scanned(1, place="t-partition-1", ledger=2, key="k")
+    assert scene.findings(tmp_path) == found
+
+
+def test_a_message_is_in_one_place(tmp_path: Path) -> None:
+    scene = Scene(partitions=2)
+    scene.receipt(scene.sends(), "t-partition-0", 1)
+    scene.scanned(0, place="t-partition-0", ledger=1)
+    scene.scanned(0, place="t-partition-1", ledger=2)
+    assert scene.findings(tmp_path) == {"places": 1}

@@ -1,0 +1,79 @@
+"""Systems that are struck under load lose nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from magnetar_cli.local_java import NoJava, find_java
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture import faults, workloads
+from tests.faults.torture.__main__ import torture
+from tests.faults.torture.cluster import Cluster
+from tests.faults.torture.report import Report
+from tests.faults.torture.rig import Plan
+from tests.faults.torture.standalone import Standalone
+
+pytestmark = pytest.mark.slow
+
+_CLUSTER_S, _STANDALONE_S = 60.0, 15.0
+
+
+def check_struck(report: Report, kinds: int, receipts: int) -> None:
+    """It is clean, and was not so because nothing happened."""
+    assert report.clean, str(report)
+    assert report.verdict is not None
+    assert len(report.faults) >= kinds, str(report)
+    assert report.calm_share > 0.2, str(report)
+    assert report.verdict.figures["messages with a receipt"] > receipts, str(report)
+    assert report.verdict.figures["acknowledgements with a receipt"] > receipts / 10, str(report)
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
+    """OWN-1, OWN-2, STO-1, STO-2, CHK-33, CHK-58: nothing with a receipt is lost or out of order, what was acknowledged
+    with a receipt comes no more, and no ledger is left that nobody knows of or that lacks a replica; places of a broker
+    that was struck alone are taken over when its session is over."""
+    try:
+        find_java()
+    except NoJava as error:
+        pytest.skip(str(error))
+    # Told are the times, and not judged: other tests want this machine, too.
+    plan = Plan("a test", _CLUSTER_S, workloads.all(), faults.all(), times=False)
+    report = torture(
+        tmp_path, plan, lambda folder, recorder: Cluster(folder, recorder, brokers=2, bookies=4, zookeepers=1)
+    )
+    check_struck(report, kinds=6, receipts=2000)
+    assert report.resumptions, str(report)
+    assert report.ledgers
+    if not report.not_done:  # with Spark, that is
+        assert report.verdict is not None
+        assert report.verdict.figures["messages scanned"] >= report.verdict.figures["messages with a receipt"]
+
+
+@pytest.mark.timeout(180)
+def test_a_standalone_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
+    """CHK-33, CHK-58, ACK-1, PRD-9, PRD-10: what had a receipt is there, in order; what was acknowledged comes no more,
+    and no ledger is left that nobody knows of."""
+    plan = Plan("a test", _STANDALONE_S, workloads.all(), faults.all(), times=False, spark=False)
+    report = torture(tmp_path, plan, Standalone)
+    check_struck(report, kinds=2, receipts=1000)
+    assert any(name.startswith("KILL") for name in report.faults), str(report)
+
+
+def test_what_has_no_faults_is_run_all_the_same_and_a_problem_is_told(tmp_path: Path) -> None:
+    """A system that does not begin is a problem, and no clean run."""
+
+    class Broken(Standalone):
+        async def __aenter__(self) -> Broken:
+            raise OSError("its disk is gone")
+
+    def make(folder: Path, recorder: Recorder) -> Broken:
+        return Broken(folder, recorder)
+
+    report = torture(tmp_path, Plan("a test", 1.0, (), ()), make)
+    assert not report.clean
+    assert report.problems == ["the run broke off: OSError: its disk is gone"]
+    assert "its disk is gone" in (tmp_path / "rig.err").read_text()
+    assert '"clean": false' in (tmp_path / "report.json").read_text()

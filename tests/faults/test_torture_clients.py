@@ -1,0 +1,432 @@
+"""The clients that a system is tortured with send what they say, and write down what they are told.
+
+What they write is read by nothing of theirs: each line as history.md has it, by the checker's own reader where the
+whole of it matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from magnetar import MessageId, Result
+from magnetar.admin import Admin
+from magnetar.exceptions import AlreadyClosed
+from tests.faults.checker.judge import judge
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture import workloads
+from tests.faults.torture.client_process import CONSUMING, KEEP, PUBLISHING, dealt, kept
+from tests.faults.torture.client_processes import Processes
+from tests.faults.torture.clients import Clients
+from tests.faults.torture.connections import Connections
+from tests.faults.torture.consuming import ConsumerLog
+from tests.faults.torture.messages import Outgoing, Unreadable, make_message, read
+from tests.faults.torture.producing import Load, ProducerLog, send_all
+from tests.faults.torture.workload import Workload
+from tests.running import run, until
+from tests.running_standalone import StandaloneProcess, standalone
+
+# ── messages ──
+
+
+def _made(size: int | None, key: str | None = "k", seed: int = 0) -> Outgoing:
+    return make_message("t.p~w.1", 7, random.Random(seed), size, key)
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 300, 9_000])
+@pytest.mark.parametrize("key", [None, "", "ключ"])
+def test_a_message_tells_whose_it_is_and_is_the_same_to_both_ends(size: int | None, key: str | None) -> None:
+    for seed in range(20):  # with properties and without
+        made = _made(size, key, seed)
+        if size:
+            assert made.payload is not None
+            assert len(made.payload) >= size
+        else:
+            assert made.payload == (None if size is None else b"")
+        found = read(made.payload, made.key, made.properties or {}, made.event_ms)
+        assert (found.producer, found.number, found.key) == ("t.p~w.1", 7, key)
+        assert found.digest == made.digest
+
+
+def test_a_payload_with_any_bit_flipped_or_cut_anywhere_is_nobodys() -> None:
+    payload = _made(40).payload
+    assert payload is not None
+    for bit in range(len(payload) * 8):
+        broken = bytearray(payload)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Unreadable):
+            read(bytes(broken), None, {}, 0)
+    for length in range(len(payload)):
+        with pytest.raises(Unreadable):
+            read(payload[:length], None, {}, 0)
+
+
+@pytest.mark.parametrize("payload", [None, b""])
+def test_an_empty_message_whose_properties_were_changed_is_nobodys(payload: bytes | None) -> None:
+    made = _made(None if payload is None else 0)
+    assert made.properties is not None
+    for who in ("", "t.p 7", made.properties["who"].replace("7", "8", 1)):
+        with pytest.raises(Unreadable):
+            read(payload, None, {**made.properties, "who": who}, 0)
+
+
+def test_whatever_else_was_changed_the_digest_tells() -> None:
+    made = next(made for made in (_made(10, "k", seed) for seed in range(100)) if made.properties and made.event_ms)
+    assert made.properties is not None
+    others = [
+        read(made.payload, None, made.properties, made.event_ms),
+        read(made.payload, "", made.properties, made.event_ms),
+        read(made.payload, made.key, {}, made.event_ms),
+        read(made.payload, made.key, {**made.properties, "kind": "?"}, made.event_ms),
+        read(made.payload, made.key, made.properties, made.event_ms + 1),
+    ]
+    assert made.digest not in {one.digest for one in others}
+
+
+# ── logs ──
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Iterator[Clients]:
+    with Recorder(tmp_path, "publish-1-1") as recorder:
+        yield Clients("magnetar://127.0.0.1:1", None, tmp_path, "a seed", "publish-1-1", recorder)
+
+
+class _Lines:
+    """Those of all writers that are whole, read on from where they were read before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._known: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        for path in sorted(self._folder.glob("*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                new = file.read()
+            whole = new.rfind(b"\n") + 1
+            self._read[path] = self._read.get(path, 0) + whole
+            for line in map(json.loads, new[:whole].splitlines()):
+                self._known[line["what"]].append(line)
+        return [line for kind in kinds for line in self._known[kind]]
+
+
+def _lines(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    return _Lines(folder).of(*kinds)
+
+
+def test_what_failed_is_unknown_but_where_nobody_took_it(clients: Clients) -> None:
+    log = ProducerLog(clients, "t", "t.p", Load(burst=6), random.Random(1))
+    while log.goes_on and len(log.burst()) < 6:
+        pass
+    outcomes = [
+        (Result.Timeout, "unknown"),
+        (Result.MessageTooBig, "refused"),
+        (Result.AlreadyClosed, "unknown"),
+        (Result.BrokerPersistenceError, "unknown"),
+        (Result.InvalidMessage, "refused"),
+    ]
+    for number, (result, _) in enumerate(outcomes):
+        log.callback(number)(result, None)
+    log.callback(5)(Result.Ok, MessageId(2, 70, 8, 1, 3))
+    log.tell()
+    for number, (result, what) in enumerate(outcomes):
+        (line,) = [one for one in _lines(clients.histories, "unknown", "refused") if number in one["numbers"]]
+        assert (line["what"], line["why"]) == (what, str(result))
+    (receipt,) = _lines(clients.histories, "receipt")
+    assert (receipt["place"], receipt["items"]) == ("t-partition-2", [[5, 70, 8, 1]])
+
+
+def test_messages_are_announced_before_they_are_handed_over(clients: Clients) -> None:
+    log = ProducerLog(clients, "t", "t.p", Load(keys=3), random.Random(1))
+    sent = [one for _ in range(5) for one in log.burst()]
+    announced = [item for line in _lines(clients.histories, "sending") for item in line["items"]]
+    assert announced == [[one.number, one.digest, one.key] for one in sent]
+    assert [one.number for one in sent] == list(range(len(sent)))
+
+
+class _Over:
+    """A producer that takes two messages, and is over then."""
+
+    def __init__(self) -> None:
+        self.taken: list[Callable[[Any, Any], None]] = []
+
+    def send_async(self, _: bytes | None, callback: Callable[[Any, Any], None], **more: Any) -> None:
+        if len(self.taken) == 2:
+            raise AlreadyClosed("it is over")
+        self.taken.append(callback)
+
+
+def test_of_what_is_announced_and_never_handed_over_it_is_said(clients: Clients) -> None:
+    log = ProducerLog(clients, "t", "t.p", Load(), random.Random(1))
+    burst, producer = log.burst(), _Over()
+    with pytest.raises(AlreadyClosed):
+        send_all(log, producer, burst)
+    for callback in producer.taken:
+        callback(Result.Timeout, None)
+    log.closed()
+    unknown = [number for line in _lines(clients.histories, "unknown") for number in line["numbers"]]
+    assert len(burst) > 3
+    assert sorted(unknown) == [one.number for one in burst]
+    assert _lines(clients.histories, "producer_closed")
+
+
+class _Received:
+    """A message as the SDK hands it out."""
+
+    def __init__(self, made: Outgoing, place: str, entry: int) -> None:
+        self.made, self.place, self.entry = made, place, entry
+
+    def data(self) -> bytes:
+        return self.made.payload or b""
+
+    def has_null_value(self) -> bool:
+        return self.made.payload is None
+
+    def has_key(self) -> bool:
+        return self.made.key is not None
+
+    def partition_key(self) -> str:
+        return self.made.key or ""
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.made.properties or {})
+
+    def event_timestamp(self) -> int:
+        return self.made.event_ms
+
+    def topic_name(self) -> str:
+        return f"persistent://public/default/{self.place}"
+
+    def message_id(self) -> MessageId:
+        return MessageId(-1, 5, self.entry, -1)
+
+    def redelivery_count(self) -> int:
+        return 2
+
+
+def test_what_came_is_written_down_by_place_and_what_is_damaged_too(clients: Clients) -> None:
+    log = ConsumerLog(clients, "t", "s", "w")
+    whole, other, damaged = _made(10, None), _made(None), _made(20)
+    damaged = Outgoing(7, (damaged.payload or b"")[1:], None, None, 0)
+    with log.life():
+        found = [_Received(whole, "t-partition-0", 1), _Received(other, "t-partition-1", 1)]
+        log.got([*found, _Received(damaged, "t-partition-0", 2)], 0.5)
+    by_place = {line["place"]: line["items"] for line in _lines(clients.histories, "got")}
+    assert by_place == {
+        "t-partition-0": [["t.p~w.1", 7, whole.digest, None, 5, 1, -1, 2]],
+        "t-partition-1": [["t.p~w.1", 7, other.digest, "k", 5, 1, -1, 2]],
+    }
+    (unreadable,) = _lines(clients.histories, "unreadable")
+    assert (unreadable["place"], unreadable["id"]) == ("t-partition-0", [5, 2, -1])
+
+
+# ── connections ──
+
+
+class _Link:
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+
+class _Part:
+    """What is looked at of the SDK's."""
+
+    topic = "persistent://public/default/t"
+    connected = False
+    _link: _Link | None = None
+    _consumer_id = 0
+
+
+def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) -> None:
+    part = _Part()
+    links = [_Link(address) for address in ("a:1", "a:1", "b:2")]
+    with Recorder(tmp_path, "w") as recorder:
+        connections = Connections(recorder)
+        connections.close()  # nobody looks besides
+        connections.opened("c", SimpleNamespace(_core=SimpleNamespace(parts=[part])))
+        # Another link to the same broker, the same link after it was opened anew, another broker, and none.
+        for link, number in [(links[0], 1), (links[1], 1), (links[1], 1), (links[1], 2), (links[2], 1), (None, 1)]:
+            part._link, part._consumer_id, part.connected = link, number, link is not None
+            connections.look("c", at_least_every_s=0)
+        connections.closing("c")
+        connections.look("c", 0)
+    said = [(line["place"], line["broker"], line["connection"]) for line in _lines(tmp_path, "connected")]
+    assert [broker for _, broker, _ in said] == ["", "a:1", "a:1", "a:1", "a:1", "b:2", ""]
+    numbers = [number for _, _, number in said]
+    assert numbers[2] == numbers[3]
+    assert len(set(numbers)) == len(numbers) - 1
+
+
+# ── who does what ──
+
+
+def test_each_worker_is_dealt_to_as_many_processes_as_it_wants() -> None:
+    for kind, roles in (("producers", PUBLISHING), ("consumers", CONSUMING)):
+        wanted = [
+            worker.run for one in workloads.all() for worker in getattr(one, kind) for _ in range(worker.processes)
+        ]
+        index = ("producers", "consumers").index(kind)
+        got = [dealt(workloads.all(), role)[index] for role in roles]
+        assert sorted(map(id, wanted)) == sorted(id(one) for each in got for one in each)
+        assert all(len(set(each)) == len(each) for each in got)
+        assert max(map(len, got)) - min(map(len, got)) <= 1
+
+
+def test_workloads_are_found_by_their_names() -> None:
+    assert [one.name for one in workloads.named(["shared", "growing"])] == ["shared", "growing"]
+    with pytest.raises(ValueError, match="there is no workload x: those there are, are exclusive, "):
+        workloads.named(["x"])
+
+
+# ── all of it ──
+
+# Workers that have one, in all workloads.
+_PRODUCERS = 13
+
+
+class _Rig:
+    """As little of one as it takes."""
+
+    def __init__(self, folder: Path, server: StandaloneProcess) -> None:
+        self.server, self.histories = server, folder / "histories"
+        self.workloads: tuple[Workload, ...] = workloads.all()
+        self.lines = _Lines(self.histories).of
+        self.recorder = Recorder(self.histories, "rig")
+        self.clients = Processes(folder / "logs", self.histories, "a test", self.recorder, self.workloads)
+        self.clients.url = server.grpc
+        self.subscriptions = [*kept(self.workloads), *(one for each in self.workloads for one in each.subscriptions)]
+
+    def prepare(self) -> None:
+        with Admin(self.server.grpc) as admin:
+            for topic in [topic for one in self.workloads for topic in one.topics]:
+                said = {"topic": topic.name, "partitions": topic.partitions, "order": topic.order}
+                self.recorder.say("topic", **said, deduplicated=topic.deduplicated)
+                if topic.partitions:
+                    admin.topics.create_partitioned(topic.name, topic.partitions)
+                else:
+                    admin.topics.create(topic.name)
+                for one in [one for one in self.subscriptions if one.topic == topic.name]:
+                    for place in topic.places:
+                        admin.subscriptions.create(place, one.name, MessageId.earliest)
+                    said = {"subscription": one.full_name, "topic": topic.name, "type": one.type}
+                    self.recorder.say("subscription", **said, durable=True)
+
+    def working(self) -> bool:
+        """Each producer has got receipts, and each subscription's consumers."""
+        producers = {line["producer"].partition("~")[0] for line in self.lines("receipt")}
+        subscriptions = {line["consumer"].partition("#")[0] for line in self.lines("acked", "acked_up_to")}
+        wanted = {one.full_name for one in self.subscriptions if one.name != KEEP}
+        return len(producers) == _PRODUCERS and subscriptions == wanted
+
+    def grown(self) -> bool:
+        return any(line["place"].endswith("growing-partition-1") for line in self.lines("receipt"))
+
+    def unknown(self) -> bool:
+        return bool(self.lines("unknown"))
+
+    def reconnected(self) -> bool:
+        found = defaultdict(set)
+        for line in self.lines("connected"):
+            if line["broker"] and ".reader" in line["consumer"]:
+                found[line["consumer"]].add(line["connection"])
+        return any(len(numbers) > 1 for numbers in found.values())
+
+    def backlogs(self) -> list[tuple[str, str, int]]:
+        with Admin(self.server.grpc) as admin:
+            return [
+                (place, one.subscription, one.backlog_entries)
+                for each in self.workloads
+                for topic in each.topics
+                for place in self.places(admin, topic.name)
+                for one in admin.topics.stats(place).subscriptions
+                if one.durable and one.backlog_entries
+            ]
+
+    def places(self, admin: Admin, topic: str) -> list[str]:
+        if not any(line["partitions"] for line in self.lines("topic") if line["topic"] == topic):
+            return [topic]
+        return [f"{topic}-partition-{number}" for number in range(admin.topics.get_partitioned(topic).partitions)]
+
+
+async def _worked(rig: _Rig) -> None:
+    clients = rig.clients
+    await asyncio.gather(*(clients.begin(role) for role in clients.roles))
+    await until(rig.working, "all workers have done their work")
+    await clients.pause("publish-2")
+    for role in ("publish-1", "consume-1"):
+        await clients.kill(role)
+        assert not clients.running(role)
+        await clients.begin(role)
+    await clients.resume("publish-2")
+    # Out of reach for longer than one of the producers waits.
+    rig.server.kill()
+    await until(rig.unknown, "sends have timed out")
+    rig.server.start()
+    await until(rig.reconnected, "the reader is connected again")
+    await until(rig.grown, "the topic has grown")
+    await clients.stop()
+    await clients.begin(KEEP)
+    await until(lambda: not rig.backlogs(), "all subscriptions are drained")
+    for one in rig.subscriptions:
+        rig.recorder.say("drained", subscription=one.full_name)
+    await clients.quit()
+    rig.recorder.say("ended")
+
+
+@pytest.mark.slow
+def test_all_workloads_write_down_what_a_standalone_told_them(tmp_path: Path) -> None:
+    """Over kill -9 of clients and server: what has a receipt is in the subscriptions that kept it, as it was sent."""
+    with standalone(tmp_path / "data") as server:
+        rig = _Rig(tmp_path, server)
+        rig.prepare()
+        try:
+            run(_worked(rig), timeout_s=110)
+        finally:
+            rig.clients.close()
+            rig.recorder.close()
+    verdict = judge(rig.histories, times=False)
+    assert verdict.clean, str(verdict)
+    assert verdict.figures["messages with a receipt"]
+    announced = {
+        (line["producer"], number): (digest, key)
+        for line in rig.lines("sending")
+        for number, digest, key in line["items"]
+    }
+    receipted = {
+        (line["producer"], item[0]): (line["place"], *item[1:])
+        for line in rig.lines("receipt")
+        for item in line["items"]
+    }
+    seen: dict[str, dict[tuple[str, int], tuple[Any, ...]]] = defaultdict(dict)
+    for line in rig.lines("got"):
+        for producer, number, digest, key, *place in line["items"]:
+            # Of killed processes, too: what came was announced, and as it came.
+            assert announced[producer, number] == (digest, key)
+            seen[line["consumer"].partition("#")[0]][producer, number] = (line["place"], *place[:3])
+    for one in rig.subscriptions:
+        wanted = {who for who in receipted if who[0].startswith(f"{one.topic}.")}
+        assert wanted
+        assert not wanted - seen[one.full_name].keys(), one.full_name
+        if one.name == KEEP:
+            assert all(seen[one.full_name][who] == receipted[who] for who in wanted)
+    assert not rig.lines("unreadable")
+    # Who was killed wrote nothing after it; all others ended in peace.
+    killed = {line["writer"]: line["at"] for line in rig.lines("killed")}
+    assert sorted(killed) == ["consume-1-1", "publish-1-1"]
+    for line in rig.lines("producer", "sending", "opening", "got"):
+        writer = line.get("producer", line.get("consumer", "")).replace("#", "~").split("~")[-1].split(".")[0]
+        assert line["at"] <= killed.get(writer, line["at"])
+    ports = {server.grpc.removeprefix("magnetar://"), ""}
+    assert {line["broker"] for line in rig.lines("connected")} == ports
+    kinds = {line["what"] for line in rig.lines("nacked", "acked", "acked_up_to", "producer_closed", "closed")}
+    assert len(kinds) == 5

@@ -1,0 +1,398 @@
+"""What strikes a system does what it says, is taken back, and leaves the system well."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import magnetar
+from magnetar_cli.local_java import NoJava, find_java
+from magnetar_wire.randomness import SeededRandomness
+from tests.faults.checker.recorder import Recorder
+from tests.faults.proxy import Proxy
+from tests.faults.torture import faults
+from tests.faults.torture.bookie_disk import flip_bit
+from tests.faults.torture.cluster import Cluster
+from tests.faults.torture.fault import Bears, Fault
+from tests.faults.torture.standalone import Standalone
+from tests.faults.torture.system import System
+from tests.running import run, until, within
+
+_PLACE = "t0"
+# Who leaves is empty the sooner.
+_BRISK_REPAIRS: dict[str, Any] = {"auditor_scan_interval_s": 1.0, "open_ledger_rereplication_grace_period_s": 1.0}
+# What an HTTP/2 client says first; a server says something of its own at once.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+
+
+# ── what is registered ──
+
+
+def test_each_kind_is_registered_once_for_each_group_and_all_that_is_asked_for_are_there() -> None:
+    """KILL and PAUSE of a broker are what tells how soon its topics are served again; the rest is what a torture
+    promises to do."""
+    all_of_them = faults.all()
+    by_name = {(fault.kind, fault.group): fault for fault in all_of_them}
+    assert len(by_name) == len(all_of_them)
+    for fault in all_of_them:
+        assert fault.weight >= 1
+        assert 0.0 <= fault.shortest_s <= fault.longest_s
+        assert (fault.bears is Bears.NOT) == (fault.group == "everything")
+    for group in ("broker", "bookie", "zookeeper", "client"):
+        assert {"KILL", "PAUSE", "BLINK"} <= {kind for kind, of in by_name if of == group}
+    for group in ("broker", "bookie"):
+        kinds = {kind for kind, of in by_name if of == group}
+        assert {"CUT", "BREAK", "DEAF", "MUTE", "HOLD", "HOLD_ONE_WAY", "DELAY", "DELAY_ONE_WAY"} <= kinds
+        assert {"CUT_METADATA", "BREAK_METADATA", f"ADD_{group.upper()}", f"REMOVE_{group.upper()}"} <= kinds
+    assert {"FAIL_SYNC", "SLOW_SYNC"} <= {kind for kind, of in by_name if of == "bookie"}
+    assert {kind for kind, of in by_name if of == "place"} == {"UNLOAD", "SPLIT"}
+    assert by_name["FLIP_BIT", "bookie"].at_most == 1
+
+
+def test_a_bit_that_flips_is_one_bit_of_what_was_recorded(tmp_path: Path) -> None:
+    chance = SeededRandomness("a bit")
+    assert flip_bit(tmp_path, chance) == ""
+    (tmp_path / "records").mkdir()
+    log, other = tmp_path / "records" / "1.log", tmp_path / "records" / "empty.log"
+    stored = bytes(range(256))
+    log.write_bytes(stored)
+    other.touch()
+    for _ in range(20):
+        log.write_bytes(stored)
+        assert "1.log" in flip_bit(tmp_path, chance)
+        changed = [one ^ before for one, before in zip(log.read_bytes(), stored, strict=True) if one != before]
+        assert len(changed) == 1
+        assert changed[0].bit_count() == 1
+
+
+def test_as_many_stay_as_are_needed(tmp_path: Path) -> None:
+    """Three bookies for each entry; and two brokers, of which clients know one at least from the beginning."""
+    with Recorder(tmp_path / "history", "rig") as recorder:
+        small = Cluster(tmp_path / "small", recorder, brokers=2, bookies=3)
+        assert not any(small.may_remove(name) for name in (*small.brokers, *small.bookies))
+        small.brokers.append("broker-3")
+        small.bookies.append("bookie-4")
+        assert all(small.may_remove(name) for name in (*small.brokers, *small.bookies))
+        small.brokers.remove("broker-1")
+        small.brokers.append("broker-4")
+        assert [name for name in small.brokers if small.may_remove(name)] == ["broker-3", "broker-4"]
+        large = Cluster(tmp_path / "large", recorder, brokers=3, bookies=4)
+        assert large.may_remove("broker-1")
+        large.brokers.remove("broker-1")
+        large.brokers.append("broker-4")
+        assert [name for name in large.brokers if large.may_remove(name)] == ["broker-4"]
+        assert not large.may_remove("zookeeper")
+
+
+# ── real processes ──
+
+
+async def _greeted(proxy: Proxy) -> bool:
+    """Whether a server behind it says something to who comes anew, before the connection ends."""
+    host, _, port = proxy.address.rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+    except ConnectionError:  # it is closed for good
+        return False
+    try:
+        writer.write(_PREFACE)
+        return await within(reader.read(1), "a word, or the end") != b""
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()
+
+
+class _Struck:
+    """Faults, on a system that says what became of them."""
+
+    def __init__(self, system: System, history: Path) -> None:
+        self.system = system
+        self.history = history
+        self.chance = SeededRandomness("faults")
+
+    @contextlib.asynccontextmanager
+    async def by(self, kind: str, group: str, target: str = "") -> AsyncIterator[str]:
+        """Struck, and well again afterwards."""
+        fault = _fault(kind, group)
+        targets = fault.targets(self.system)
+        assert not target or target in targets
+        target = target or targets[0]
+        await fault.begin(self.system, target, self.chance)
+        yield target
+        await fault.heal(self.system, target)
+        await self.ready(fault.waits_for(self.system, target))
+
+    async def ready(self, names: Sequence[str] | None = None) -> None:
+        why: dict[str, str] = {}
+
+        async def all_are() -> bool:
+            for name in self.system.names if names is None else names:
+                if said := await self.system.ready(name):
+                    why[name] = said
+                    return False
+            return True
+
+        await until(all_are, f"all are ready, of which {why} was said")
+
+    async def works(self) -> None:
+        """A message has a receipt, by way of the proxies."""
+
+        def send() -> None:
+            client = magnetar.Client(self.system.service_url, listener_name=self.system.listener_name)
+            client.create_producer(_PLACE, send_timeout_millis=50_000).send(b"it works")
+            client.close()
+
+        await within(asyncio.to_thread(send), "a receipt")
+
+    def said(self, what: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.history.read_text().splitlines()]
+        return [line for line in lines if line["what"] == what]
+
+
+def _fault(kind: str, group: str) -> Fault:
+    (found,) = [fault for fault in faults.all() if (fault.kind, fault.group) == (kind, group)]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_each_fault_strikes_a_cluster_and_is_healed(tmp_path: Path) -> None:
+    try:
+        find_java()
+    except NoJava as error:
+        pytest.skip(str(error))
+
+    async def body() -> None:
+        with Recorder(tmp_path / "history", "rig") as recorder:
+            folder = tmp_path / "cluster"
+            async with Cluster(folder, recorder, brokers=2, bookies=3, **_BRISK_REPAIRS) as cluster:
+                cluster.places = [_PLACE]
+                struck = _Struck(cluster, tmp_path / "history" / "rig.jsonl")
+                for theme in (_processes, _connections, _metadata, _disks, _bundles, _members, _everything):
+                    await theme(cluster, struck)
+                    await struck.ready()
+                    await struck.works()
+
+    run(body(), timeout_s=290)
+
+
+async def _processes(cluster: Cluster, struck: _Struck) -> None:
+    for group in ("broker", "bookie"):
+        for kind in ("KILL", "KILL_STARTING", "STOP"):
+            async with struck.by(kind, group) as name:
+                assert not cluster.running(name)
+            assert cluster.running(name)
+        for kind in ("PAUSE", "BLINK"):
+            async with struck.by(kind, group) as name:
+                assert cluster.launcher.paused(name)
+            assert not cluster.launcher.paused(name)
+
+
+async def _connections(cluster: Cluster, struck: _Struck) -> None:
+    for group in ("broker", "bookie"):
+        async with struck.by("CUT", group) as name:
+            assert not await _greeted(cluster.proxies[name])
+        async with struck.by("MUTE", group) as name:
+            proxy = cluster.proxies[name]
+            loses = _loses_more(proxy)
+            greeted = asyncio.create_task(_greeted(proxy))
+            await until(loses, "what it says is lost")
+        assert not await greeted
+        async with struck.by("DEAF", group) as name:
+            proxy = cluster.proxies[name]
+            loses = _loses_more(proxy)
+            assert await _greeted(proxy)
+            await until(loses, "what it is told is lost")
+        async with struck.by("HOLD", group) as name:
+            lets_in = _lets_in_more(cluster.proxies[name])
+            greeted = asyncio.create_task(_greeted(cluster.proxies[name]))
+            await until(lets_in, "it is let in")
+            assert not greeted.done()
+        assert await greeted
+        async with struck.by("HOLD_ONE_WAY", group) as name:
+            proxy = cluster.proxies[name]
+            assert proxy.holds_requests != proxy.holds_answers
+        async with struck.by("DELAY", group) as name:
+            proxy = cluster.proxies[name]
+            assert proxy.delay_requests_s == proxy.delay_answers_s > 0
+        async with struck.by("DELAY_ONE_WAY", group) as name:
+            proxy = cluster.proxies[name]
+            assert (proxy.delay_requests_s > 0) != (proxy.delay_answers_s > 0)
+        async with struck.by("BREAK", group) as name:
+            proxy = cluster.proxies[name]
+            assert proxy.cut_after is not None
+            proxy.cut_after = 0  # at the next byte: nobody says much at the moment
+            assert not await _greeted(proxy)
+        assert await _greeted(cluster.proxies[name])
+
+
+async def _metadata(cluster: Cluster, struck: _Struck) -> None:
+    async with struck.by("KILL", "zookeeper") as server:
+        assert not cluster.running(server)
+    for kind in ("PAUSE", "BLINK"):
+        async with struck.by(kind, "zookeeper") as server:
+            assert await cluster.ready(server) != ""
+    for group in ("broker", "bookie"):
+        (proxy,) = cluster.metadata_proxies[f"{group}-1"]
+        connects = _lets_in_more(proxy)
+        async with struck.by("BREAK_METADATA", group):
+            await until(connects, "it has connected anew")
+        async with struck.by("CUT_METADATA", group) as name:
+            await until(partial(_not_ready, cluster, name), "it says that it has no session")
+        async with struck.by("HOLD_METADATA", group):
+            assert proxy.holds_requests
+            assert proxy.holds_answers
+        async with struck.by("DELAY_METADATA", group):
+            assert proxy.delay_requests_s > 0
+
+
+def _loses_more(proxy: Proxy) -> Callable[[], bool]:
+    lost = proxy.lost
+    return lambda: proxy.lost > lost
+
+
+def _lets_in_more(proxy: Proxy) -> Callable[[], bool]:
+    let_in = proxy.let_in
+    return lambda: proxy.let_in > let_in
+
+
+async def _not_ready(cluster: Cluster, name: str) -> bool:
+    return await cluster.ready(name) != ""
+
+
+async def _disks(cluster: Cluster, struck: _Struck) -> None:
+    async with struck.by("FAIL_SYNC", "bookie", "bookie-2") as name:
+        # Two are enough for a receipt, and it gets what is sent where the ledger names it.
+
+        async def ends() -> bool:
+            await struck.works()
+            return not cluster.running(name)
+
+        await until(ends, "it ends: nobody knows what is on its disk")
+    async with struck.by("FILL_DISK", "bookie", "bookie-2") as name:
+
+        async def fills_up() -> bool:
+            await struck.works()
+            return await _takes_entries(cluster, name, False)
+
+        await until(fills_up, "it takes no more entries")
+    await until(lambda: _takes_entries(cluster, name, True), "it takes entries again")
+    for kind, how in (("SLOW_SYNC", "slow"), ("FULL_DISK", "full")):
+        async with struck.by(kind, "bookie") as name:
+            assert cluster.disk(name).read_text() == how
+        assert not cluster.disk(name).exists()
+    async with struck.by("FLIP_BIT", "bookie", "bookie-3") as name:
+        assert not cluster.running(name)
+        (flipped,) = struck.said("flipped")
+        assert flipped["bookie"] == name
+        assert "bit" in flipped["which"]
+    # It is the only one ever.
+    assert _fault("FLIP_BIT", "bookie").targets(cluster) == [name]
+    assert await cluster.flip_bit("bookie-1", struck.chance) == ""
+    assert cluster.running("bookie-1")
+
+
+async def _takes_entries(cluster: Cluster, name: str, takes: bool) -> bool:
+    _, status = await cluster.launcher.do_aside(lambda: cluster.launcher.local.bookie(name).ask("/status"))
+    return isinstance(status, dict) and status["read_only"] is not takes
+
+
+async def _bundles(cluster: Cluster, struck: _Struck) -> None:
+    for kind in ("UNLOAD", "SPLIT"):
+        async with struck.by(kind, "place") as place:
+            pass
+        act = struck.said("act")[-1]
+        assert (act["act"], act["target"], act["result"], act["why"]) == (kind.lower(), place, "done", "")
+        assert act["begun"] <= act["at"]
+
+
+async def _members(cluster: Cluster, struck: _Struck) -> None:
+    assert _fault("REMOVE_BROKER", "broker").targets(cluster) == []
+    assert _fault("REMOVE_BOOKIE", "bookie").targets(cluster) == []
+    for kind in ("broker", "bookie"):
+        there = [*cluster.names]
+        async with struck.by(f"ADD_{kind.upper()}", kind):
+            (added,) = set(cluster.names) - {*there}
+        assert cluster.running(added)
+        assert await _greeted(cluster.proxies[added])
+        first = f"{kind}-1"
+        proxy = cluster.proxies[first]
+        async with struck.by(f"REMOVE_{kind.upper()}", kind, first):
+            assert first not in cluster.names
+            assert first not in {**cluster.proxies, **cluster.metadata_proxies}
+            assert not cluster.running(first)
+            assert not await _greeted(proxy)
+        assert [(act["act"], act["target"], act["result"]) for act in struck.said("act")[-2:]] == [
+            ("add", added, "done"),
+            ("remove", first, "done"),
+        ]
+        assert await cluster.ready(first) == ""
+        # What it said is kept.
+        assert f"{first}.log" in {log.name for log in cluster.logs()}
+    assert list(cluster.broker_addresses()) == cluster.brokers
+    assert cluster.proxies["broker-2"].address in cluster.service_url
+
+
+async def _everything(cluster: Cluster, struck: _Struck) -> None:
+    for kind, names in (
+        ("KILL_ALL_BROKERS", cluster.brokers),
+        ("KILL_ALL_BOOKIES", cluster.bookies),
+        ("KILL_EVERYTHING", cluster.names),
+    ):
+        async with struck.by(kind, "everything"):
+            assert not any(map(cluster.running, names))
+            # It is not taken for one that has ended by itself, and started, by who waits for others.
+            assert await cluster.ready(names[0]) == f"{names[0]} is down"
+    for kind, names in (("PAUSE_ALL_BROKERS", cluster.brokers), ("PAUSE_TWO_BOOKIES", cluster.bookies[:2])):
+        async with struck.by(kind, "everything"):
+            assert all(map(cluster.launcher.paused, names))
+        assert not any(map(cluster.launcher.paused, names))
+    async with struck.by("FAIL_ALL_SYNCS", "everything"):
+        assert {cluster.disk(name).read_text() for name in cluster.bookies} == {"sync"}
+    async with struck.by("AMBUSH", "everything") as name:
+        assert [one for one in cluster.bookies if not cluster.running(one)] == [name]
+        assert not any(map(cluster.running, cluster.brokers))
+        assert not any(cluster.proxies[one].loses_requests for one in cluster.bookies)
+    async with struck.by("CUT_ALL_METADATA", "everything"):
+        for proxies in cluster.metadata_proxies.values():
+            assert [(one.closed_to_new, one.connections) for one in proxies] == [(True, 0)]
+
+
+@pytest.mark.slow
+def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
+    async def body() -> None:
+        with Recorder(tmp_path / "history", "rig") as recorder:
+            async with Standalone(tmp_path / "standalone", recorder) as standalone:
+                standalone.places = [_PLACE]
+                struck = _Struck(standalone, tmp_path / "history" / "rig.jsonl")
+                (name,) = standalone.brokers
+                await struck.works()
+                for kind in ("KILL", "KILL_STARTING", "STOP"):
+                    async with struck.by(kind, "broker"):
+                        assert not standalone.running(name)
+                async with struck.by("BLINK", "broker"):
+                    assert psutil.Process(standalone.server.pid).status() == psutil.STATUS_STOPPED
+                async with struck.by("CUT", "broker"):
+                    assert not await _greeted(standalone.proxies[name])
+                async with struck.by("UNLOAD", "place"):
+                    assert [act["act"] for act in struck.said("act")] == ["unload"]
+                await struck.works()
+                # What it has not got nobody strikes at.
+                there = {fault.group for fault in faults.all() if fault.group != "client" and fault.targets(standalone)}
+                assert there == {"broker", "place", "everything"}
+                assert standalone.ended_by_themselves == {}
+                # It is started anew by whoever asks, as an init system would.
+                standalone.server.kill()
+                await struck.ready()
+                assert standalone.ended_by_themselves == {name: 1}
+
+    run(body(), timeout_s=100)

@@ -1,0 +1,216 @@
+"""The parts of the rig that tortures systems, each by itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from magnetar_wire.randomness import Randomness, SeededRandomness
+from tests.faults.checker import Verdict
+from tests.faults.checker.recorder import Recorder, digest
+from tests.faults.torture import spark_reading, strikes
+from tests.faults.torture.__main__ import main
+from tests.faults.torture.fault import Fault
+from tests.faults.torture.progress import Progress
+from tests.faults.torture.report import Report, Resumption
+from tests.faults.torture.schedule import Strike
+from tests.faults.torture.strikes import Strikes
+from tests.faults.torture.system import System
+from tests.running import run
+
+# ── strikes ──
+
+
+@dataclass
+class Parts:
+    """A system of which only that is seen which strikes need."""
+
+    names: list[str]
+    did: list[str] = field(default_factory=list)
+    # How often each says that it is not ready yet.
+    not_ready: Counter[str] = field(default_factory=Counter)
+
+    async def ready(self, name: str) -> str:
+        self.did.append(f"ready? {name}")
+        self.not_ready[name] -= 1
+        return "it starts" if self.not_ready[name] >= 0 else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Noted(Fault):
+    def targets(self, system: System) -> Sequence[str]:
+        return system.names
+
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        cast(Any, system).did.append(f"begin {target}")
+
+    async def heal(self, system: System, target: str) -> None:
+        cast(Any, system).did.append(f"heal {target}")
+
+
+def struck(folder: Path, parts: Parts, *together: Strike, target: str | None = None) -> tuple[Strikes, list[Any]]:
+    """And what was written down of it."""
+    with Recorder(folder, "rig") as recorder:
+        those = Strikes(cast(System, parts), recorder, SeededRandomness("strikes"))
+
+        async def body() -> None:
+            for one in together:
+                await those.strike(one, target)
+
+        run(body())
+    return those, [json.loads(line) for line in (folder / "rig.jsonl").read_text().splitlines()[1:]]
+
+
+def test_a_fault_is_healed_when_whoever_was_struck_is_ready_again(tmp_path: Path) -> None:
+    parts = Parts(["b1"], not_ready=Counter({"b1": 2}))
+    those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
+    assert parts.did == ["begin b1", "heal b1", *["ready? b1"] * 3]
+    assert [(one["what"], one["fault"]) for one in said] == [("fault", 1), ("healed", 1)]
+    assert (said[0]["kind"], said[0]["target"]) == ("KILL", "b1")
+    assert those.done == {"KILL broker": 1}
+    assert not those.problems
+
+
+def test_a_strike_for_whom_there_is_nobody_is_told_and_not_written_down(tmp_path: Path) -> None:
+    those, said = struck(tmp_path, Parts([]), Strike(Noted("KILL", "broker"), 0.0, 0.0))
+    assert (said, those.done, those.nobody) == ([], {}, {"KILL broker": 1})
+
+
+def test_one_target_is_struck_by_one_at_a_time(tmp_path: Path) -> None:
+    fault = Noted("KILL", "broker")
+    parts = Parts(["b1"])
+    with Recorder(tmp_path, "rig") as recorder:
+        those = Strikes(cast(System, parts), recorder, SeededRandomness("strikes"))
+        again: list[bool] = []
+
+        class Meanwhile(Noted):
+            async def begin(self, system: System, target: str, chance: Randomness) -> None:
+                again.append(those.possible(fault))
+                await those.strike(Strike(fault, 0.0, 0.0))
+
+        run(those.strike(Strike(Meanwhile("PAUSE", "broker"), 0.0, 0.0)))
+    assert again == [False]
+    assert (those.done, those.nobody) == ({"PAUSE broker": 1}, {"KILL broker": 1})
+    assert those.possible(fault)
+
+
+def test_what_is_never_ready_again_is_a_problem_and_not_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strikes, "STUCK_S", 0.3)
+    parts = Parts(["b1"], not_ready=Counter({"b1": 1_000_000}))
+    those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
+    assert [one["what"] for one in said] == ["fault"]
+    (problem,) = those.problems
+    assert "in vain until b1 is ready: it starts" in problem
+
+
+# ── what is known of it meanwhile ──
+
+
+def test_progress_knows_when_a_place_took_something(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    lines = [
+        '{"at":10.0,"what":"receipt","producer":"t.p","place":"t","items":[[1,5,1,-1]]}',
+        '{"at":12.0,"what":"receipt","producer":"u.p","place":"u-partition-1","items":[[1,6,1,-1]]}',
+        '{"at":13.0,"what":"got","consumer":"a \\"what\\":\\"receipt\\"","place":"t"}',
+        '{"at":15.0,"what":"receipt","producer":"t.p","place":"t","items":[[2,5,2,-1]]}',
+        '{"at":16.0,"what":"receipt","producer":"t.p","pla',  # it is being written, or was killed
+    ]
+    path = tmp_path / "publish-1-1.jsonl"
+    path.write_text("\n".join(lines))
+    progress.read_on()
+    assert [progress.first_receipt_after("t", at) for at in (9.0, 10.0, 15.0)] == [10.0, 15.0, None]
+    assert progress.first_receipt_after("u-partition-1", 0.0) == 12.0
+    assert progress.first_receipt_after("u-partition-0", 0.0) is None
+    with path.open("a") as file:
+        file.write('ce":"t","items":[[3,5,3,-1]]}\n')
+    progress.read_on()
+    assert progress.first_receipt_after("t", 15.0) == 16.0
+
+
+# ── Spark's reading ──
+
+
+def test_what_spark_reads_is_written_down_by_place_and_in_order(tmp_path: Path) -> None:
+    def row(partition: int | None, entry: int, why: str | None = None) -> Any:
+        found = SimpleNamespace(producer="t.p", number=entry, digest="00000000", key="k", why=why)
+        topic = "persistent://public/default/t"
+        return SimpleNamespace(
+            topic=topic, partition=partition, ledger_id=5, entry_id=entry, batch_index=-1, found=found
+        )
+
+    rows = [row(0, 1), row(0, 2), row(0, 3, "damaged"), row(1, 4)]
+    places = ["t-partition-0", "t-partition-1", "t-partition-2"]
+    with Recorder(tmp_path, "spark") as recorder:
+        spark_reading.write(rows, recorder, places)
+    said = [json.loads(line) for line in (tmp_path / "spark.jsonl").read_text().splitlines()[1:]]
+    scans = [one for one in said if one["what"] == "scan"]
+    assert [(one["place"], [item[1] for item in one["items"]]) for one in scans] == [
+        ("t-partition-0", [1, 2]),
+        ("t-partition-1", [4]),
+    ]
+    assert scans[0]["items"][0] == ["t.p", 1, "00000000", "k", 5, 1, -1]
+    assert [(one["place"], one["id"], one["why"]) for one in said if one["what"] == "unreadable"] == [
+        ("t-partition-0", [5, 3, -1], "damaged")
+    ]
+    counts = {one["place"]: one["messages"] for one in said if one["what"] == "scanned"}
+    assert counts == {"t-partition-0": 3, "t-partition-1": 1, "t-partition-2": 0}
+
+
+def test_a_message_is_known_by_the_columns_of_sparks_source() -> None:
+    from random import Random
+
+    from tests.faults.torture.messages import make_message
+
+    for size, key in ((0, None), (None, "k"), (40, "ü"), (9000, None)):
+        sent = make_message("t.p", 7, Random(1), size, key)
+        columns = (sent.payload, None if key is None else key.encode(), sent.properties, sent.event_ms or None)
+        assert spark_reading.identify(*columns) == ("t.p", 7, sent.digest, key, None)
+        assert sent.digest == digest(sent.payload, key, sent.properties, sent.event_ms)
+    *nobody, why = spark_reading.identify(b"who am I?", None, {}, None)
+    assert nobody == [None] * 4
+    assert why
+
+
+# ── the report ──
+
+
+@pytest.mark.parametrize(
+    ("verdict", "problems", "clean"),
+    [(Verdict(), [], True), (Verdict(), ["stuck"], False), (None, [], False), (None, ["stuck"], False)],
+)
+def test_a_run_is_clean_only_if_it_was_judged(verdict: Verdict | None, problems: list[str], clean: bool) -> None:
+    assert Report("7", "cluster", verdict=verdict, problems=problems).clean is clean
+
+
+def test_a_report_tells_all(tmp_path: Path) -> None:
+    report = Report("7", "cluster", seconds=60.0, calm_share=0.25, faults=Counter({"KILL broker": 2}))
+    report.verdict = Verdict()
+    report.verdict.found("lost", "message 7")
+    report.problems.append("stuck")
+    report.resumptions.append(Resumption("KILL broker-1", 3, 4.1, 0.9))
+    report.write(tmp_path / "report.json")
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert (told["clean"], told["seed"], told["faults"]) == (False, "7", {"KILL broker": 2})
+    assert told["resumptions"][0]["resumed_s"] == 0.9
+    assert told["verdict"]["counts"] == {"lost": 1}
+    for what in ("2 KILL broker", "message 7", "stuck", "4.1 s", "25% calm"):
+        assert what in str(report)
+
+
+@pytest.mark.parametrize(
+    ("flag", "named"), [("--faults=KILL,WINK", "WINK"), ("--workloads=nobody", "nobody"), ("--sorts=mild", "mild")]
+)
+def test_what_there_is_not_is_named_and_is_no_verdict(
+    capsys: pytest.CaptureFixture[str], flag: str, named: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([flag])
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err

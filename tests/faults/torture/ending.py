@@ -1,0 +1,142 @@
+"""The end of a run: all that it takes to know what became of every message.
+
+    each place takes messages again
+    producers end: what was pending has its receipt
+    consumers acknowledge all that there is, until no subscription has a backlog
+    the whole log is read once more through Spark, by another way than consumers go
+    the subscriptions `keep`, which nobody has read so far, are read, and drained
+    brokers stop, and each ledger that is left has an owner, and all of its replicas
+
+Each is waited for until a generous bound, and what is not done by then is a problem by itself. What comes behind it is
+tried all the same. Spark takes its time to load, and does while faults are struck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from magnetar.admin import Admin
+from magnetar.exceptions import MagnetarException
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture.client_process import KEEP
+from tests.faults.torture.client_processes import Processes
+from tests.faults.torture.inspection import inspect
+from tests.faults.torture.preparation import backlogs, places_now, subscriptions_of
+from tests.faults.torture.report import Report
+from tests.faults.torture.spark_process import SparkProcess, WithoutSpark
+from tests.faults.torture.strikes import STUCK_S
+from tests.faults.torture.system import System
+from tests.faults.torture.workload import Subscription, Workload
+from tests.running import until
+
+__all__ = ["Ending"]
+
+
+class Ending:
+    def __init__(
+        self,
+        system: System,
+        clients: Processes,
+        workloads: Sequence[Workload],
+        recorder: Recorder,
+        report: Report,
+        folder: Path,
+        *,
+        spark: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        """`folder` has the histories, and gets what processes say."""
+        self._system, self._clients, self._workloads = system, clients, workloads
+        self._recorder, self._report, self._say = recorder, report, say
+        self._folder = folder
+        self._spark_wanted = spark
+        self._spark: SparkProcess | None = None
+        # By topic.
+        self._places: dict[str, tuple[str, ...]] = {}
+
+    def begin(self) -> None:
+        """Called long before `run`."""
+        if self._spark_wanted:
+            self._spark = SparkProcess(self._folder / "histories", self._folder / "spark.err")
+
+    def close(self) -> None:
+        if self._spark is not None:
+            self._spark.close()
+
+    async def run(self, all_go_on: Callable[[str], Awaitable[None]]) -> None:
+        await self._step("each place takes messages", all_go_on("after all has healed"))
+        await self._step("producers have ended", self._clients.stop())
+        self._places = await asyncio.to_thread(self._ask_places)
+        subscriptions = subscriptions_of(self._workloads)
+        worked = [one for one in subscriptions if one.name != KEEP]
+        await self._step("no subscription has a backlog", self._drain(worked))
+        if self._spark is not None:
+            await self._step("all was read through Spark", self._read_through(self._spark))
+        else:
+            self._report.not_done.append("nothing was read through Spark: it was not to be")
+        await self._step("all was read from the beginning", self._keep(subscriptions))
+        await self._step("clients have ended", self._clients.quit())
+        self._recorder.say("ended")
+        await self._step("each ledger has an owner and its replicas", self._ledgers())
+
+    async def _step(self, what: str, act: Awaitable[None]) -> None:
+        began = time.monotonic()
+        try:
+            await act
+        except Exception as error:  # noqa: BLE001 (what comes behind is wanted all the same)
+            self._report.problems.append(f"not reached: {what}: {type(error).__name__}: {error}")
+            with (self._folder / "rig.err").open("a") as log:
+                traceback.print_exception(error, file=log)
+        else:
+            self._say(what)
+        self._report.ending_s[what] = time.monotonic() - began
+
+    async def _drain(self, subscriptions: Sequence[Subscription]) -> None:
+        """Those that are, are said to be drained; the others are a problem."""
+        left: dict[str, int] = {one.full_name: 1 for one in subscriptions}
+
+        async def drained() -> bool:
+            nonlocal left
+            left = await asyncio.to_thread(self._ask_backlogs, subscriptions)
+            return not left
+
+        try:
+            await until(drained, "they are drained", STUCK_S)
+        except AssertionError:
+            raise AssertionError(f"{STUCK_S:.0f} s after the producers have ended there are left {left}") from None
+        finally:
+            for one in subscriptions:
+                if one.full_name not in left:
+                    self._recorder.say("drained", subscription=one.full_name)
+
+    async def _keep(self, subscriptions: Sequence[Subscription]) -> None:
+        await self._clients.begin(KEEP)
+        await self._drain([one for one in subscriptions if one.name == KEEP])
+
+    async def _read_through(self, spark: SparkProcess) -> None:
+        try:
+            await spark.read(self._system.direct_url, [place for places in self._places.values() for place in places])
+        except WithoutSpark as why:
+            self._report.not_done.append(f"nothing was read through Spark: {why}")
+
+    async def _ledgers(self) -> None:
+        for broker in list(self._system.brokers):
+            await self._system.stop(broker)
+        self._report.ledgers, left = await inspect(self._system.metadata, self._system.bookies, STUCK_S)
+        if left:
+            raise AssertionError(f"{STUCK_S:.0f} s after the brokers have ended {left}")
+
+    def _ask_places(self) -> dict[str, tuple[str, ...]]:
+        with Admin(self._system.direct_url) as admin:
+            return places_now(admin, self._workloads)
+
+    def _ask_backlogs(self, subscriptions: Sequence[Subscription]) -> dict[str, int]:
+        try:
+            with Admin(self._system.direct_url) as admin:
+                return backlogs(admin, self._places, subscriptions)
+        except MagnetarException as error:  # it is asked again
+            return {str(error): 1} | {one.full_name: 1 for one in subscriptions}

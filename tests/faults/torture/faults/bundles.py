@@ -1,0 +1,46 @@
+"""A place's bundle is unloaded, to whoever has the least to do or to a broker that is named, or split."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin import AsyncAdmin
+from magnetar_wire.randomness import Randomness
+from tests.faults.torture.acts import administer
+from tests.faults.torture.fault import Fault
+from tests.faults.torture.system import System
+
+__all__ = ["FAULTS"]
+
+_NAMESPACE: Final = "public/default"
+
+
+class Unload(Fault):
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        destination = chance.choice([None, *system.brokers])
+
+        async def unload(admin: AsyncAdmin) -> None:
+            home = await admin.topics.lookup(target)
+            await admin.namespaces.unload(_NAMESPACE, home.bundle, destination)
+
+        await administer(system, "unload", target, unload)
+
+    async def heal(self, system: System, target: str) -> None:
+        """It was done, or not."""
+
+
+class Split(Fault):
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        async def split(admin: AsyncAdmin) -> None:
+            await admin.namespaces.split_bundle(_NAMESPACE, (await admin.topics.lookup(target)).bundle)
+
+        await administer(system, "split", target, split)
+
+    async def heal(self, system: System, target: str) -> None:
+        """It was done, or not."""
+
+
+FAULTS = (
+    Unload("UNLOAD", "place", weight=4),
+    Split("SPLIT", "place", weight=1),
+)

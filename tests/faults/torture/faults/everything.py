@@ -1,0 +1,126 @@
+"""What nobody need go on in spite of: all of a kind struck at once, or so many that no entry can be stored. Nothing
+that has a receipt may be lost by it.
+
+Chance alone seldom comes to what protocols break by. So there is an ambush: some bookies get nothing for a moment,
+shorter than anybody waits; then, at one stroke, all brokers die and so does a bookie that got everything. Whoever takes
+over finds those that got nothing, and the dead one's memory is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_wire.randomness import Randomness
+from tests.faults.torture.fault import Bears, Fault, members
+from tests.faults.torture.system import System
+
+__all__ = ["FAULTS"]
+
+_ALL: Final = "all"
+# Between the names of who is struck together.
+_AND: Final = "+"
+
+
+@dataclass(frozen=True, eq=False)
+class OnAll(Fault):
+    """Of some groups, all at once."""
+
+    groups: tuple[str, ...] = ()
+
+    def targets(self, system: System) -> Sequence[str]:
+        return [_ALL] if self._struck(system) else []
+
+    def _struck(self, system: System) -> list[str]:
+        return [name for group in self.groups for name in members(system, group)]
+
+    def waits_for(self, system: System, target: str) -> Sequence[str]:
+        return system.names
+
+
+class KillAll(OnAll):
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        await system.kill(*self._struck(system))
+
+    async def heal(self, system: System, target: str) -> None:
+        await system.start(*self._struck(system))
+
+
+class PauseAll(OnAll):
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        await system.pause(*self._struck(system))
+
+    async def heal(self, system: System, target: str) -> None:
+        await system.start(*self._struck(system))
+
+
+@dataclass(frozen=True, eq=False)
+class DisksOfAll(OnAll):
+    how: str = ""
+
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        for name in self._struck(system):
+            system.disk(name).write_text(self.how)
+
+    async def heal(self, system: System, target: str) -> None:
+        for name in self._struck(system):
+            system.disk(name).unlink(missing_ok=True)
+        await system.start(*self._struck(system))
+
+
+class PauseTwo(Fault):
+    """Too many for an entry that is to be on three."""
+
+    def targets(self, system: System) -> Sequence[str]:
+        return [_AND.join(pair) for pair in itertools.combinations(system.bookies, 2)]
+
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        await system.pause(*target.split(_AND))
+
+    async def heal(self, system: System, target: str) -> None:
+        await system.start(*target.split(_AND))
+
+    def waits_for(self, system: System, target: str) -> Sequence[str]:
+        return target.split(_AND)
+
+
+class Ambush(Fault):
+    """Its target is who got everything."""
+
+    def targets(self, system: System) -> Sequence[str]:
+        return system.bookies
+
+    async def begin(self, system: System, target: str, chance: Randomness) -> None:
+        others = [name for name in system.bookies if name != target]
+        chance.shuffle(others)
+        deaf = [system.proxies[name] for name in others[: 1 + chance.below(len(others))]]
+        for proxy in deaf:
+            proxy.loses_requests = True
+        await asyncio.sleep(0.5 + 2.0 * chance.random())
+        await system.kill(target, *system.brokers)
+        # They hear again when nobody is left to repeat anything.
+        for proxy in deaf:
+            proxy.heal()
+
+    async def heal(self, system: System, target: str) -> None:
+        await system.start(target, *system.brokers)
+
+    def waits_for(self, system: System, target: str) -> Sequence[str]:
+        return [target, *system.brokers]
+
+
+_NOT: Final = Bears.NOT
+FAULTS = (
+    KillAll("KILL_ALL_BOOKIES", "everything", 2, 0.0, 6.0, _NOT, groups=("bookie",)),
+    KillAll("KILL_ALL_BROKERS", "everything", 2, 0.0, 6.0, _NOT, groups=("broker",)),
+    KillAll("KILL_EVERYTHING", "everything", 2, 0.0, 6.0, _NOT, groups=("zookeeper", "bookie", "broker")),
+    PauseAll("PAUSE_ALL_BROKERS", "everything", 1, 5.0, 10.0, _NOT, groups=("broker",)),
+    PauseAll("PAUSE_EVERYTHING", "everything", 1, 1.0, 8.0, _NOT, groups=("zookeeper", "bookie", "broker")),
+    PauseTwo("PAUSE_TWO_BOOKIES", "everything", 2, 1.0, 12.0, _NOT),
+    DisksOfAll("FAIL_ALL_SYNCS", "everything", 1, 0.5, 6.0, _NOT, groups=("bookie",), how="sync"),
+    DisksOfAll("FULL_DISKS", "everything", 1, 1.0, 6.0, _NOT, groups=("bookie",), how="full"),
+    Ambush("AMBUSH", "everything", 3, 1.0, 6.0, _NOT),
+)

@@ -1,0 +1,152 @@
+"""Who owns places, as the metadata store says, looked at from outside: by a session of its own, which is opened anew
+when it was lost. What is seen is written into the history, a few times a second.
+
+Places of a bundle have one owner; and a session is over when neither the broker's registration nor any of the places'
+bundles goes with it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from magnetar_broker import paths
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.location import open_metadata
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.catalog_pb2 import NamespaceNode
+from magnetar_protos.ownership_pb2 import BundleOwner
+from magnetar_wire.bundles import LAST_HASH, BundleRange, bundle_hash, bundle_of, default_bundles
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.path_component import decode_path_component
+from magnetar_wire.topic_name import TopicName
+from tests.faults.checker.recorder import Recorder
+
+__all__ = ["Owner", "Owners"]
+
+_LOOK_S: Final = 0.2
+_AGAIN_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    broker: str
+    # That it holds the place by.
+    session: int
+
+
+class Owners:
+    """`async with`: looks all the time."""
+
+    def __init__(self, location: str, recorder: Recorder, places: Callable[[], Sequence[str]]) -> None:
+        self._location = location
+        self._recorder = recorder
+        self._places = places
+        self._store: MetadataStore | None = None
+        self._looking: asyncio.Task[None] | None = None
+        # As they were seen last.
+        self.now: dict[str, Owner] = {}
+        self._living: set[Owner] = set()
+        # By session, when it was seen to be over.
+        self._over: dict[Owner, float] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.look()
+        self._looking = asyncio.create_task(self._look_on())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        await self._close()
+
+    async def look(self) -> dict[str, Owner]:
+        """Of those that have one. Raises `MetadataError`."""
+        since = time.monotonic()
+        store = await self._session()
+        registered = await _registered(store)
+        found = await _owners(store, self._places())
+        self.now = found
+        said = {place: [owner.broker, owner.session] for place, owner in found.items()}
+        self._recorder.say("owners", since=since, owners=said)
+        living = registered | set(found.values())
+        for gone in self._living - living:
+            self._over[gone] = time.monotonic()
+            self._recorder.say("session_over", broker=gone.broker, session=gone.session)
+        self._living = living
+        return found
+
+    async def wait_over(self, owner: Owner) -> float:
+        """When its session was seen to be over, by the machine's monotonic clock."""
+        while owner not in self._over:
+            await asyncio.sleep(_AGAIN_S)
+        return self._over[owner]
+
+    async def _look_on(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except MetadataError:  # nobody can be asked now: nothing is said of this moment
+                await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _session(self) -> MetadataStore:
+        if self._store is not None and self._store.session.state.value == "lost":
+            await self._close()
+        if self._store is None:
+            self._store = await open_metadata(self._location, SystemClock())
+        return self._store
+
+    async def _close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            with contextlib.suppress(MetadataError):
+                await store.close()
+
+
+async def _registered(store: MetadataStore) -> set[Owner]:
+    found = set()
+    for name in await store.children(paths.BROKERS):
+        stat = await store.exists(f"{paths.BROKERS}/{name}")
+        if stat is not None:
+            found.add(Owner(decode_path_component(name), stat.ephemeral_owner))
+    return found
+
+
+async def _owners(store: MetadataStore, places: Sequence[str]) -> dict[str, Owner]:
+    bundles: dict[str, tuple[BundleRange, ...]] = {}
+    owners: dict[str, Owner | None] = {}
+    found = {}
+    for place in places:
+        name = TopicName.parse(place)
+        namespace = str(name.namespace_name)
+        if namespace not in bundles:
+            bundles[namespace] = await _bundles(store, name)
+        path = paths.owner(name.namespace_name, bundle_of(bundle_hash(name), bundles[namespace]))
+        if path not in owners:
+            node = await store.get(path)
+            owners[path] = None if node is None else Owner(_broker_of(node.value), node.stat.ephemeral_owner)
+        owner = owners[path]
+        if owner is not None:
+            found[place] = owner
+    return found
+
+
+def _broker_of(value: bytes) -> str:
+    return BundleOwner.FromString(value).broker_id
+
+
+async def _bundles(store: MetadataStore, name: TopicName) -> tuple[BundleRange, ...]:
+    stored = await compare_and_set.read(store, paths.namespace(name.namespace_name))
+    starts = list(NamespaceNode.FromString(stored.payload).bundle_starts) if stored is not None else []
+    if not starts:
+        return default_bundles(4)
+    ends = [*starts[1:], LAST_HASH]
+    return tuple(BundleRange(lower, upper) for lower, upper in zip(starts, ends, strict=True))

@@ -1,0 +1,257 @@
+"""One run: a system and its clients are struck by seed, then all heals and is read, and the judge says what of it.
+
+    prepare      topics and subscriptions, clients, and each place has taken a message
+    rounds       of strikes (schedule.py, strikes.py), and calm between them, a quarter of the time
+    the end      (ending.py)
+    the verdict  of the judge (checker/), by what was written down
+
+What the rig itself sees to be wrong, such as that something is stuck, is told as a problem besides. While all goes on
+it writes down who owns which place, a few times a second (owners.py), where there is a store to be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from magnetar_metadata.errors import MetadataError
+from magnetar_wire.randomness import SeededRandomness
+from tests.faults import checker
+from tests.faults.checker.recorder import Recorder
+from tests.faults.mistakes import mistakes_in
+from tests.faults.torture.client_processes import Processes
+from tests.faults.torture.ending import Ending
+from tests.faults.torture.fault import Fault
+from tests.faults.torture.owners import Owner, Owners
+from tests.faults.torture.preparation import prepare
+from tests.faults.torture.progress import Progress
+from tests.faults.torture.report import Report, Resumption
+from tests.faults.torture.schedule import SORTS, Balance, Round, Schedule, Sort, Strike
+from tests.faults.torture.strikes import STUCK_S, Strikes
+from tests.faults.torture.system import System
+from tests.faults.torture.workload import Workload
+from tests.running import until
+
+__all__ = ["Plan", "Rig"]
+
+_ADDRESSES_S: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: str
+    seconds: float
+    workloads: Sequence[Workload]
+    faults: Sequence[Fault]
+    sorts: Sequence[Sort] = SORTS
+    # Whether it is judged how long anybody was kept waiting, or only told.
+    times: bool = True
+    spark: bool = True
+
+
+class Rig:
+    """Of one run, in a folder of its own. `system` is not open yet, and writes by the same recorder."""
+
+    def __init__(
+        self, folder: Path, plan: Plan, system: System, recorder: Recorder, say: Callable[[str], None]
+    ) -> None:
+        self._folder, self._plan, self._system, self._recorder = folder, plan, system, recorder
+        self.report = Report(plan.seed, type(system).__name__.lower())
+        histories = folder / "histories"
+        self._clients = Processes(folder, histories, plan.seed, recorder, plan.workloads)
+        self._strikes = Strikes(system, recorder, SeededRandomness(f"strikes {plan.seed}"))
+        self._schedule = Schedule(SeededRandomness(f"schedule {plan.seed}"), plan.faults, plan.sorts)
+        self._balance = Balance(plan.seconds)
+        self._progress = Progress(histories)
+        self._owners: Owners | None = None
+        self._began = time.monotonic()
+        self._say_line = say
+
+    async def run(self) -> Report:
+        report = self.report
+        try:
+            async with AsyncExitStack() as exits:
+                await exits.enter_async_context(self._system)
+                exits.callback(self._clients.close)
+                await self._prepare(exits)
+                ending = Ending(
+                    self._system,
+                    self._clients,
+                    self._plan.workloads,
+                    self._recorder,
+                    report,
+                    self._folder,
+                    spark=self._plan.spark,
+                    say=self._say,
+                )
+                exits.callback(ending.close)
+                ending.begin()
+                await self._rounds()
+                await ending.run(self._all_go_on)
+                report.said = mistakes_in([*self._system.logs(), *sorted(self._folder.glob("*.err"))])
+        except Exception as error:  # noqa: BLE001 (what there is of the history is judged all the same)
+            report.problems.append(f"the run broke off: {type(error).__name__}: {error}")
+            with (self._folder / "rig.err").open("a") as log:
+                traceback.print_exception(error, file=log)
+        self._recorder.close()
+        self._count()
+        self._say("the judge reads what was written down")
+        try:
+            report.verdict = await asyncio.to_thread(checker.judge, self._folder / "histories", times=self._plan.times)
+        except checker.BrokenHistory as error:
+            report.problems.append(f"the history is broken: {error}")
+        report.write(self._folder / "report.json")
+        return report
+
+    # ── the beginning ──
+
+    async def _prepare(self, exits: AsyncExitStack) -> None:
+        system, workloads = self._system, self._plan.workloads
+        self._say(f"{len(system.names)} processes are ready")
+        await asyncio.to_thread(prepare, system.direct_url, workloads, self._recorder)
+        system.places = [place for workload in workloads for topic in workload.topics for place in topic.places]
+        system.clients = self._clients
+        await exits.enter_async_context(self._telling_addresses())
+        if system.metadata.startswith("zookeeper:"):
+            owners = Owners(system.metadata, self._recorder, lambda: system.places)
+            self._owners = await exits.enter_async_context(owners)
+        self._clients.url, self._clients.listener_name = system.service_url, system.listener_name
+        for role in self._clients.roles:
+            await self._clients.begin(role)
+        await self._all_go_on("before anything is struck")
+        self._say("each place takes messages")
+
+    @contextlib.asynccontextmanager
+    async def _telling_addresses(self) -> AsyncIterator[None]:
+        """Of brokers, whenever they are others."""
+        said: dict[str, list[str]] = {}
+
+        def tell() -> None:
+            for broker, addresses in self._system.broker_addresses().items():
+                if said.get(broker) != addresses:
+                    said[broker] = addresses
+                    self._recorder.say("broker", broker=broker, addresses=addresses)
+
+        async def tell_on() -> None:
+            while True:
+                await asyncio.sleep(_ADDRESSES_S)
+                tell()
+
+        tell()
+        task = asyncio.create_task(tell_on())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ── the rounds ──
+
+    async def _rounds(self) -> None:
+        balance = self._balance
+        while (left_s := balance.left_s) and not self._strikes.problems:
+            began = time.monotonic()
+            await self._round(self._schedule.next_round(left_s, self._strikes.possible))
+            balance.struck_s += time.monotonic() - began
+            if rest_s := balance.rest_s:
+                self._say(f"calm for {rest_s:.0f} s")
+                began = time.monotonic()
+                await asyncio.sleep(rest_s)
+                balance.calm.append(time.monotonic() - began)
+
+    async def _round(self, one: Round) -> None:
+        self.report.rounds[one.sort.value] += 1
+        self._say(f"round {self.report.rounds.total()}, {one}")
+        if not one.strikes:
+            await asyncio.sleep(1.0)
+        async with asyncio.TaskGroup() as tasks:
+            for strike in one.strikes:
+                tasks.create_task(self._alone(strike) if one.sort is Sort.ALONE else self._strikes.strike(strike))
+        for name in self._system.names:
+            await self._strikes.wait_ready(name)
+        for role in self._clients.roles:
+            if not self._clients.running(role):
+                self.report.problems.append(f"the client {role} has ended by itself: see its *.err")
+                await self._clients.kill(role)
+            await self._clients.begin(role)
+
+    async def _alone(self, strike: Strike) -> None:
+        """Tells how long the broker's places were silent."""
+        owned = await self._owned()
+        if not owned:
+            await self._strikes.strike(strike)
+            return
+        broker = SeededRandomness(f"{self._plan.seed} {self.report.rounds.total()}").choice(sorted(owned))
+        struck = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._strikes.strike(strike, broker))
+            told = [tasks.create_task(self._resumed(place, owner, strike)) for place, owner in owned[broker].items()]
+        times = [found for task in told if (found := task.result()) is not None]
+        if times:
+            expired = max(expired for expired, _ in times)
+            resumed_s = max(resumed - expired for expired, resumed in times)
+            resumption = Resumption(f"{strike.fault.kind} {broker}", len(times), expired - struck, resumed_s)
+            self.report.resumptions.append(resumption)
+            self._say(f"    {resumption}")
+
+    async def _owned(self) -> dict[str, dict[str, Owner]]:
+        """By broker, places and what it holds them by."""
+        found: dict[str, dict[str, Owner]] = {}
+        if self._owners is not None:
+            with contextlib.suppress(MetadataError):
+                for place, owner in (await self._owners.look()).items():
+                    if owner.broker in self._system.brokers:
+                        found.setdefault(owner.broker, {})[place] = owner
+        return found
+
+    async def _resumed(self, place: str, owner: Owner, strike: Strike) -> tuple[float, float] | None:
+        """When its owner's session was over, and when its first receipt after that came."""
+        assert self._owners is not None
+        try:
+            async with asyncio.timeout(STUCK_S):
+                expired = await self._owners.wait_over(owner)
+                while (resumed := self._first_receipt(place, expired)) is None:
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            self.report.problems.append(f"{place} takes nothing {STUCK_S:.0f} s after {strike}")
+            return None
+        return expired, resumed
+
+    def _first_receipt(self, place: str, after: float) -> float | None:
+        self._progress.read_on()
+        return self._progress.first_receipt_after(place, after)
+
+    async def _all_go_on(self, when: str) -> None:
+        began = time.monotonic()
+        silent = list(self._system.places)
+
+        def all_took() -> bool:
+            self._progress.read_on()
+            silent[:] = [one for one in silent if self._progress.first_receipt_after(one, began) is None]
+            return not silent
+
+        try:
+            await until(all_took, "each place takes messages", STUCK_S)
+        except AssertionError:
+            raise AssertionError(f"{STUCK_S:.0f} s {when} these took no messages: {silent}") from None
+
+    # ── the report ──
+
+    def _count(self) -> None:
+        report, balance, strikes = self.report, self._balance, self._strikes
+        report.seconds = balance.struck_s + balance.calm_s
+        report.whole_s = time.monotonic() - self._began
+        report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
+        report.faults, report.nobody = strikes.done, strikes.nobody
+        report.problems += strikes.problems
+        report.ended_by_themselves = self._system.ended_by_themselves
+
+    def _say(self, line: str) -> None:
+        self._say_line(f"{time.monotonic() - self._began:6.1f} s  {line}")

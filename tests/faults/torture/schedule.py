@@ -1,0 +1,188 @@
+"""What befalls a system, and when: by seed, and without doing any of it.
+
+A run is a row of rounds. In a round a few faults overlap, each of which begins at its time and is healed after its
+length. There are three sorts:
+
+ALONE  one broker is killed, or paused for longer than its session lasts, and nothing else is wrong: told is the time
+       from the end of its session until each of its places has a receipt again
+BORNE  one part of each group is struck at most: everybody can go on
+WILD   anything may be struck, several of a group at once too: nobody need go on, but nothing may be lost
+
+Faults are dealt from a shuffled deck. The first has each fault once, so that a run of some minutes has them all; those
+behind it have each as often as its weight says. A card that does not fit into a round waits for one that it fits into.
+
+A quarter of a run is calm: `Balance` says when, and for how long. Since it is told for how long a round really took,
+the share is kept however long healing takes; and calm comes in stretches that are long enough to judge by.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_wire.randomness import Randomness
+from tests.faults.torture.fault import Bears, Fault
+
+__all__ = ["ALONE_KINDS", "SORTS", "Balance", "Round", "Schedule", "Sort", "Strike"]
+
+
+class Sort(enum.Enum):
+    ALONE = "alone"
+    BORNE = "borne"
+    WILD = "wild"
+
+
+# Each as often as it is named.
+SORTS: Final = (Sort.BORNE, Sort.WILD, Sort.BORNE, Sort.ALONE)
+ALONE_KINDS: Final = ("KILL", "PAUSE")
+# Well beyond a session, and until all that it owned is taken over.
+_ALONE_S: Final = (9.0, 12.0)
+_BEGIN_WITHIN_S: Final = 3.0
+_BORNE: Final = (3, 5)
+_WILD: Final = (3, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    fault: Fault
+    # Since the round began, and since it did.
+    at_s: float
+    for_s: float
+
+    def __str__(self) -> str:
+        return f"{self.fault.kind} {self.fault.group} (at {self.at_s:.1f} s for {self.for_s:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    sort: Sort
+    strikes: tuple[Strike, ...]
+
+    def __str__(self) -> str:
+        return f"{self.sort.value}: {', '.join(map(str, self.strikes)) or 'nothing fits'}"
+
+
+class Schedule:
+    def __init__(self, chance: Randomness, faults: Sequence[Fault], sorts: Sequence[Sort] = SORTS) -> None:
+        self._chance = chance
+        self._faults = faults
+        self._sorts = sorts
+        self._sorts_left: list[Sort] = []
+        self._cards: list[Fault] = []
+        self._first = True
+        self._dealt: Counter[Fault] = Counter()
+
+    def next_round(self, left_s: float, possible: Callable[[Fault], bool] = lambda _: True) -> Round:
+        """Of what is possible now, and over within `left_s`. No strikes: nothing fits."""
+        sort = self._next_sort(left_s, possible)
+        if sort is Sort.ALONE:
+            fault = self._chance.choice([one for one in self._alone() if possible(one)])
+            return Round(sort, (Strike(fault, 0.0, self._between(*_ALONE_S)),))
+        least, most = _BORNE if sort is Sort.BORNE else _WILD
+        dealt: list[Fault] = []
+        for _ in range(least + self._chance.below(most - least + 1)):
+            card = self._deal(lambda one: self._fits(one, sort, dealt, left_s) and possible(one))
+            if card is None:
+                break
+            dealt.append(card)
+        return Round(sort, tuple(self._strike(fault, left_s) for fault in dealt))
+
+    def _next_sort(self, left_s: float, possible: Callable[[Fault], bool]) -> Sort:
+        if not self._sorts_left:
+            self._sorts_left = list(self._sorts)
+            self._chance.shuffle(self._sorts_left)
+        sort = self._sorts_left.pop()
+        if sort is Sort.ALONE and (left_s < _ALONE_S[1] or not any(map(possible, self._alone()))):
+            return Sort.BORNE
+        return sort
+
+    def _alone(self) -> list[Fault]:
+        return [one for one in self._faults if one.group == "broker" and one.kind in ALONE_KINDS]
+
+    def _fits(self, fault: Fault, sort: Sort, dealt: Sequence[Fault], left_s: float) -> bool:
+        if fault in dealt or fault.shortest_s > left_s:
+            return False
+        if fault.at_most and self._dealt[fault] >= fault.at_most:
+            return False
+        groups = [one.group for one in dealt]
+        if sort is Sort.WILD:
+            return fault.bears is Bears.ONE or fault.group not in groups
+        return fault.bears is Bears.ONE and fault.group not in groups
+
+    def _deal(self, fits: Callable[[Fault], bool]) -> Fault | None:
+        """The first card that fits of those that are left, or else of a new deck, which goes under them."""
+        for again in (True, False):
+            for place, fault in enumerate(self._cards):
+                if fits(fault):
+                    del self._cards[place]
+                    self._dealt[fault] += 1
+                    return fault
+            if again:
+                self._cards = [*self._kept(), *self._new_deck()]
+        return None
+
+    def _kept(self) -> list[Fault]:
+        """Of what was left because nothing fitted: no more than a deck has, or it would pile up."""
+        seen: Counter[Fault] = Counter()
+        kept = []
+        for fault in self._cards:
+            seen[fault] += 1
+            if seen[fault] <= fault.weight:
+                kept.append(fault)
+        return kept
+
+    def _new_deck(self) -> list[Fault]:
+        deck = [one for one in self._faults for _ in range(1 if self._first else one.weight)]
+        self._first = False
+        self._chance.shuffle(deck)
+        return deck
+
+    def _strike(self, fault: Fault, left_s: float) -> Strike:
+        for_s = min(self._between(fault.shortest_s, fault.longest_s), max(fault.shortest_s, left_s))
+        return Strike(fault, min(self._between(0.0, _BEGIN_WITHIN_S), max(0.0, left_s - for_s)), for_s)
+
+    def _between(self, least: float, most: float) -> float:
+        return least + (most - least) * self._chance.random()
+
+
+class Balance:
+    """Of struck time and calm time in a run."""
+
+    CALM: Final = 0.25
+    # A round shorter than this is none.
+    _ROUND_S: Final = 4.0
+    _STRETCH_S: Final = 12.5
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.struck_s = 0.0
+        # The stretches, in order.
+        self.calm: list[float] = []
+
+    @property
+    def calm_s(self) -> float:
+        return sum(self.calm)
+
+    @property
+    def share(self) -> float:
+        """Of what has gone by, so much was calm."""
+        whole_s = self.struck_s + self.calm_s
+        return self.calm_s / whole_s if whole_s else 0.0
+
+    @property
+    def left_s(self) -> float:
+        """So long the next round may take; 0: there is none."""
+        left_s = self.seconds * (1 - self.CALM) - self.struck_s
+        return left_s if left_s >= min(self._ROUND_S, self.seconds * (1 - self.CALM)) and left_s > 0 else 0.0
+
+    @property
+    def rest_s(self) -> float:
+        """So long it is to be calm now; 0: the next round may begin at once."""
+        owed_s = max(0.0, self.struck_s * self.CALM / (1 - self.CALM) - self.calm_s)
+        if not self.left_s:
+            return max(owed_s, self.seconds - self.struck_s - self.calm_s)
+        whole_s = self.seconds * self.CALM
+        return owed_s if owed_s >= whole_s / max(1, whole_s // self._STRETCH_S) else 0.0

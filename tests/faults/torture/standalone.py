@@ -1,0 +1,187 @@
+"""The standalone that is tortured: one process with everything in it, and a proxy between it and its clients.
+
+It has one broker, neither bookies nor a ZooKeeper, and it can't be joined or left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+import psutil
+
+from magnetar_cli.cluster.ports import free_port
+from magnetar_cli.http_asking import ask_http, reasons_shown
+from magnetar_wire.randomness import Randomness
+from tests.faults.checker.recorder import Recorder
+from tests.faults.proxy import Proxy
+from tests.faults.torture.quick import SMALL_LEDGERS
+from tests.faults.torture.system import System
+from tests.faults.workload_processes import die_with_parent
+from tests.running_standalone import StandaloneProcess
+
+__all__ = ["Standalone"]
+
+# Its broker's id.
+_NAME: Final = "standalone"
+_READY_S: Final = 60.0
+_END_S: Final = 10.0
+_LOOK_S: Final = 0.05
+
+
+class Standalone(System):
+    def __init__(self, folder: Path, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.folder = folder
+        self.brokers, self.bookies, self.zookeepers = [_NAME], [], []
+        # It tells clients of the proxy, and the proxy leads to it: so its ports are chosen first.
+        grpc = free_port()
+        http = free_port([grpc])
+        self.proxies = {_NAME: Proxy("127.0.0.1", grpc)}
+        self.metadata_proxies = {}
+        self.server = StandaloneProcess(folder / "data")
+        self.server.grpc, self.server.http = f"magnetar://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
+        self.server.before = die_with_parent
+
+    async def __aenter__(self) -> Self:
+        proxy = await self.proxies[_NAME].__aenter__()
+        try:
+            self.server.settings = {**SMALL_LEDGERS, "advertised_address": proxy.address}
+            if why := await self.start(_NAME, timeout_s=_READY_S):
+                raise RuntimeError(why)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await asyncio.to_thread(self.server.close)
+        finally:
+            await self.proxies[_NAME].close()
+
+    @property
+    def service_url(self) -> str:
+        return f"magnetar://{self.proxies[_NAME].address}"
+
+    @property
+    def direct_url(self) -> str:
+        return self.server.grpc
+
+    @property
+    def metadata(self) -> str:
+        """For who opens it while the server does not run: one process has it at a time."""
+        return f"embedded://{self.server.folder.absolute() / 'metadata'}"
+
+    def broker_addresses(self) -> dict[str, list[str]]:
+        return {_NAME: [self.proxies[_NAME].address, self.server.grpc.removeprefix("magnetar://")]}
+
+    def logs(self) -> list[Path]:
+        return [self.server.log]
+
+    # ── its process ──
+
+    def running(self, name: str) -> bool:
+        return name == _NAME and self.server.process is not None and self.server.process.poll() is None
+
+    async def kill(self, *names: str) -> None:
+        self._struck_down.update(names)
+        for name in names:
+            self._signal(name, signal.SIGKILL)
+        await self._ended()
+
+    async def stop(self, name: str) -> None:
+        self._struck_down.add(name)
+        self._signal(name, signal.SIGTERM)
+        self._signal(name, signal.SIGCONT)
+        if not await self._ended(_END_S):
+            await self.kill(name)
+
+    async def pause(self, *names: str) -> None:
+        for name in names:
+            self._signal(name, signal.SIGSTOP)
+            # The signal is on its way still.
+            while self.running(name) and psutil.Process(self.server.pid).status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.001)
+
+    async def resume(self, name: str) -> None:
+        self._signal(name, signal.SIGCONT)
+
+    async def start(self, *names: str, timeout_s: float = 0.2) -> str:
+        """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
+        if _NAME not in names:
+            return ""
+        self._struck_down.discard(_NAME)
+        if self.running(_NAME):
+            self._signal(_NAME, signal.SIGCONT)
+        else:
+            await self._ended()
+            # On this thread: the kernel ends what was started when the thread that started it ends.
+            self.server.spawn()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while why := await self._waits_for():
+            if not self.running(_NAME) or asyncio.get_running_loop().time() >= deadline:
+                return why
+            await asyncio.sleep(_LOOK_S)
+        return ""
+
+    async def ready(self, name: str) -> str:
+        if name != _NAME:
+            return ""
+        if name in self._struck_down:
+            return f"{name} is down"
+        if not self.running(name):
+            self.ended_by_themselves[name] += 1
+            return await self.start(name)
+        return await self._waits_for()
+
+    async def _waits_for(self) -> str:
+        if not self.running(_NAME):
+            return f"{_NAME} has ended: see {self.server.log}"
+        status, answer = await asyncio.to_thread(ask_http, self.server.http.removeprefix("http://"), "/ready")
+        if status == 200:
+            return ""
+        return f"{_NAME}: {'it does not answer yet' if status is None else reasons_shown(answer)}"
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        if self.running(name):
+            self.server.signal(number)
+
+    async def _ended(self, timeout_s: float = _READY_S) -> bool:
+        """Whether it did in time; what is left of the process is taken away."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self.running(_NAME):
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(0.01)
+        if self.server.process is not None:
+            self.server.wait()
+        return True
+
+    # ── what it has not got ──
+
+    def disk(self, name: str) -> Path:
+        self._has_none(name)
+
+    async def flip_bit(self, name: str, chance: Randomness) -> str:
+        self._has_none(name)
+
+    def may_add(self, kind: str) -> bool:
+        return False
+
+    def may_remove(self, name: str) -> bool:
+        return False
+
+    async def add_broker(self) -> str:
+        self._has_none("another broker")
+
+    async def add_bookie(self) -> str:
+        self._has_none("a bookie")
+
+    async def remove(self, name: str, timeout_s: float) -> str:
+        self._has_none(name)
+
+    def _has_none(self, what: str) -> NoReturn:
+        raise NotImplementedError(f"a standalone has no {what}")
