@@ -2,8 +2,8 @@
 
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
-since nothing of the driver lives on here; it is that of all actions of the DataFrame, so one that comes when the lease
-is over may find that something was deleted meanwhile.
+since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
+when the lease is over may find that something was deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from magnetar.admin.reading import NextMessage
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.leases import RENEWALS, new_lease
-from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.places import place_at
@@ -29,6 +29,7 @@ from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
 from magnetar_spark.reaching import answered
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.task_lease import Lease, TaskLease, new_lease
 from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class BatchReader(DataSourceReader):
 
     async def _partitions(self) -> list[InputPartition]:
         options = self._options
-        lease = new_lease(options.batch_lease_s * 1000, options.batch_lease_s / RENEWALS)
+        lease = new_lease(options.batch_lease_s * 1000)
+        planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
         async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
@@ -76,7 +78,7 @@ class BatchReader(DataSourceReader):
             *cut_into_slices(
                 [plan for plan in plans if plan is not None],
                 options.max_tasks,
-                lease,
+                TaskLease.of(lease, planned_at, [plan.log for plan in plans if plan is not None]),
                 connection,
                 options.fail_on_data_loss,
                 options.max_chunk_bytes,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.log_slice import Lease
+from magnetar_spark.task_lease import Lease
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin

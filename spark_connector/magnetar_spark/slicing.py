@@ -14,8 +14,9 @@ from typing import Final
 from magnetar.admin import Piece
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, Lease, LogSlice, SlicePiece
+from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, LogSlice, SlicePiece
 from magnetar_spark.plans import LogPlan
+from magnetar_spark.task_lease import TaskLease
 from magnetar_spark.topics import ReadLog
 
 __all__ = ["cut_into_slices"]
@@ -26,7 +27,7 @@ _LEAST_BYTES: Final = 8 << 20
 def cut_into_slices(
     plans: Sequence[LogPlan],
     most: int,
-    lease: Lease | None,
+    lease: TaskLease | None,
     connection: Connection,
     fail_on_data_loss: bool,
     max_chunk_bytes: int = MAX_CHUNK_BYTES,

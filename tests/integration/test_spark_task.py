@@ -24,7 +24,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
 from magnetar_spark import bookie_calls, task
 from magnetar_spark.errors import DataLost, UnreadableEntry
-from magnetar_spark.leases import new_lease
+from magnetar_spark.task_lease import new_lease
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport

@@ -11,9 +11,9 @@ import pytest
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar_spark.batch_reader import _Planning
 from magnetar_spark.errors import DataLost
-from magnetar_spark.leases import new_lease
 from magnetar_spark.options import batch_options
 from magnetar_spark.plans import Limits
+from magnetar_spark.task_lease import new_lease
 from magnetar_spark.topics import ReadLog
 from tests.running import run
 from tests.unit.spark.fake_service import FakeService

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
-from magnetar_spark.leases import new_lease
 from magnetar_spark.plans import Planner
+from magnetar_spark.task_lease import new_lease
 from tests.running import run
 
 START = NextMessage(9, 3, 1)
