@@ -32,6 +32,7 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.STALE_EPOCH: exceptions.StaleEpoch,
     ErrorCode.TOPIC_TERMINATED: exceptions.TopicTerminated,
     ErrorCode.UNSUPPORTED: exceptions.OperationNotSupported,
+    ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
 }
 # Troubles of the moment: of the broker, of what it stands on, or of the way there.
 _PASSING: Final = (
@@ -71,7 +72,7 @@ def from_transport(error: TransportError) -> MagnetarException:
 
 def is_passing(error: MagnetarException) -> bool:
     """The same may go well a moment later."""
-    return isinstance(error, _PASSING)
+    return isinstance(error, _PASSING) and not isinstance(error, exceptions.BrokerFailed)
 
 
 def ends_no_consumer(error: MagnetarException) -> bool:

@@ -15,6 +15,7 @@ __all__ = [
     "AlreadyExists",
     "AuthenticationError",
     "AuthorizationError",
+    "BrokerFailed",
     "BrokerMetadataError",
     "BrokerPersistenceError",
     "ChecksumError",
@@ -121,6 +122,7 @@ class Result(enum.Enum):
     InvalidArgument = 103
     IncarnationChanged = 104
     StaleEpoch = 105
+    BrokerFailed = 106
 
 
 class MagnetarException(Exception):
@@ -140,6 +142,12 @@ class UnknownError(MagnetarException):
     """The broker failed in a way that has no name."""
 
     result = Result.UnknownError
+
+
+class BrokerFailed(UnknownError):
+    """The broker met an error of its own, of which its log tells: the same would fail again."""
+
+    result = Result.BrokerFailed
 
 
 class InvalidConfiguration(MagnetarException, ValueError):

@@ -440,16 +440,18 @@ class InternalStats(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ...) -> None: ...
 
 class LeaseStats(_message.Message):
-    __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms")
+    __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms", "lease_id")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     FROM_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     holder: str
     from_ledger_id: int
     left_ms: int
     lease_ms: int
-    def __init__(self, holder: _Optional[str] = ..., from_ledger_id: _Optional[int] = ..., left_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    lease_id: bytes
+    def __init__(self, holder: _Optional[str] = ..., from_ledger_id: _Optional[int] = ..., left_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ...) -> None: ...
 
 class LedgerStats(_message.Message):
     __slots__ = ("ledger_id", "entries", "bytes", "closed")

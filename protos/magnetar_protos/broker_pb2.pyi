@@ -32,6 +32,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STALE_EPOCH: _ClassVar[ErrorCode]
     TOPIC_TERMINATED: _ClassVar[ErrorCode]
     UNSUPPORTED: _ClassVar[ErrorCode]
+    INTERNAL_ERROR: _ClassVar[ErrorCode]
 
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -61,6 +62,7 @@ INCARNATION_CHANGED: ErrorCode
 STALE_EPOCH: ErrorCode
 TOPIC_TERMINATED: ErrorCode
 UNSUPPORTED: ErrorCode
+INTERNAL_ERROR: ErrorCode
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType

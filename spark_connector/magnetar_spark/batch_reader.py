@@ -3,21 +3,26 @@
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
 since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
-when the lease is over may find that something was deleted meanwhile.
+when the lease is over may find that something was deleted meanwhile. For the same reason nobody can give it back when
+all is read. But where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease
+holds, and it is given back at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from magnetar.admin.reading import NextMessage
+from magnetar.exceptions import MagnetarException
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.log_slice import Connection, LogSlice
@@ -40,6 +45,10 @@ if TYPE_CHECKING:
 __all__ = ["BatchReader"]
 
 OPERATION_TIMEOUT_S: Final = 60
+# Of giving back leases, which end by themselves.
+_LONGEST_GOODBYE_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
@@ -72,13 +81,18 @@ class BatchReader(DataSourceReader):
             options.starting.check_names("startingOffsets", [log.log for log in logs])
             options.ending.check_names("endingOffsets", [log.log for log in logs])
             planning = _Planning(admin, options, lease)
-            plans = await some_at_a_time(planning.plan, logs)
+            read: list[LogPlan] = []
+            try:
+                plans = await some_at_a_time(planning.plan, logs)
+                read = [plan for plan in plans if plan is not None and plan.pieces]
+            finally:
+                await planning.give_back_leases({plan.log for plan in read})
         connection = Connection(options.url, options.listener_name)
         return [
             *cut_into_slices(
-                [plan for plan in plans if plan is not None],
+                read,
                 options.max_tasks,
-                TaskLease.of(lease, planned_at, [plan.log for plan in plans if plan is not None]),
+                TaskLease.of(lease, planned_at, [plan.log for plan in read]),
                 connection,
                 options.fail_on_data_loss,
                 options.max_chunk_bytes,
@@ -93,6 +107,21 @@ class _Planning:
         holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._losses = Losses(options.fail_on_data_loss)
+        self._lease_id = lease.lease_id
+        # Those that have a lease, perhaps: an answer may have been lost.
+        self._asked: list[str] = []
+
+    async def give_back_leases(self, read: Collection[str]) -> None:
+        """But for those of the logs that are read. What can't be given back soon is left to end by itself."""
+        try:
+            async with asyncio.timeout(_LONGEST_GOODBYE_S):
+                await some_at_a_time(self._end_lease, [log for log in self._asked if log not in read])
+        except TimeoutError:
+            _log.warning("brokers did not answer in time, so leases of what is not read are left to end by themselves")
+
+    async def _end_lease(self, log: str) -> None:
+        with contextlib.suppress(MagnetarException):
+            await self._admin.reading.end_lease(log, self._lease_id)
 
     async def plan(self, log: ReadLog) -> LogPlan | None:
         """Of what is to be read of it; None: nothing is."""
@@ -110,6 +139,7 @@ class _Planning:
             incarnation, stop = await self._place(log.log, ending)
             if stop <= start:
                 return None
+        self._asked.append(log.log)
         planned = await self._planner.plan(log.log, incarnation, start, stop)
         if start == EARLIEST_PLACE:
             # What was deleted in front of it was not asked for.

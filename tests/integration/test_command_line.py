@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.admin import Admin, NextMessage
 from magnetar_cli import service
 from magnetar_cli.exit_codes import ExitCode
 from tests.command_line import CommandLine
@@ -89,7 +90,7 @@ def test_what_consume_writes_produce_reads(magnetar_of: CommandLine, topic: str)
     assert magnetar_of.said("topics", "peek", topic, "--hex", "-n", "2").splitlines()[1].endswith("  ff ff 00")
 
 
-def test_administration(magnetar_of: CommandLine, topic: str) -> None:
+def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, topic: str) -> None:
     """ADM-1"""
     magnetar_of.said("topics", "create", topic, "--partitions", "2")
     full = f"persistent://public/default/{topic}"
@@ -114,6 +115,18 @@ def test_administration(magnetar_of: CommandLine, topic: str) -> None:
     assert magnetar_of.told("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
     assert len(magnetar_of.told("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
     assert len(magnetar_of.told("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
+    with Admin(server.grpc) as admin:
+        for part in parts[:2]:
+            admin.reading.plan(part, start=NextMessage(0, 0), lease_ms=60_000, lease_id=b"l" * 16, holder="a query")
+    (shown,) = magnetar_of.told("topics", "stats", topic, "--internal")[1]["stats"]["leases"]
+    assert (shown["holder"], shown["lease_id"]) == ("a query", (b"l" * 16).hex())
+    assert shown["lease_id"] in magnetar_of.said("topics", "stats", topic, "--internal")
+    ended = magnetar_of.said("topics", "end-lease", topic, shown["lease_id"], "--yes")
+    assert [line.partition(": ")[0] for line in ended.splitlines()] == parts[:2]
+    assert not any(one["stats"]["leases"] for one in magnetar_of.told("topics", "stats", topic, "--internal"))
+    nobody = magnetar_of.run("topics", "end-lease", topic, shown["lease_id"], "--yes")
+    assert nobody.exit_code == ExitCode.FAILED
+    assert "nobody has a lease" in nobody.stderr
     magnetar_of.said("topics", "truncate", topic, "--yes")
     magnetar_of.said("topics", "unload", topic)
     magnetar_of.said("subscriptions", "delete", topic, "s", "--yes")

@@ -64,7 +64,7 @@ class HereCalls:
         except Exception as error:  # noqa: BLE001 (a fault of ours, whose caller is told no more of it)
             _log.exception("here.%s failed", name)
             text = f"the broker failed at it: {type(error).__name__}"
-            answer = _telling(call.answer, Problem(code=ErrorCode.UNKNOWN_ERROR, text=text))
+            answer = _telling(call.answer, Problem(code=ErrorCode.INTERNAL_ERROR, text=text))
         finally:
             self._serving -= 1
         return answer.SerializeToString()

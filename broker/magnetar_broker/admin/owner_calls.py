@@ -4,7 +4,8 @@
 done: its owner is found out anew, and asked, until the call's time is over; so a call that comes while a bundle moves,
 or its broker has just died, waits for the next one. Where the answer was lost, or the topic was taken from its broker
 in the middle of it, only what does no harm when it is done twice is asked again. All else is told as unknown, since
-only the administrator can tell whether a second attempt would be right.
+only the administrator can tell whether a second attempt would be right. An error of the broker's own
+(INTERNAL_ERROR) is not asked for again in any case: it would come again, with a traceback in a log each time.
 """
 
 from __future__ import annotations

@@ -101,8 +101,11 @@ class PlanMaking:
         try:
             position = next(rule)
             while True:
-                facts = _facts(position, await log.record_at(position))
-                position = rule.send(facts)
+                record = await log.record_at(position)
+                if not log.listed.holds(position):
+                    # A bookie gives an entry for a while when its ledger has left the list, by which the rule goes.
+                    raise Vanished
+                position = rule.send(_facts(position, record))
         except StopIteration as done:
             result: R = done.value
             return result

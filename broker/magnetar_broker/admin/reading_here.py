@@ -22,6 +22,9 @@ __all__ = ["ReadingHere"]
 
 # Nothing is kept of a log that all have acknowledged: topics have no retention.
 _RETAINED: Final = False
+# Of what a cursor's places can say.
+_MAX_ID: Final = 2**63 - 1
+_MAX_BATCH_INDEX: Final = 2**31 - 1
 
 
 class ReadingHere:
@@ -61,7 +64,7 @@ class ReadingHere:
 
     async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
-        to = _at(place_of(request.to))
+        to = _reached(place_of(request.to))
         await topic.subscriptions.advance(request.subscription, to, only_make=request.only_make)
         return Done()
 
@@ -87,10 +90,17 @@ def _check_incarnation(topic: Topic, incarnation: str) -> None:
         )
 
 
-def _at(place: NextMessage) -> StartAt:
+def _reached(place: NextMessage) -> StartAt:
+    """Raises `BrokerError` for numbers that no message has; a `NextMessage` may have larger ones than a cursor."""
     if place == BEFORE_ALL:
         return StartAt(earliest=True)
     ledger_id, entry_id, batch_index = place
+    if max(ledger_id, entry_id) > _MAX_ID or batch_index > _MAX_BATCH_INDEX:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"progress can't be at {place}: a ledger's and an entry's id are at most {_MAX_ID}, and a place in a batch "
+            f"{_MAX_BATCH_INDEX}",
+        )
     return StartAt(place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=True))
 
 

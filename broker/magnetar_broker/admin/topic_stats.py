@@ -99,6 +99,7 @@ def internal_stats(topic: Topic) -> pb.InternalStats:
                 from_ledger_id=lease.from_ledger_id,
                 left_ms=int(left_s * 1000),
                 lease_ms=lease.lease_ms,
+                lease_id=lease.lease_id,
             )
             for lease, left_s in topic.log.leases.standing()[:_MAX_SHOWN]
         ],

@@ -90,7 +90,8 @@ class LogLeases:
             raise BrokerError(
                 ErrorCode.TOO_MANY_REQUESTS,
                 f"{len(others)} readers have leases of {self._node.name}, and that is as many as "
-                "managed_ledger_max_leases_per_topic allows: end one, or wait until one is over",
+                "managed_ledger_max_leases_per_topic allows: wait until one is over, or end one whose reader is gone "
+                "(internal_stats shows them, `magnetar topics end-lease` ends them)",
             )
         return await self._write(Lease(lease_id, from_ledger_id, lease_ms, holder, self._clock.time_ms()))
 

@@ -168,7 +168,7 @@ class AdminCalls:
             answer = answer_kind(problem=error.problem)
         except Exception as error:  # noqa: BLE001 (a fault of ours, whose caller is told no more of it)
             _log.exception("admin.%s failed", method)
-            problem = Problem(code=ErrorCode.UNKNOWN_ERROR, text=f"the broker failed at it: {type(error).__name__}")
+            problem = Problem(code=ErrorCode.INTERNAL_ERROR, text=f"the broker failed at it: {type(error).__name__}")
             answer = answer_kind(problem=problem)
         finally:
             self._serving -= not reads

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin._sync_groups import Run, documented_as
 from magnetar.admin._values import StartPoint, start_at
@@ -49,7 +52,7 @@ class AsyncReading:
 
         A plan ends before the message with which it would have more than `max_messages`, and before the entry with
         which it would have more than `max_bytes`, unless that is its first."""
-        try:
+        with _numbers_told("a plan's places and limits are"):
             request = pb.PlanRequest(
                 topic=log,
                 incarnation=incarnation,
@@ -65,14 +68,17 @@ class AsyncReading:
                 before_bytes=before_bytes,
                 fresh=fresh,
             )
-        except ValueError as error:
-            raise InvalidArgument(f"a plan's places and limits are numbers from 0 on: {error}") from None
         return _plan(await self._calls.look("plan", request, pb.PlanAnswer))
 
     async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
         """From now on for so long; 0 ends it. One that has ended is refused with `NotFound`."""
-        request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
+        with _numbers_told("a lease's time is"):
+            request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
         await self._calls.look("renew_lease", request, Done)
+
+    async def end_lease(self, log: str, lease_id: bytes) -> None:
+        """What it holds may be deleted, also under a reader who reads it still. One that is not there has ended."""
+        await self.renew_lease(log, "", lease_id, 0)
 
     async def advance_progress(
         self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
@@ -82,9 +88,10 @@ class AsyncReading:
 
         `only_make`: one that is there stays where it is.
         """
-        request = pb.AdvanceProgressRequest(
-            topic=log, incarnation=incarnation, subscription=subscription, to=_message(to), only_make=only_make
-        )
+        with _numbers_told("progress is at a place, whose numbers are"):
+            request = pb.AdvanceProgressRequest(
+                topic=log, incarnation=incarnation, subscription=subscription, to=_message(to), only_make=only_make
+            )
         await self._calls.look("advance_progress", request, Done)
 
 
@@ -135,10 +142,22 @@ class Reading:
     def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
         self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms))
 
+    def end_lease(self, log: str, lease_id: bytes) -> None:
+        self._run(self._group.end_lease(log, lease_id))
+
     def advance_progress(
         self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
     ) -> None:
         self._run(self._group.advance_progress(log, incarnation, subscription, to, only_make=only_make))
+
+
+@contextlib.contextmanager
+def _numbers_told(what: str) -> Iterator[None]:
+    """What no message can hold is the caller's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidArgument(f"{what} whole, from 0 on, and in the range that travels: {error}") from None
 
 
 def _message(place: NextMessage) -> pb.NextMessage:

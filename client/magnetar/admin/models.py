@@ -198,6 +198,8 @@ class LeaseStats:
     # Unless it is renewed.
     left_ms: int
     lease_ms: int
+    # As `admin.reading.end_lease` takes it, where its reader can't any more.
+    lease_id: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,13 @@ def tell_internal_stats(topic: str, stats: InternalStats) -> None:
             ],
             as_json=False,
         )
+    if stats.leases:
+        print()
+        tell_rows(
+            ("lease", "held by", "from ledger", "seconds left"),
+            [(one.lease_id.hex(), one.holder, str(one.from_ledger_id), one.left_ms / 1000) for one in stats.leases],
+            as_json=False,
+        )
 
 
 def _traffic(traffic: Traffic) -> str:

@@ -77,7 +77,7 @@ def _cell(value: Any) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: dataclasses by their fields, message ids as they are shown."""
+    """As JSON knows it: dataclasses by their fields, message ids as they are shown, bytes in hex."""
     from magnetar import MessageId
     from magnetar_cli.messages.places import id_text
 
@@ -89,4 +89,6 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
     return value.value if isinstance(value, enum.Enum) else value

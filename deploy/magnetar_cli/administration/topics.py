@@ -92,7 +92,7 @@ def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DE
 @app.command("stats")
 def stats(
     topic: Topic,
-    internal: Annotated[bool, typer.Option("--internal", help="Show ledgers and cursors.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show ledgers, cursors and leases.")] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -149,6 +149,35 @@ def unload(topic: Topic, url: Url = DEFAULT_URL) -> None:
     """Have its broker let go of it: it is loaded again when it is next used."""
     administered(url, lambda admin: admin.topics.unload(topic), changes=True)
     print(f"{topic}: unloaded")
+
+
+@app.command("end-lease")
+def end_lease(
+    topic: Topic,
+    lease: Annotated[str, typer.Argument(help="Its id, as `stats --internal` shows it.")],
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """End the lease of a reader that is gone, on each partition: what it held may be deleted then."""
+    confirm(f"End the lease {lease} on {topic}, whoever still reads by it", yes)
+
+    def act(admin: Admin) -> list[str]:
+        from magnetar.exceptions import NotFound
+
+        held = {
+            name: one.lease_id
+            for name, stats in _internal_stats(admin, topic)
+            for one in stats.leases
+            if one.lease_id.hex() == lease.lower()
+        }
+        if not held:
+            raise NotFound(f"nobody has a lease {lease} on {topic}: it has ended, or never was")
+        for name, lease_id in held.items():
+            admin.reading.end_lease(name, lease_id)
+        return list(held)
+
+    for name in administered(url, act):
+        print(f"{name}: the lease has ended")
 
 
 @app.command("peek")

@@ -155,6 +155,28 @@ def test_what_vanishes_between_a_look_and_the_answer_is_planned_anew() -> None:
     _with_log(body)
 
 
+@pytest.mark.parametrize("with_stop", [False, True])
+def test_what_vanishes_while_it_is_looked_at_is_planned_anew(with_stop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bookie gives an entry whose ledger has just left the list: nothing is planned by what it says."""
+
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
+        look = ManagedLedger.record_at
+
+        async def trimmed_meanwhile(log: ManagedLedger, position: Position) -> bytes | None:
+            record = await look(log, position)
+            await log.trim(lambda: Position(begin.ledger_id, 99))
+            return record
+
+        monkeypatch.setattr(ManagedLedger, "record_at", trimmed_meanwhile)
+        stop = pb.NextMessage(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
+        plan = await plans.plan(log, request(begin._replace(batch_index=1), stop=stop))
+        assert plan.begins_in_deleted
+        assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
+
+    _with_log(body)
+
+
 def test_a_ledger_that_is_lost_is_told() -> None:
     async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
         lost = log.listed.ledgers[1].ledger_id

@@ -128,6 +128,14 @@ def test_who_looks_goes_on_to_the_next_broker_after_any_trouble(trouble: Callabl
     assert brokers.asked[3:] == ["c"]
 
 
+def test_a_fault_of_a_broker_is_told_at_once() -> None:
+    """The next one would meet it too, and each writes a traceback."""
+    brokers = Brokers(a=[pb.NamesAnswer(problem=problem(ErrorCode.INTERNAL_ERROR))], b=[TENANTS])
+    with pytest.raises(exceptions.BrokerFailed, match="said the broker"):
+        brokers.look()
+    assert brokers.asked == ["a"]
+
+
 @pytest.mark.parametrize("trouble", NOTHING_DONE)
 def test_a_change_goes_on_where_nothing_was_done(trouble: Callable[[], Told]) -> None:
     """ADM-1."""

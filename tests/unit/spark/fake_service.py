@@ -205,6 +205,10 @@ class FakeService:
         else:
             del leases[lease_id]
 
+    async def end_lease(self, log: str, lease_id: bytes) -> None:
+        self._note("end_lease")
+        self._log(log).leases.pop(lease_id, None)
+
     async def advance_progress(
         self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import NextMessage
+from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import NoSuchLedger
@@ -17,7 +17,7 @@ from magnetar_broker import paths
 from magnetar_wire.randomness import SystemRandomness
 from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
 from tests.unit.broker.admin.many_brokers import publish as publish_at
-from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.broker_scene import URL, BrokerScene, in_broker
 from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
 
 _OPTIONS: dict[str, Any] = {
@@ -98,6 +98,23 @@ def test_a_planned_range_stays_until_its_lease_is_ended() -> None:
         await until(gone)
 
     in_broker(body, **_OPTIONS)
+
+
+def test_a_lease_is_ended_by_what_is_shown_of_it() -> None:
+    """SPK-5: that of a reader who is gone, by an administrator, also where there is room for no other."""
+
+    async def body(scene: BrokerScene) -> None:
+        await leased(scene, "logs", _HOUR_MS)
+        async with AsyncAdmin(URL, 1, transport=scene.transport) as hasty:
+            with pytest.raises(exceptions.TooManyLookupRequestException, match="end-lease"):
+                await hasty.reading.plan("logs", start=_BEGIN, lease_ms=_HOUR_MS, lease_id=OTHER)
+        [lease] = (await scene.admin.topics.internal_stats("logs")).leases
+        await scene.admin.reading.end_lease("logs", lease.lease_id)
+        await scene.admin.reading.end_lease("logs", lease.lease_id)  # it has ended: nothing is done
+        assert not (await scene.admin.topics.internal_stats("logs")).leases
+        await scene.admin.reading.plan("logs", start=_BEGIN, lease_ms=_HOUR_MS, lease_id=OTHER)
+
+    in_broker(body, managed_ledger_max_leases_per_topic=1, **_OPTIONS)
 
 
 @pytest.mark.parametrize("with_its_namespace", [False, True])

@@ -270,7 +270,15 @@ def test_whatever_another_broker_sends_is_answered_or_refused() -> None:
 
     scene = Scene(OwnersOf(home("a", here=True)), fault)
     problem = served(scene.here, "truncate_topic", request).problem
-    assert (problem.code, problem.text) == (ErrorCode.UNKNOWN_ERROR, "the broker failed at it: ZeroDivisionError")
+    assert (problem.code, problem.text) == (ErrorCode.INTERNAL_ERROR, "the broker failed at it: ZeroDivisionError")
+
+
+def test_a_fault_of_the_owner_is_met_once() -> None:
+    """However harmless the question: the same would fail again."""
+    problem = Problem(code=ErrorCode.INTERNAL_ERROR, text="the broker failed at it: ZeroDivisionError")
+    scene = Scene(OwnersOf(home("b")), b=[pb.Done(problem=problem), pb.Done()])
+    assert fails(scene, harmless=True).code == ErrorCode.INTERNAL_ERROR
+    assert len(scene.transport.calls) == 1
 
 
 def test_other_brokers_calls_are_bounded() -> None:

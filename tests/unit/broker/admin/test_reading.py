@@ -305,6 +305,30 @@ def test_what_cannot_be_planned_is_refused_with_the_way_out() -> None:
     in_broker(body)
 
 
+def test_numbers_that_no_message_has_are_refused_at_once() -> None:
+    """They are the caller's mistake, whichever end can't hold them, and asked once."""
+
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 1)
+        # What travels has more room than a cursor's places.
+        for ledger_id, entry_id, batch_index in ((2**63, 0, 0), (1, 2**64 - 1, 0), (1, 0, 2**31)):
+            with pytest.raises(exceptions.InvalidArgument, match=f"{ledger_id}:{entry_id}:{batch_index}"):
+                await reading.advance_progress(LOGS, "", "p", NextMessage(ledger_id, entry_id, batch_index))
+        for place in (NextMessage(2**64, 0), NextMessage(1, -1), NextMessage(1, 0, 2**32)):
+            with pytest.raises(exceptions.InvalidArgument):
+                await reading.advance_progress(LOGS, "", "p", place)
+        for lease_ms in (-1, 2**64):
+            with pytest.raises(exceptions.InvalidArgument):
+                await reading.renew_lease(LOGS, "", b"l" * 16, lease_ms)
+        assert await scene.admin.subscriptions.list(LOGS) == []
+        await reading.advance_progress(LOGS, "", "p", NextMessage(2**63 - 1, 2**63 - 1, 2**31 - 1))
+        assert await scene.admin.subscriptions.list(LOGS) == ["p"]
+
+    in_broker(body)
+
+
 def test_bookies_are_named_by_the_listener_that_is_asked_for() -> None:
     async def body(scene: BrokerScene) -> None:
         async with scene.client() as client:

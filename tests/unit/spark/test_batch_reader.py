@@ -1,0 +1,82 @@
+"""What planning a batch leaves behind: leases where something will be read, and nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import magnetar.admin
+from magnetar.admin import Plan
+from magnetar.exceptions import ConnectError
+from magnetar_spark.batch_reader import BatchReader
+from magnetar_spark.log_slice import LogSlice
+from magnetar_spark.options import batch_options
+from tests.unit.spark.fake_service import FakeService
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    """A topic `t` of three partitions."""
+    made = FakeService()
+    made.create("t", 3)
+
+    @contextlib.asynccontextmanager
+    async def admin(*_: object, **__: object) -> AsyncIterator[FakeService]:
+        yield made
+
+    monkeypatch.setattr(magnetar.admin, "AsyncAdmin", admin)
+    return made
+
+
+def reader(**options: str) -> BatchReader:
+    return BatchReader(batch_options({"url": "magnetar://localhost:1", "topic": "t", **options}), ["value"])
+
+
+def leased(service: FakeService) -> list[int]:
+    return [at for at in range(3) if service[f"t-partition-{at}"].leases]
+
+
+def test_a_partition_of_which_nothing_is_read_has_no_lease(service: FakeService) -> None:
+    """SPK-5: the others' tasks renew theirs"""
+    service["t-partition-1"].publish([1, 2, 3])
+    slices = [one for one in reader().partitions() if isinstance(one, LogSlice)]
+    assert service.messages_of(slices) == [1, 2, 3]
+    assert leased(service) == [1]
+
+
+def _fails_before(service: FakeService) -> None:
+    service.failing["plan"] = ConnectError("a broker moves")
+
+
+def _fails_behind(service: FakeService) -> None:
+    """The lease stands, and the answer is lost."""
+    ask = service.plan
+
+    async def plan(log: str, **asked: Any) -> Plan:
+        answer = await ask(log, **asked)
+        if log.endswith("-1"):
+            raise ConnectError("the broker is gone")
+        return answer
+
+    service.plan = plan  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("fails", [_fails_before, _fails_behind])
+def test_where_planning_fails_no_lease_is_left(service: FakeService, fails: Callable[[FakeService], None]) -> None:
+    for at in range(3):
+        service[f"t-partition-{at}"].publish([at])
+    fails(service)
+    with pytest.raises(Exception, match=r"a broker moves|the broker is gone"):
+        reader().partitions()
+    assert service.asked.count("plan") == 3
+    assert leased(service) == []
+
+
+def test_that_a_lease_is_not_given_back_fails_no_query(service: FakeService) -> None:
+    service["t-partition-1"].publish([1])
+    service.failing["end_lease"] = ConnectError("a broker moves")
+    assert len(reader().partitions()) == 1
+    assert leased(service) == [0, 1]
