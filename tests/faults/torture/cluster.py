@@ -45,6 +45,7 @@ _MOST_ADDED: Final = 2
 # An entry is kept by three.
 _FEWEST_BOOKIES: Final = 3
 _FEWEST_BROKERS: Final = 2
+_AGAIN_S: Final = 0.5
 
 
 class Cluster(System):
@@ -245,11 +246,21 @@ class Cluster(System):
         return ""
 
     async def _taken_out(self, name: str, timeout_s: float) -> str:
-        try:
-            await self.launcher.do_aside(lambda: self._local.remove(name, timeout_s=timeout_s))
-        except (ClusterError, LedgerError, MetadataError) as error:
-            return str(error) or repr(error)
-        return ""
+        """Why not; empty: it is out. The metadata store may be struck meanwhile: then it is asked for again."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout_s
+        while True:
+            left_s = max(0.0, deadline - now())
+            try:
+                await self.launcher.do_aside(partial(self._local.remove, name, timeout_s=left_s))
+            except MetadataError as error:
+                if now() >= deadline:
+                    return str(error) or repr(error)
+                await asyncio.sleep(_AGAIN_S)
+            except (ClusterError, LedgerError) as error:
+                return str(error) or repr(error)
+            else:
+                return ""
 
     async def _stays(self, bookie: str) -> bool:
         """It is not marked as leaving any more, or else it would be emptied yet. False: it is struck off, for good."""
@@ -261,7 +272,7 @@ class Cluster(System):
                         await cancel_decommission(client, bookie)
                     return progress is None or not progress.done
             except (MetadataError, NotLeaving):  # it is away for a moment; or was quicker
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(_AGAIN_S)
 
     # ── proxies ──
 
