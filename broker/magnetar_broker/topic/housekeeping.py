@@ -103,8 +103,12 @@ class Housekeeping:
             del self._at_work[topic]
 
     def _may_go(self, judged: Topic, found: Topic | None) -> bool:
-        """Nothing is different from when it was judged."""
-        return found is judged and self._inactive_too_long(judged, self._clock.monotonic())
+        """Nothing is different from when it was judged, and since the last tick nobody has begun to read by a lease."""
+        return (
+            found is judged
+            and not judged.log.leases.any_stands
+            and self._inactive_too_long(judged, self._clock.monotonic())
+        )
 
     async def _trim(self, topic: Topic) -> None:
         if await topic.log.trim(topic.cursors.slowest_saved):

@@ -18,6 +18,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
+from tests.owns_everything import OwnsEverything
 from tests.produce_client import entry
 from tests.running import run, until, within
 from tests.unit.broker.topic_scene import (
@@ -363,6 +364,36 @@ def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
         leases.any_stands = False
         await passes(clock, 15.0)
         assert storage.deleted == [topic.name]
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    run(body())
+
+
+def test_a_lease_that_is_taken_while_a_topics_deletion_begins_keeps_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOP-2: whose the topic is is looked at in between."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        options = TopicOptions(
+            broker_delete_inactive_topics_enabled=True,
+            broker_delete_inactive_topics_max_inactive_duration_seconds=10,
+        )
+        storage = FakeStorage(options, clock)
+        topics = topics_on(storage)
+        topic = await topics.get(TopicName.parse("leased"), create=True)
+        asked = []
+
+        async def taken_meanwhile(*_: object) -> None:
+            asked.append(topic.name)
+            log_of(topic).leases.any_stands = True
+
+        monkeypatch.setattr(OwnsEverything, "confirm", taken_meanwhile)
+        keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
+        await passes(clock, 30.0)
+        assert asked == [topic.name]
+        assert storage.deleted == []
+        assert topics.loaded() == [topic]
         keeping.cancel()
         await asyncio.wait([keeping])
 
