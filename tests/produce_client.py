@@ -82,8 +82,8 @@ class ProduceClient:
                 )
         await self.stream.send(request.SerializeToString())
 
-    async def open(self, producer_id: int, name: str = "p", **fields: Any) -> ProducerOpened:
-        await self.send(OpenProducer(producer_id=producer_id, topic="t", producer_name=name, **fields))
+    async def open(self, producer_id: int, name: str = "p", topic: str = "t", **fields: Any) -> ProducerOpened:
+        await self.send(OpenProducer(producer_id=producer_id, topic=topic, producer_name=name, **fields))
         await until(lambda: producer_id in self.opened or producer_id in self.ended, "it is answered")
         assert producer_id in self.opened, self.ended
         return self.opened[producer_id]

@@ -8,10 +8,10 @@ from typing import Any, Final
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar_spark import task
 from magnetar_spark.columns import COLUMNS
-from magnetar_spark.leases import new_lease
-from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.plans import LogPlan, Planner
 from magnetar_spark.slicing import cut_into_slices
+from magnetar_spark.task_lease import Lease, new_lease
 
 __all__ = ["EARLIEST", "ids_of", "rows_of", "slices_of"]
 
@@ -28,7 +28,7 @@ def slices_of(
     fail_on_data_loss: bool = True,
     entered: NextMessage | None = None,
 ) -> list[LogSlice]:
-    """In the log's order. Where no lease is given the plan's own holds for a minute."""
+    """In the log's order. Where no lease is given the plan's own holds for a minute; nobody renews it."""
 
     async def planned() -> LogPlan:
         async with AsyncAdmin(url) as admin:
@@ -36,7 +36,7 @@ def slices_of(
                 log, "", start, stop, entered=entered
             )
 
-    found = cut_into_slices([asyncio.run(planned())], tasks, lease, Connection(url, ""), fail_on_data_loss)
+    found = cut_into_slices([asyncio.run(planned())], tasks, None, Connection(url, ""), fail_on_data_loss)
     return sorted(found, key=lambda one: (one.pieces[0].ledger_id, one.pieces[0].first_entry_id))
 
 

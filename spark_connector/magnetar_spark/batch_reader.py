@@ -2,10 +2,10 @@
 
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
-since nothing of the driver lives on here; it is that of all actions of the DataFrame, so one that comes when the lease
-is over may find that something was deleted meanwhile. For the same reason nobody can give it back when all is read. But
-where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease holds, and it is given
-back at once.
+since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
+when the lease is over may find that something was deleted meanwhile. For the same reason nobody can give it back when
+all is read. But where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease
+holds, and it is given back at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +25,7 @@ from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.leases import RENEWALS, new_lease
-from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.places import place_at
@@ -34,6 +34,7 @@ from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
 from magnetar_spark.reaching import answered
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.task_lease import Lease, TaskLease, new_lease
 from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class BatchReader(DataSourceReader):
 
     async def _partitions(self) -> list[InputPartition]:
         options = self._options
-        lease = new_lease(options.batch_lease_s * 1000, options.batch_lease_s / RENEWALS)
+        lease = new_lease(options.batch_lease_s * 1000)
+        planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
         async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
@@ -90,7 +92,7 @@ class BatchReader(DataSourceReader):
             *cut_into_slices(
                 read,
                 options.max_tasks,
-                lease,
+                TaskLease.of(lease, planned_at, [plan.log for plan in read]),
                 connection,
                 options.fail_on_data_loss,
                 options.max_chunk_bytes,
@@ -144,10 +146,12 @@ class _Planning:
             planned.chunks_deleted = False
         if planned.other_incarnation:
             # Deleted and made again within this moment.
-            self._losses.made_again(log.log, incarnation, start)
+            self._losses.made_again(log.log, incarnation or planned.incarnation, max(start, planned.stop))
             return None
-        if planned.begins_in_deleted and start != EARLIEST_PLACE:
-            self._losses.deleted(log.log, start, planned.start)
+        self._losses.deleted(log.log, planned.lost)
+        to = planned.end if stop is None else min(stop, planned.end)
+        if planned.stop < to:
+            self._losses.ends_before(log.log, planned.stop, to)
         return planned
 
     async def _place(self, log: str, point: Point) -> tuple[str, NextMessage]:

@@ -10,14 +10,19 @@ for; so no more than `_AHEAD` answers and as many entries are held at a time, wh
                [26 … 39] [40 … 79] [80 … 119] [120 … 159]       its entries are taken, and the rest is asked for
 
 An entry that no replica gives is asked for once more by a new plan of its ledger (`SliceBroker`): its replicas may have
-moved. What the new plan's bookies all say they don't have, or what it no longer has, is gone; then it is `Gone`, in its
-place in the order. A bookie that can't be reached, or has too many to serve, has not said so: unknown is not no. It is
-asked for a while longer, and then the task fails (`NotReadNow`), which Spark tries again.
+moved. What those bookies all say they don't have is gone; then it is `Gone`, in its place in the order. A bookie that
+can't be reached, or has too many to serve, has not said so: unknown is not no. It is asked for a while longer, and then
+the task fails (`NotReadNow`), which Spark tries again.
+
+Where there is no new plan the old bookies are asked on in the same way. A topic that was deleted says nothing of its
+ledgers, which its leases keep for all of their time. A log that goes on without the ledger does: if nobody gives an
+entry of it in all that time, it is gone, whoever could not be asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +36,7 @@ from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import SlicePiece
 from magnetar_wire.clock import Clock
 
-__all__ = ["AskAt", "EntryRun", "EntryRuns", "Gone", "NewPlan", "Whereabouts", "range_entries"]
+__all__ = ["AskAt", "Deleted", "EntryRun", "EntryRuns", "Gone", "NewPlan", "Whereabouts", "range_entries"]
 
 # Half a second of work for a task at most, and a few hundred entries of the usual size: larger answers cost less CPU
 # for the same bytes (1 MiB: 0.65 s of a bookie's and 0.65 s of the reader's for 330 MB; 4 MiB: 0.42 and 0.55).
@@ -65,9 +70,18 @@ class Whereabouts:
     first_entry_id: int = 0
 
 
+class Deleted(enum.Enum):
+    """Why there is no new plan of a ledger."""
+
+    # The topic's log goes on without it.
+    LEDGER = "the ledger"
+    # Its ledgers are left for as long as its leases last.
+    TOPIC = "the topic"
+
+
 class NewPlan(Protocol):
-    async def __call__(self, ledger_id: int, first: int, last: int) -> Whereabouts | None:
-        """Where these entries are now; None: the ledger is deleted. Raises `NotReadNow` where nobody can tell."""
+    async def __call__(self, ledger_id: int, first: int, last: int) -> Whereabouts | Deleted:
+        """Where these entries are now. Raises `NotReadNow` where nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +172,20 @@ def _begun(ledger: _Ledger, first: int, last: int) -> _Range:
     return _Range(ledger, first, last, asyncio.get_running_loop().create_task(ledger.read(first, last)))
 
 
-def _gone_to(error: NotRead, where: Whereabouts, last: int) -> int:
+def _gone_to(error: NotRead, replicas: int, last: int) -> int:
     """The last of the entries from the error's on of which all replicas have said that they lack it."""
     lacking = Counter(fault.entry_id for fault in error.faults)
     entry_id = error.entry_id
-    while entry_id < last and lacking[entry_id + 1] == where.striping.write_quorum:
+    if not lacking[entry_id]:
+        # All of them know that the ledger was deleted.
+        return last
+    while entry_id < last and lacking[entry_id + 1] == replicas:
         entry_id += 1
     return entry_id
+
+
+def _why(error: NotRead, where: Whereabouts | Deleted) -> str:
+    return f"{where.value} was deleted, and {error}" if isinstance(where, Deleted) else str(error)
 
 
 class _Ledger:
@@ -176,8 +197,9 @@ class _Ledger:
         self._new_plan = new_plan
         self._clock = clock
         self._reader = self._reader_of(Whereabouts(piece.striping, piece.fragments, bookies))
+        self._replicas = piece.striping.write_quorum
         # The new plan, asked for by whichever range needed it first.
-        self.planning: asyncio.Task[Whereabouts | None] | None = None
+        self.planning: asyncio.Task[Whereabouts | Deleted] | None = None
 
     async def read(self, first: int, last: int) -> EntryRun | Gone:
         if self.planning is None:
@@ -188,9 +210,7 @@ class _Ledger:
                     self.planning = asyncio.get_running_loop().create_task(self._plan_anew())
         await asyncio.wait([self.planning])
         where, piece = self.planning.result(), self.piece
-        if where is None:
-            return Gone(piece, first, last, f"ledger {piece.ledger_id} was deleted")
-        if where.first_entry_id > first:
+        if isinstance(where, Whereabouts) and where.first_entry_id > first:
             to = where.first_entry_id - 1
             return Gone(piece, first, min(last, to), f"ledger {piece.ledger_id} was deleted up to entry {to}")
         deadline, pause_s = self._clock.monotonic() + _PATIENCE_S, _FIRST_PAUSE_S
@@ -199,9 +219,13 @@ class _Ledger:
                 return await self._read(first, last)
             except NotRead as error:
                 if error.settled:
-                    return Gone(piece, first, _gone_to(error, where, last), str(error))
+                    return Gone(piece, first, _gone_to(error, self._replicas, last), _why(error, where))
                 if self._clock.monotonic() + pause_s > deadline:
-                    raise NotReadNow(f"{error}; so it is not known whether it is lost: try again later") from None
+                    if where is Deleted.LEDGER:
+                        return Gone(piece, first, last, _why(error, where))
+                    raise NotReadNow(
+                        f"{_why(error, where)}; so it is not known whether it is lost: try again later"
+                    ) from None
             await self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -209,10 +233,11 @@ class _Ledger:
         records = (await self._reader.read(first, last, _ANSWER_BYTES)).records
         return EntryRun(self.piece, first, [record[RECORD_HEADER_BYTES:] for record in records])
 
-    async def _plan_anew(self) -> Whereabouts | None:
+    async def _plan_anew(self) -> Whereabouts | Deleted:
         where = await self._new_plan(self.piece.ledger_id, self.piece.first_entry_id, self.piece.last_entry_id)
-        if where is not None:
+        if isinstance(where, Whereabouts):
             self._reader = self._reader_of(where)
+            self._replicas = where.striping.write_quorum
         return where
 
     def _reader_of(self, where: Whereabouts) -> EntryReader:

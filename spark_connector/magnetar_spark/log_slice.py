@@ -11,8 +11,9 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_spark.task_lease import TaskLease
 
-__all__ = ["MAX_CHUNK_BYTES", "Connection", "Lease", "LogSlice", "SlicePiece"]
+__all__ = ["MAX_CHUNK_BYTES", "Connection", "LogSlice", "SlicePiece"]
 
 
 # A single message may have half of it.
@@ -36,15 +37,6 @@ class SlicePiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """Keeps the pieces from being deleted. `renew_every_s` 0: the driver renews it."""
-
-    lease_id: bytes
-    lease_ms: int
-    renew_every_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Connection:
     """How to ask brokers: for a new plan, and to renew a lease."""
 
@@ -65,10 +57,13 @@ class LogSlice(InputPartition):
     before: tuple[SlicePiece, ...]
     # Addresses by the bookies' ids.
     bookies: dict[str, str]
-    lease: Lease | None
+    # None: the driver renews it.
+    lease: TaskLease | None
     connection: Connection
     fail_on_data_loss: bool
     # Of messages in chunks that are not whole yet.
     max_chunk_bytes: int = MAX_CHUNK_BYTES
     # What was right in front of `before` was deleted: a beginning that is not in it may have been there.
     chunks_deleted: bool = False
+    # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
+    more_before: bool = False

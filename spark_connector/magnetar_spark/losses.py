@@ -4,6 +4,7 @@ in the driver's log."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
@@ -18,13 +19,14 @@ class Losses:
         self._fail = fail
         self._told: dict[str, None] = {}
 
-    def deleted(self, log: str, start: NextMessage, first: NextMessage) -> None:
+    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]]) -> None:
         """Raises DataLost unless losses are to be lived with, as all of these do."""
-        self._tell(
-            f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
-            f"deleted up to {_shown(first)}; how many messages that were is not known",
-            "to go on with the first that there is",
-        )
+        for start, first in parts:
+            self._tell(
+                f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
+                f"deleted up to {_shown(first)}; how many messages that were is not known",
+                "to go on with the first that there is",
+            )
 
     def made_again(self, log: str, incarnation: str, place: NextMessage) -> None:
         self._tell(

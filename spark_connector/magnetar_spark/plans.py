@@ -1,7 +1,9 @@
 """What a broker says about a range of a log, put together from as many of its answers as that takes.
 
 An answer is bounded, so a long range is planned piece by piece. The first question takes the lease, from the range's
-beginning on; those behind it take none, since theirs would move it on to where they begin.
+beginning on; those behind it take none, since theirs would move it on to where they begin. A lease can be over all the
+same when the next one is asked, and the topic can be another one: so each answer is looked at as the first one is, and
+the plan says what is missing in its middle, and whether it ends since its topic does.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
-from magnetar_spark.log_slice import Lease
+from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
+from magnetar_spark.task_lease import Lease
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
@@ -19,9 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["EARLIEST_PLACE", "Limits", "LogPlan", "Planner"]
 
 EARLIEST_PLACE: Final = NextMessage(0, 0, 0)
-# Where the beginning of a chunked message is looked for.
-_BEFORE_LEDGERS: Final = 8
-_BEFORE_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,23 @@ class LogPlan:
     first: NextMessage
     # As it was when the range was planned first: what came later is behind it.
     end: NextMessage
-    begins_in_deleted: bool
+    # The topic is another one, from the beginning of the range or from `stop` on.
     other_incarnation: bool
     retained: bool
     before: Sequence[Piece]
     # What was right in front of `before` was deleted, and there may have been chunks of messages that are in the range.
     chunks_deleted: bool
+    # There is more of the query's in front of `before` than was asked for.
+    more_before: bool
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
+    # What of the range was deleted: from where to where.
+    lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
 
     def add(self, plan: Plan) -> None:
         """What was planned from `stop` on."""
+        if plan.begins_in_deleted:
+            self.lost.append((self.stop, plan.start))
         self.stop = max(self.stop, plan.stop)
         self.messages += plan.messages
         self.bytes += plan.bytes
@@ -106,9 +112,10 @@ class Planner:
             lease_id=self._lease.lease_id,
             holder=self._holder,
             listener_name=self._listener_name,
-            before_ledgers=_BEFORE_LEDGERS,
-            before_bytes=_BEFORE_BYTES,
+            before_ledgers=REACH_LEDGERS,
+            before_bytes=REACH_BYTES,
         )
+        reached = _reached(answer)
         planned = LogPlan(
             log=log,
             incarnation=answer.incarnation,
@@ -120,13 +127,14 @@ class Planner:
             messages_behind=answer.messages_behind,
             first=answer.first,
             end=answer.end,
-            begins_in_deleted=answer.begins_in_deleted,
             other_incarnation=answer.other_incarnation,
             retained=answer.retained,
             before=answer.before,
-            chunks_deleted=answer.deleted_before and (entered is None or _reached(answer) > entered),
+            chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
+            more_before=reached > answer.first and (entered is None or reached > entered),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
+            lost=[(start, answer.start)] if answer.begins_in_deleted else [],
         )
         if not answer.other_incarnation and not answer.at_limit:
             await self.extend(planned, stop, limits.less(answer.messages, answer.bytes))
@@ -145,7 +153,10 @@ class Planner:
                 max_bytes=limits.bytes,
                 listener_name=self._listener_name,
             )
-            if answer.other_incarnation or answer.stop <= planned.stop:
+            if answer.other_incarnation:
+                planned.other_incarnation = True
+                return
+            if answer.stop <= planned.stop:
                 return
             planned.add(answer)
             if answer.at_limit:
@@ -156,6 +167,6 @@ class Planner:
 
 def _reached(answer: Plan) -> NextMessage:
     """The first place that is known of."""
-    for piece in answer.before:
+    for piece in (*answer.before, *answer.pieces):
         return NextMessage(piece.ledger_id, piece.first_entry_id, 0)
     return answer.start

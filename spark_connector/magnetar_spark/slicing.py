@@ -13,22 +13,21 @@ from typing import Final
 
 from magnetar.admin import Piece
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, Lease, LogSlice, SlicePiece
+from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
+from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, LogSlice, SlicePiece
 from magnetar_spark.plans import LogPlan
+from magnetar_spark.task_lease import TaskLease
 from magnetar_spark.topics import ReadLog
 
 __all__ = ["cut_into_slices"]
 
 _LEAST_BYTES: Final = 8 << 20
-# As far in front of a slice its task may look for the beginning of a chunked message.
-_BEFORE_LEDGERS: Final = 8
-_BEFORE_BYTES: Final = 1 << 30
 
 
 def cut_into_slices(
     plans: Sequence[LogPlan],
     most: int,
-    lease: Lease | None,
+    lease: TaskLease | None,
     connection: Connection,
     fail_on_data_loss: bool,
     max_chunk_bytes: int = MAX_CHUNK_BYTES,
@@ -42,6 +41,7 @@ def cut_into_slices(
         earlier = [_slice_piece(piece) for piece in plan.before]
         for pieces in _cut([_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / aim))):
             before = _nearest(earlier)
+            reaches = len(before) == len(earlier)
             slices.append(
                 LogSlice(
                     topic=log.topic,
@@ -55,7 +55,8 @@ def cut_into_slices(
                     connection=connection,
                     fail_on_data_loss=fail_on_data_loss,
                     max_chunk_bytes=max_chunk_bytes,
-                    chunks_deleted=plan.chunks_deleted and len(before) == len(earlier),
+                    chunks_deleted=plan.chunks_deleted and reaches,
+                    more_before=plan.more_before or not reaches,
                 )
             )
             earlier += pieces
@@ -117,7 +118,7 @@ def _nearest(earlier: Sequence[SlicePiece]) -> tuple[SlicePiece, ...]:
     bytes_ = 0
     for piece in reversed(earlier):
         ledgers[piece.ledger_id] = None
-        if len(ledgers) > _BEFORE_LEDGERS or bytes_ >= _BEFORE_BYTES:
+        if len(ledgers) > REACH_LEDGERS or bytes_ >= REACH_BYTES:
             break
         nearest.append(replace(piece, skip_messages=0, stop_after_messages=0))
         bytes_ += piece.bytes

@@ -24,7 +24,7 @@ from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.admission import Admission
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.keeping import Keeping
-from magnetar_spark.leases import Leases, new_lease
+from magnetar_spark.leases import Leases
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
 from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
@@ -33,6 +33,7 @@ from magnetar_spark.places import place_at
 from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.task_lease import new_lease
 from magnetar_spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -51,11 +52,10 @@ class TopicStream:
     def __init__(self, admin: AsyncAdmin, options: SourceOptions) -> None:
         self._admin = admin
         self._options = options
-        # The driver renews it: see leases.py.
-        self._lease = new_lease(_LEASE_MS)
+        lease = new_lease(_LEASE_MS)
         holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
-        self._planner = Planner(admin, self._lease, options.listener_name, holder)
-        self._leases = Leases(admin, self._lease)
+        self._planner = Planner(admin, lease, options.listener_name, holder)
+        self._leases = Leases(admin, lease)
         self._topics = Topics(admin, options.topics)
         self._losses = Losses(options.fail_on_data_loss)
         self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss)
@@ -103,6 +103,9 @@ class TopicStream:
         await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
         self._plans = {}
         self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
+        for plan in self._plans.values():
+            # They may have been continued since they were looked at.
+            self._losses.deleted(plan.log, plan.lost)
         moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
         if not moved and self._offsets == before:
             self._idle_since = asyncio.get_running_loop().time()
@@ -126,7 +129,7 @@ class TopicStream:
         return cut_into_slices(
             [plan for plan in plans if plan is not None],
             self._options.max_tasks,
-            self._lease,
+            None,
             Connection(self._options.url, self._options.listener_name),
             self._options.fail_on_data_loss,
             self._options.max_chunk_bytes,
@@ -236,8 +239,7 @@ class TopicStream:
 
     async def _planned(self, plan: LogPlan) -> None:
         self._leases.took(plan.log, plan.incarnation)
-        if plan.begins_in_deleted:
-            self._losses.deleted(plan.log, plan.asked, plan.start)
+        self._losses.deleted(plan.log, plan.lost)
         await self._keeping.keep(plan.log, plan.incarnation, plan.asked, plan.retained)
 
     async def _advance(self, log: str, offset: LogOffset) -> None:

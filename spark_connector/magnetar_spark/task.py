@@ -71,6 +71,7 @@ class _SliceReading:
             self._earlier,
             unreadable=unreadable,
             max_chunk_bytes=log_slice.max_chunk_bytes,
+            more_earlier=log_slice.more_before,
         )
         for run in self._runs(log_slice.pieces):
             piece, last = run.piece, run.first_entry_id + len(run.entries) - 1

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,8 +23,8 @@ from magnetar.admin import Admin, AsyncAdmin, NextMessage
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
 from magnetar_spark import bookie_calls, task
-from magnetar_spark.errors import DataLost
-from magnetar_spark.leases import new_lease
+from magnetar_spark.errors import DataLost, UnreadableEntry
+from magnetar_spark.task_lease import new_lease
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
@@ -38,6 +38,7 @@ pytestmark = pytest.mark.slow
 
 TOPIC: Final = "persistent://public/default/mixed"
 _GENEROUS_S: Final = 60.0
+PER_LEDGER: Final = 9
 # Chunks are in logs once brokers take them; until then one is made to.
 _TAKES_CHUNKS: Final = """
 from magnetar_broker.core import accepted_entry
@@ -49,7 +50,7 @@ accepted_entry._check_supported = lambda metadata: None
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     rolled: dict[str, Any] = {
-        "managed_ledger_max_entries_per_ledger": 9,
+        "managed_ledger_max_entries_per_ledger": PER_LEDGER,
         "managed_ledger_min_ledger_rollover_time_minutes": 0,
     }
     folder = tmp_path_factory.mktemp("s") / "data"
@@ -217,20 +218,13 @@ def test_a_message_in_chunks_whose_beginning_was_deleted(
 
     async def publish() -> NextMessage:
         """Where the second half begins; the first is deleted."""
-        address = server.grpc.removeprefix("magnetar://")
-        connection = GrpcTransport().connect(address)
-        async with AsyncAdmin(server.grpc) as admin:
-            client = ProduceClient(connection.open_stream("produce"))
-            await client.open(1)
+        async with producing(server.grpc, "t") as client, AsyncAdmin(server.grpc) as admin:
             await client.send((1, 0, chunks[:8]))
             await until(lambda: len(client.receipts) == 8, "the first ones are decided")
             await admin.topics.truncate("t")
             await admin.subscriptions.create("t", "keeps", magnetar.MessageId.latest)
             await client.send((1, 8, [*chunks[8:], whole]))
             await until(lambda: len(client.receipts) == len(chunks) + 1, "all are decided")
-            client.stream.cancel()
-            await client.reading
-        await connection.close()
         ledger_id, entry_id = client.receipts[1, 7]
         return NextMessage(ledger_id, entry_id + 1)
 
@@ -244,6 +238,49 @@ def test_a_message_in_chunks_whose_beginning_was_deleted(
     assert "they are left out" in caplog.text
     entered = asyncio.run(first_of(server.grpc, log))
     assert [row["value"] for row in rows_of(slices_of(server.grpc, log, start, entered=entered))] == [b"whole"]
+
+
+def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
+    server: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SPK-1: it is there when all is read at once, so a range that has its last chunk alone does not pass over it"""
+    shared = MessageMetadata(producer_name="p", publish_time=1, sequence_id=1)
+    first, last = encode_chunks(Messages([b"A" * 3_000]), shared, "p-1", 1_600)
+    between = [
+        encode_message(Messages([b"x"]), MessageMetadata(producer_name="p", publish_time=1, sequence_id=2 + number))
+        for number in range(9 * PER_LEDGER)
+    ]
+
+    async def publish() -> NextMessage:
+        async with producing(server.grpc, "far") as client, AsyncAdmin(server.grpc) as admin:
+            await admin.subscriptions.create("far", "keeps", magnetar.MessageId.earliest)
+            for at, entry in enumerate([first, *between, last]):
+                await client.send((1, at, [entry]))
+            await until(lambda: len(client.receipts) == len(between) + 2, "all are decided")
+        return NextMessage(*client.receipts[1, len(between) + 1])
+
+    start = asyncio.run(publish())
+    log = "persistent://public/default/far"
+    assert [row["value"] for row in rows_of(slices_of(server.grpc, log))][-1] == b"A" * 3_000
+    assert len(rows_of(slices_of(server.grpc, log, stop=start))) == len(between)
+    with pytest.raises(UnreadableEntry, match=f"entry {start.ledger_id}:{start.entry_id} .* 8 ledgers and 1 GiB"):
+        rows_of(slices_of(server.grpc, log, start))
+    with caplog.at_level(logging.WARNING):
+        assert rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False)) == []
+    assert "it is skipped, as failOnDataLoss is false" in caplog.text
+
+
+@contextlib.asynccontextmanager
+async def producing(url: str, topic: str) -> AsyncIterator[ProduceClient]:
+    async with AsyncAdmin(url) as admin:
+        await admin.topics.create(topic)
+    connection = GrpcTransport().connect(url.removeprefix("magnetar://"))
+    client = ProduceClient(connection.open_stream("produce"))
+    await client.open(1, topic=topic)
+    yield client
+    client.stream.cancel()
+    await client.reading
+    await connection.close()
 
 
 async def first_of(url: str, log: str) -> NextMessage:

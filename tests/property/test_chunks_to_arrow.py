@@ -239,3 +239,21 @@ def test_a_beginning_that_is_nowhere_is_told(caplog: pytest.LogCaptureFixture) -
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
     assert not [*converter.add(LEDGER, 1, entries[1:]), *converter.finish()]
     assert "large has no beginning of the message in chunks that ends with entry 9:1" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_beginning_that_may_be_further_in_front_is_no_matter_of_a_warning(fails: bool) -> None:
+    """SPK-1: there may be such a message, and which there are must not depend on where a log is cut. One whose end is
+    found on the way was whole in front of the slice, however much there is of it."""
+    told: list[UnreadableEntry] = []
+    options: dict[str, Any] = {"more_earlier": True} if fails else {"more_earlier": True, "unreadable": told.append}
+    entries = in_log([*chunks_of("p", 0, 2), *chunks_of("q", 0, 2)])
+    again = [entries[3], entries[1]]
+    converter = EntriesToArrow(COLUMNS, TOPIC, -1, lambda: [(LEDGER, 8, entries[3])], **options)
+    assert not [*converter.add(LEDGER, 9, again)]
+    if fails:
+        with pytest.raises(UnreadableEntry, match=r"entry 9:10 of .* 8 ledgers and 1 GiB .*failOnDataLoss=false"):
+            [*converter.finish()]
+    else:
+        assert not [*converter.finish()]
+        assert ["entry 9:10 of " in str(error) for error in told] == [True]

@@ -55,11 +55,11 @@ def plans(draw: some.DrawFn) -> list[LogPlan]:
                 messages_behind=0,
                 first=NOWHERE,
                 end=NOWHERE,
-                begins_in_deleted=False,
                 other_incarnation=False,
                 retained=True,
                 before=pieces[:1],
                 chunks_deleted=True,
+                more_before=False,
                 pieces=pieces,
                 bookies={"a": "host:1", "b": "host:2", "c": "host:3"},
             )
@@ -98,6 +98,8 @@ def test_slices_are_what_was_planned(planned: list[LogPlan], most: int) -> None:
             # Only a slice that knows all that is left can miss what was deleted.
             known = (*one.before, *one.pieces)[0]
             assert one.chunks_deleted == ([(known.ledger_id, known.first_entry_id)] == reach)
+            # And it knows whether it does.
+            assert one.more_before != one.chunks_deleted
     assert len(slices) <= most + len(planned)
 
 

@@ -15,10 +15,11 @@ from magnetar_spark.arrow.chunk_groups import ChunkGroups, Place, Whole
 from magnetar_spark.arrow.entry_rows import Wanted, read_plain_table, read_rows, rows_of_messages, within
 from magnetar_spark.arrow.record_batches import EntryFacts, RecordBatches
 from magnetar_spark.arrow.rows import Rows
+from magnetar_spark.chunk_reach import REACH
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_wire.chunks import join_chunks
 from magnetar_wire.entry import Entry, locate_payload
-from magnetar_wire.errors import EncryptedEntry, TooLarge, WireError
+from magnetar_wire.errors import EncryptedEntry, MalformedEntry, TooLarge, WireError
 
 __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "MAX_CHUNK_BYTES", "EntriesToArrow"]
 
@@ -41,7 +42,8 @@ def nothing_earlier() -> Iterable[tuple[int, int, bytes]]:
 
 class EntriesToArrow:
     """`topic` and `partition` are as the columns show them, the partition -1 where there is none. `earlier` gives the
-    entries in front of the slice backwards, nearest first, and is asked only if chunks of a message may be there."""
+    entries in front of the slice backwards, nearest first, and is asked only if chunks of a message may be there;
+    `more_earlier`: not all that there are."""
 
     def __init__(
         self,
@@ -54,9 +56,11 @@ class EntriesToArrow:
         max_batch_rows: int = MAX_BATCH_ROWS,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         max_chunk_bytes: int = MAX_CHUNK_BYTES,
+        more_earlier: bool = False,
     ) -> None:
         self._log_name = topic if partition < 0 else f"{topic}-partition-{partition}"
         self._earlier = earlier
+        self._more_earlier = more_earlier
         self._unreadable = unreadable
         self._wanted = Wanted("value" in columns, "key" in columns, "properties" in columns)
         self._batches = RecordBatches(columns, topic, partition, max_batch_rows, max_batch_bytes)
@@ -101,14 +105,21 @@ class EntriesToArrow:
                 self._refuse(whole.place, error)
                 continue
             yield from self._batches.add(*found)
-        for ledger_id, entry_id in self._chunks.drop_headless():
-            _log.warning(
-                "%s has no beginning of the message in chunks that ends with entry %d:%d: it is left out",
-                self._log_name,
-                ledger_id,
-                entry_id,
-            )
+        for place in self._chunks.drop_headless():
+            self._without_beginning(place)
         yield from self._batches.take()
+
+    def _without_beginning(self, last: Place) -> None:
+        """A message in chunks, by where the last one is."""
+        if self._more_earlier:
+            text = f"it ends a message in chunks that did not begin in the {REACH} in front that are looked through"
+            self._refuse(last, MalformedEntry(text))
+            return
+        _log.warning(
+            "%s has no beginning of the message in chunks that ends with entry %d:%d: it is left out",
+            self._log_name,
+            *last,
+        )
 
     def _read(self, place: Place, stored: bytes, *, counts: bool) -> tuple[EntryFacts, Rows] | None:
         """What an entry comes to, if it comes to any messages. One of which the first message does not count is in the

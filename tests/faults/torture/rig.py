@@ -12,36 +12,33 @@ it writes down who owns which place, a few times a second (owners.py), where the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from magnetar_metadata.errors import MetadataError
 from magnetar_wire.randomness import SeededRandomness
 from tests.faults import checker
 from tests.faults.checker.recorder import Recorder
 from tests.faults.mistakes import mistakes_in
+from tests.faults.torture.addresses import telling_addresses
+from tests.faults.torture.alone import Alone
 from tests.faults.torture.client_processes import Processes
 from tests.faults.torture.ending import Ending
 from tests.faults.torture.fault import Fault
-from tests.faults.torture.owners import Owner, Owners
+from tests.faults.torture.owners import Owners
 from tests.faults.torture.preparation import prepare
 from tests.faults.torture.progress import Progress
-from tests.faults.torture.report import Report, Resumption
-from tests.faults.torture.schedule import SORTS, Balance, Round, Schedule, Sort, Strike
+from tests.faults.torture.report import Report
+from tests.faults.torture.schedule import SORTS, Balance, Round, Schedule, Sort
 from tests.faults.torture.strikes import STUCK_S, Strikes
 from tests.faults.torture.system import System
 from tests.faults.torture.workload import Workload
 from tests.running import until
 
 __all__ = ["Plan", "Rig"]
-
-_ADDRESSES_S: Final = 0.3
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Rig:
         self._schedule = Schedule(SeededRandomness(f"schedule {plan.seed}"), plan.faults, plan.sorts)
         self._balance = Balance(plan.seconds)
         self._progress = Progress(histories)
-        self._owners: Owners | None = None
+        self._alone = Alone(system, self._strikes, self._progress, SeededRandomness(f"alone {plan.seed}"))
         self._began = time.monotonic()
         self._say_line = say
 
@@ -118,45 +115,21 @@ class Rig:
         await asyncio.to_thread(prepare, system.direct_url, workloads, self._recorder)
         system.places = [place for workload in workloads for topic in workload.topics for place in topic.places]
         system.clients = self._clients
-        await exits.enter_async_context(self._telling_addresses())
+        await exits.enter_async_context(telling_addresses(system))
         if system.metadata.startswith("zookeeper:"):
             owners = Owners(system.metadata, self._recorder, lambda: system.places)
-            self._owners = await exits.enter_async_context(owners)
+            self._alone.owners = await exits.enter_async_context(owners)
         self._clients.url, self._clients.listener_name = system.service_url, system.listener_name
         for role in self._clients.roles:
             await self._clients.begin(role)
         await self._all_go_on("before anything is struck")
         self._say("each place takes messages")
 
-    @contextlib.asynccontextmanager
-    async def _telling_addresses(self) -> AsyncIterator[None]:
-        """Of brokers, whenever they are others."""
-        said: dict[str, list[str]] = {}
-
-        def tell() -> None:
-            for broker, addresses in self._system.broker_addresses().items():
-                if said.get(broker) != addresses:
-                    said[broker] = addresses
-                    self._recorder.say("broker", broker=broker, addresses=addresses)
-
-        async def tell_on() -> None:
-            while True:
-                await asyncio.sleep(_ADDRESSES_S)
-                tell()
-
-        tell()
-        task = asyncio.create_task(tell_on())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     # ── the rounds ──
 
     async def _rounds(self) -> None:
         balance = self._balance
-        while (left_s := balance.left_s) and not self._strikes.problems:
+        while (left_s := balance.left_s) and not self._strikes.problems and not self._alone.problems:
             began = time.monotonic()
             await self._round(self._schedule.next_round(left_s, self._strikes.possible))
             balance.struck_s += time.monotonic() - began
@@ -173,7 +146,9 @@ class Rig:
             await asyncio.sleep(1.0)
         async with asyncio.TaskGroup() as tasks:
             for strike in one.strikes:
-                tasks.create_task(self._alone(strike) if one.sort is Sort.ALONE else self._strikes.strike(strike))
+                act = self._alone.strike if one.sort is Sort.ALONE else self._strikes.strike
+                tasks.create_task(act(strike))
+        self._say_resumptions()
         for name in self._system.names:
             await self._strikes.wait_ready(name)
         for role in self._clients.roles:
@@ -182,51 +157,10 @@ class Rig:
                 await self._clients.kill(role)
             await self._clients.begin(role)
 
-    async def _alone(self, strike: Strike) -> None:
-        """Tells how long the broker's places were silent."""
-        owned = await self._owned()
-        if not owned:
-            await self._strikes.strike(strike)
-            return
-        broker = SeededRandomness(f"{self._plan.seed} {self.report.rounds.total()}").choice(sorted(owned))
-        struck = time.monotonic()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._strikes.strike(strike, broker))
-            told = [tasks.create_task(self._resumed(place, owner, strike)) for place, owner in owned[broker].items()]
-        times = [found for task in told if (found := task.result()) is not None]
-        if times:
-            expired = max(expired for expired, _ in times)
-            resumed_s = max(resumed - expired for expired, resumed in times)
-            resumption = Resumption(f"{strike.fault.kind} {broker}", len(times), expired - struck, resumed_s)
-            self.report.resumptions.append(resumption)
-            self._say(f"    {resumption}")
-
-    async def _owned(self) -> dict[str, dict[str, Owner]]:
-        """By broker, places and what it holds them by."""
-        found: dict[str, dict[str, Owner]] = {}
-        if self._owners is not None:
-            with contextlib.suppress(MetadataError):
-                for place, owner in (await self._owners.look()).items():
-                    if owner.broker in self._system.brokers:
-                        found.setdefault(owner.broker, {})[place] = owner
-        return found
-
-    async def _resumed(self, place: str, owner: Owner, strike: Strike) -> tuple[float, float] | None:
-        """When its owner's session was over, and when its first receipt after that came."""
-        assert self._owners is not None
-        try:
-            async with asyncio.timeout(STUCK_S):
-                expired = await self._owners.wait_over(owner)
-                while (resumed := self._first_receipt(place, expired)) is None:
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            self.report.problems.append(f"{place} takes nothing {STUCK_S:.0f} s after {strike}")
-            return None
-        return expired, resumed
-
-    def _first_receipt(self, place: str, after: float) -> float | None:
-        self._progress.read_on()
-        return self._progress.first_receipt_after(place, after)
+    def _say_resumptions(self) -> None:
+        for one in self._alone.resumptions[len(self.report.resumptions) :]:
+            self.report.resumptions.append(one)
+            self._say(f"    {one}")
 
     async def _all_go_on(self, when: str) -> None:
         began = time.monotonic()
@@ -250,7 +184,7 @@ class Rig:
         report.whole_s = time.monotonic() - self._began
         report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
         report.faults, report.nobody = strikes.done, strikes.nobody
-        report.problems += strikes.problems
+        report.problems += [*strikes.problems, *self._alone.problems]
         report.ended_by_themselves = self._system.ended_by_themselves
 
     def _say(self, line: str) -> None:

@@ -44,15 +44,15 @@ class Strikes:
     def _free(self, fault: Fault) -> Sequence[str]:
         return [one for one in fault.targets(self._system) if one not in self._struck]
 
-    async def strike(self, strike: Strike, target: str | None = None) -> None:
-        """From its beginning to its end. `target`: this one, and no other."""
+    async def strike(self, strike: Strike, target: str | None = None) -> bool:
+        """From its beginning to its end. `target`: this one, and no other. False: there was nobody to strike."""
         await asyncio.sleep(strike.at_s)
         fault = strike.fault
         free = self._free(fault)
         name = f"{fault.kind} {fault.group}"
         if target not in free and (target is not None or not free):
             self.nobody[name] += 1
-            return
+            return False
         target = target or self._chance.choice(free)
         self._numbers += 1
         number = self._numbers
@@ -72,6 +72,7 @@ class Strikes:
             self._struck.remove(target)
         if healed:
             self._recorder.say("healed", fault=number)
+        return True
 
     async def wait_ready(self, name: str) -> bool:
         why = ""

@@ -5,7 +5,7 @@ behave as brokers' do. Messages are numbers, and a plan's pieces say which of th
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -85,6 +85,8 @@ class FakeService:
         self.asked: Names = []
         # Raised by the next question of that name.
         self.failing: dict[str, Exception] = {}
+        # Called before each question of that name is answered.
+        self.before: dict[str, Callable[[], object]] = {}
         self.topics = self.reading = self
 
     def create(self, topic: str, partitions: int = 0, *, retained: bool = True) -> None:
@@ -170,7 +172,7 @@ class FakeService:
         if lease_ms:
             there.leases[lease_id] = (start.ledger_id, lease_ms)
         begins_in_deleted = NOWHERE < start < there.deleted_before
-        begin = max(start, there.first)
+        begin = max(start, there.first if stop is None else min(there.first, stop))
         end = there.end if stop is None else min(stop, there.end)
         held = there.between(begin, end)
         most = min(max_messages or len(held), max(1, max_bytes // _BYTES_EACH) if max_bytes else len(held))
@@ -222,6 +224,8 @@ class FakeService:
 
     def _note(self, question: str) -> None:
         self.asked.append(question)
+        if question in self.before:
+            self.before[question]()
         if question in self.failing:
             raise self.failing.pop(question)
 

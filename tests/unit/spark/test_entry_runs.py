@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos import ledger_pb2 as pb
-from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, Whereabouts, range_entries
+from magnetar_spark.entry_runs import Deleted, EntryRun, EntryRuns, Gone, Whereabouts, range_entries
 from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import SlicePiece
 from magnetar_wire.clock import ManualClock
@@ -40,7 +40,7 @@ class Scene:
                     self.bookies[f"b{slot}:0"].keep(ledger_id, record_of(ledger_id, entry_id))
             self.pieces.append(self.piece(ledger_id, 0, count - 1))
         # What a new plan says; and how often one was asked for.
-        self.new_plan: Callable[[], Whereabouts | None] = lambda: self.whereabouts(self.addresses)
+        self.new_plan: Callable[[], Whereabouts | Deleted] = lambda: self.whereabouts(self.addresses)
         self.planned: list[tuple[int, int, int]] = []
 
     def piece(self, ledger_id: int, first: int, last: int, entry_bytes: int = MIB) -> SlicePiece:
@@ -70,7 +70,7 @@ class Scene:
             raise NotReached(f"nobody is at {address!r}")
         return await bookie.read(pb.ReadRequest.FromString(request.SerializeToString()))
 
-    async def _new_plan(self, ledger_id: int, first: int, last: int) -> Whereabouts | None:
+    async def _new_plan(self, ledger_id: int, first: int, last: int) -> Whereabouts | Deleted:
         self.planned.append((ledger_id, first, last))
         await asyncio.sleep(0)
         return self.new_plan()
@@ -221,12 +221,15 @@ def _ids(gone: Gone) -> range:
     return range(gone.first_entry_id, gone.last_entry_id + 1)
 
 
-def test_a_ledger_that_was_deleted_is_gone_from_where_it_was() -> None:
+@pytest.mark.parametrize("deleted", Deleted)
+def test_a_ledger_that_was_deleted_is_gone_from_where_it_was(deleted: Deleted) -> None:
     scene = Scene(counts=(30, 30))
     for bookie in scene.bookies.values():
         bookie.ledger(7).deleted = True
-    scene.new_plan = lambda: None
+    scene.new_plan = lambda: deleted
     found = run(scene.all())
+    # By ranges, and not by entries.
+    assert len([one for one in found if isinstance(one, Gone)]) <= 10
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(30)]
     assert read_of([one for one in found if isinstance(one, EntryRun)]) == all_of(30, 30)[30:]
     scene = Scene(counts=(30,))
@@ -237,6 +240,41 @@ def test_a_ledger_that_was_deleted_is_gone_from_where_it_was() -> None:
     found = run(scene.all())
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(12)]
     assert read_of([one for one in found if isinstance(one, EntryRun)]) == all_of(30)[12:]
+
+
+@pytest.mark.parametrize("deleted", Deleted)
+def test_what_a_deleted_topic_s_leases_keep_is_read_on(deleted: Deleted) -> None:
+    """SPK-5, protocol.md's Leases, 4: bookies that are busy for a moment have not said that it is gone"""
+    scene = Scene(counts=(30,))
+    for bookie in scene.bookies.values():
+        bookie.failing.add("read")
+
+    def planned() -> Deleted:
+        for bookie in scene.bookies.values():
+            bookie.failing.discard("read")
+        return deleted
+
+    scene.new_plan = planned
+    assert read_of(run(scene.all())) == all_of(30)
+    assert len(scene.planned) == 1
+
+
+def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_gone() -> None:
+    """A deleted topic has nobody to say so: unknown is not no."""
+    scene = Scene(counts=(10,))
+    scene.bookies.clear()
+    scene.new_plan = lambda: Deleted.LEDGER
+    found = run(scene.all())
+    assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [*range(10)]
+    scene.new_plan = lambda: Deleted.TOPIC
+
+    async def body() -> None:
+        runs = scene.runs()
+        with pytest.raises(NotReadNow, match=r"the topic was deleted, and entry 0 of ledger 7 .* try again later"):
+            await patiently(scene.clock, runs.next())
+        await runs.close()
+
+    run(body())
 
 
 @pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])

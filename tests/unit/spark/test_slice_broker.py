@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +14,14 @@ import pytest
 from magnetar.admin import NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConnectError, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_spark.entry_runs import Whereabouts
+from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
-from magnetar_spark.log_slice import Connection, Lease, LogSlice
+from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.slice_broker import SliceBroker
-from tests.running import run, until
+from magnetar_spark.task_lease import TaskLease, due_here, new_lease
+from tests.running import GENEROUS_S, run, until
 
-SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, Lease(b"l" * 16, 3_000, 0.001), Connection("u", ""), True)
+SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)
 ASKED = NextMessage(0, 0, 0)
 PIECE = Piece(7, 4, 9, 0, 0, 100, 10, 3, 2, 2, (PieceFragment(0, ("b1", "b2", "b3")),))
 PLAN = Plan("i1", ASKED, ASKED, (PIECE,), {"b1": "h:1"}, 0, 0, False, False, ASKED, ASKED, 0, 0, False)
@@ -33,10 +36,13 @@ class Broker:
         self.plans: list[tuple[NextMessage, NextMessage]] = []
         self.answer: Plan | Exception = PLAN
         self.refusal: Exception | None = None
+        self.hangs = False
         self.closed = False
 
     async def renew_lease(self, *asked: Any) -> None:
         self.renewals.append(asked)
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.refusal is not None:
             raise self.refusal
 
@@ -54,33 +60,97 @@ class Broker:
         return SliceBroker(log_slice, lambda: self)  # type: ignore[arg-type, return-value]
 
 
-def test_a_lease_is_renewed_as_long_as_the_task_reads() -> None:
-    """SPK-5: a batch's tasks renew its lease while they read; one that could not be renewed is tried again."""
+def leased(lease_ms: int, planned_s_ago: float = 0.0, logs: int = 3) -> LogSlice:
+    """One of partition 1's, of a query over some partitions."""
+    names = [f"t-partition-{index}" for index in range(logs)]
+    return replace(SLICE, lease=TaskLease.of(new_lease(lease_ms), time.time() - planned_s_ago, names))
+
+
+def times(broker: Broker) -> Counter[str]:
+    return Counter(log for log, *_ in broker.renewals)
+
+
+def test_the_leases_on_all_logs_of_the_query_are_renewed_as_long_as_the_task_reads() -> None:
+    """SPK-5: a batch's tasks renew its leases while they read, those of logs whose tasks wait in line, too; one that
+    could not be renewed is tried again."""
 
     async def body() -> None:
         broker = Broker()
-        reading = broker.of(SLICE)
+        one = leased(30)
+        assert one.lease is not None
+        reading = broker.of(one)
         reading.keep_lease()
-        await until(lambda: len(broker.renewals) >= 3, "it was renewed")
+        await until(lambda: len(times(broker)) == 3 and min(times(broker).values()) >= 3, "they were renewed")
         broker.refusal = ConnectError("nobody is there")
-        count = len(broker.renewals)
-        await until(lambda: len(broker.renewals) >= count + 3, "it was tried again")
+        count = times(broker)
+        await until(lambda: min((times(broker) - count).values(), default=0) >= 3, "they were tried again")
         await reading.close()
         assert broker.closed
-        assert broker.renewals[0] == ("t-partition-1", "i1", b"l" * 16, 3_000)
+        assert {asked[1:] for asked in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(body())
 
 
-def test_the_driver_s_own_lease_is_left_to_it() -> None:
+def test_tasks_that_are_over_in_a_moment_renew_them_one_after_the_other() -> None:
+    """SPK-5: more logs than one of them has the time for, long after the planning; and not each of them anew"""
+
     async def body() -> None:
         broker = Broker()
-        for one in (replace(SLICE, lease=None), replace(SLICE, lease=Lease(b"l" * 16, 3_000, 0))):
-            reading = broker.of(one)
-            reading.keep_lease()
-            await asyncio.sleep(0.01)
-            await reading.close()
+        one = leased(3_600_000, planned_s_ago=1_000.0, logs=500)
+        tasks = 0
+        async with asyncio.timeout(GENEROUS_S):
+            while len(times(broker)) < 500 or tasks < 50:
+                reading = broker.of(one)
+                reading.keep_lease()
+                await asyncio.sleep(0)
+                await reading.close()
+                tasks += 1
+        assert set(times(broker).values()) == {1}
+
+    run(body())
+
+
+def test_a_task_that_ends_does_not_wait_for_a_broker_that_hangs_and_another_task_asks_again() -> None:
+    async def body() -> None:
+        broker = Broker()
+        broker.hangs = True
+        one = leased(3_000, planned_s_ago=10.0, logs=1)
+        reading = broker.of(one)
+        reading.keep_lease()
+        await until(lambda: bool(broker.renewals), "it is asked")
+        await reading.close()
+        broker.hangs = False
+        following = broker.of(one)
+        following.keep_lease()
+        await until(lambda: len(broker.renewals) >= 2, "it is asked again")
+        await following.close()
+
+    run(body())
+
+
+def test_what_was_planned_just_now_is_renewed_within_an_interval_wherever_a_clock_stands() -> None:
+    async def body() -> None:
+        now = asyncio.get_running_loop().time()
+        for planned_s_ago, earliest, latest in ((0.0, 0, 600), (-5_000.0, 0, 600), (900.0, -900, -300)):
+            held = leased(3_600_000, planned_s_ago, logs=100).lease
+            assert held is not None
+            due = due_here(held)
+            assert due is due_here(held)
+            # All but what this took.
+            assert all(earliest - 1 <= at - now <= latest + GENEROUS_S for at in due.values())
+            assert len(set(due.values())) > 50
+
+    run(body())
+
+
+def test_a_stream_s_lease_is_left_to_its_driver() -> None:
+    async def body() -> None:
+        broker = Broker()
+        reading = broker.of(SLICE)
+        reading.keep_lease()
+        await asyncio.sleep(0.01)
+        await reading.close()
         assert not broker.renewals
         assert not broker.closed  # there was none
 
@@ -91,13 +161,15 @@ def test_a_lease_that_has_ended_is_told_of_once_and_reading_goes_on(caplog: pyte
     async def body() -> None:
         broker = Broker()
         broker.refusal = NotFound("it has ended")
-        reading = broker.of(SLICE)
-        reading.keep_lease()
-        await until(lambda: "has ended" in caplog.text, "it was told")
-        await asyncio.sleep(0.01)
-        assert len(broker.renewals) == 1
-        assert await reading.new_plan(7, 4, 9) is not None
-        await reading.close()
+        one = leased(30, logs=1)
+        for _ in range(2):
+            reading = broker.of(one)
+            reading.keep_lease()
+            await until(lambda: "has ended" in caplog.text, "it was told")
+            await asyncio.sleep(0.01)
+            assert len(broker.renewals) == 1
+            assert isinstance(await reading.new_plan(7, 4, 9), Whereabouts)
+            await reading.close()
 
     with caplog.at_level(logging.WARNING):
         run(body())
@@ -110,10 +182,12 @@ def test_a_new_plan_says_where_entries_are_now() -> None:
         where = await reading.new_plan(7, 2, 9)
         assert where == Whereabouts(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
         assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
-        # Deleted: the ledger, the topic, or the topic for another of its name.
-        for gone in (replace(PLAN, pieces=()), replace(PLAN, other_incarnation=True), TopicNotFound("t")):
+        # Of a topic that is gone, or is another one now, it says nothing of the ledger.
+        broker.answer = replace(PLAN, pieces=())
+        assert await reading.new_plan(7, 2, 9) is Deleted.LEDGER
+        for gone in (replace(PLAN, other_incarnation=True), TopicNotFound("t")):
             broker.answer = gone
-            assert await reading.new_plan(7, 2, 9) is None
+            assert await reading.new_plan(7, 2, 9) is Deleted.TOPIC
         broker.answer = ConnectError("nobody is there")
         with pytest.raises(NotReadNow, match="nobody is there"):
             await reading.new_plan(7, 2, 9)

@@ -1,0 +1,66 @@
+"""Who owns what, as it is seen from outside and written down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_metadata.memory import MemoryServer, MemoryStore
+from magnetar_metadata.store import ABSENT, Put
+from magnetar_protos.ownership_pb2 import BundleOwner
+from magnetar_wire.bundles import default_bundles
+from magnetar_wire.clock import SystemClock
+from magnetar_wire.topic_name import TopicName
+from tests.faults.checker.recorder import Recorder
+from tests.faults.torture import owners as owners_module
+from tests.faults.torture.owners import Owner, Owners
+from tests.running import run, within
+
+NAMESPACE = TopicName.parse("t").namespace_name
+
+
+async def put(store: MemoryStore, path: str, value: bytes = b"") -> None:
+    await store.transaction([Put(path, value, ABSENT, ephemeral=True)])
+
+
+async def own_all(store: MemoryStore, broker: str) -> Owner:
+    await put(store, paths.broker(broker))
+    for bundle in default_bundles(4):
+        await put(store, paths.owner(NAMESPACE, bundle), BundleOwner(broker_id=broker).SerializeToString())
+    return Owner(broker, store.session.id)
+
+
+def test_owners_and_the_end_of_a_session_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, Any]] = []
+
+    async def body() -> None:
+        server = MemoryServer(SystemClock(), session_timeout_s=60.0)
+
+        async def connected(*_: object) -> MemoryStore:
+            return server.connect()
+
+        monkeypatch.setattr(owners_module, "open_metadata", connected)
+        first, second = server.connect(), server.connect()
+        before = await own_all(first, "broker-1")
+        await put(second, paths.broker("broker-2"))
+        with Recorder(tmp_path, "rig") as recorder:
+            async with Owners("memory", recorder, lambda: ["t", "u-partition-1"]) as owners:
+                assert await owners.look() == {"t": before, "u-partition-1": before}
+                server.expire(first)
+                await within(owners.wait_over(before), "its session is seen to be over")
+                assert await owners.look() == {}
+                after = await own_all(server.connect(), "broker-3")
+                assert (await owners.look())["t"] == after
+        said.extend(json.loads(line) for line in (tmp_path / "rig.jsonl").read_text().splitlines())
+        over = [(one["broker"], one["session"]) for one in said if one["what"] == "session_over"]
+        assert over == [(before.broker, before.session)]
+        seen = [one["owners"].get("t") for one in said if one["what"] == "owners"]
+        told = list(dict.fromkeys(one and tuple(one) for one in seen))
+        assert told == [("broker-1", before.session), None, ("broker-3", after.session)]
+        assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
+
+    run(body())

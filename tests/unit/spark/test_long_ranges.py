@@ -1,0 +1,162 @@
+"""Ranges that take several answers, between which something is deleted: what is missing is told, or left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar_spark.batch_reader import _Planning
+from magnetar_spark.errors import DataLost
+from magnetar_spark.options import batch_options
+from magnetar_spark.plans import Limits
+from magnetar_spark.task_lease import new_lease
+from magnetar_spark.topics import ReadLog
+from tests.running import run
+from tests.unit.spark.fake_service import FakeService
+from tests.unit.spark.test_stream import ALL, Query, a_stream
+
+LOG = "persistent://public/default/t"
+LOSSES = [True, False]
+
+
+def ledgers_of_one() -> FakeService:
+    """Ledgers 100 … 109 of `t`, a message in each, two of them in an answer."""
+    service = FakeService()
+    service.create("t")
+    for number in range(10):
+        service["t"].publish([number])
+        service["t"].roll()
+    service["t"].most_pieces = 2
+    return service
+
+
+def at_answer(service: FakeService, number: int, strikes: Callable[[], object]) -> None:
+    """Right before the plan's so manieth answer from now on."""
+    begun = service.asked.count("plan")
+    service.before["plan"] = lambda: strikes() if service.asked.count("plan") == begun + number else None
+
+
+def made_again(service: FakeService) -> None:
+    service.delete("t")
+    service.create("t")
+    service["t"].publish([100])
+
+
+async def batch(service: FakeService, fails: bool, **options: str) -> list[int]:
+    given = {"url": "magnetar://here:6652", "topic": "t", "failOnDataLoss": str(fails), **options}
+    planning = _Planning(cast(AsyncAdmin, service), batch_options(given), new_lease(1000))
+    planned = await planning.plan(ReadLog.of(LOG))
+    return [] if planned is None else [piece.ledger_id for piece in planned.pieces]
+
+
+@pytest.mark.parametrize("fails", LOSSES)
+def test_a_batch_whose_middle_was_deleted_while_it_was_planned(fails: bool) -> None:
+    """SPK-2: its lease may be over by then"""
+
+    async def go() -> None:
+        service = ledgers_of_one()
+        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+        if fails:
+            with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
+                await batch(service, fails)
+        else:
+            assert await batch(service, fails) == [100, 101, 102, 103, 108, 109]
+
+    run(go())
+
+
+@pytest.mark.parametrize("fails", LOSSES)
+def test_a_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+    """TOP-7: half of it is not said to be all"""
+
+    async def go() -> None:
+        service = ledgers_of_one()
+        at_answer(service, 3, lambda: made_again(service))
+        if fails:
+            with pytest.raises(DataLost, match="incarnation-1, from 104:0:0 on, is lost"):
+                await batch(service, fails)
+        else:
+            assert await batch(service, fails) == []
+
+    run(go())
+
+
+def test_a_batch_that_is_asked_to_end_behind_the_log_ends_with_it() -> None:
+    async def go() -> None:
+        behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
+        assert await batch(ledgers_of_one(), True, endingOffsets=behind) == [*range(100, 110)]
+        deleted = ledgers_of_one()
+        deleted["t"].delete_ledgers_before(105)
+        assert await batch(deleted, True) == [*range(105, 110)]
+
+    run(go())
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("fails", LOSSES)
+def test_a_micro_batch_whose_middle_was_deleted(fails: bool, again: bool) -> None:
+    """SPK-2: while it is planned, or planned again after a crash"""
+
+    async def go() -> None:
+        service = ledgers_of_one()
+        query = Query(service, failOnDataLoss=str(fails).lower())
+        await query.stream.initial()
+        if again:
+            assert await query.plan()
+            query.stream = a_stream(service, **query.options)
+            await query.stream.initial()
+        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+        if fails:
+            with pytest.raises(DataLost, match=r"from 104:0:0 on, .* deleted up to 108:0:0"):
+                await planned_ledgers(query, again)
+        else:
+            assert await planned_ledgers(query, again) == [100, 101, 102, 103, 108, 109]
+
+    run(go())
+
+
+async def planned_ledgers(query: Query, again: bool = False, limits: Limits = ALL) -> list[int]:
+    if not again:
+        await query.plan(limits)
+    slices = await query.stream.slices(await query.stream.initial(), json.loads(query.planned[-1]))
+    return [piece.ledger_id for one in slices for piece in one.pieces]
+
+
+@pytest.mark.parametrize("fails", LOSSES)
+def test_a_micro_batch_that_is_continued_behind_what_was_deleted(fails: bool) -> None:
+    """SPK-2: one log takes what the other has left of the limit"""
+
+    async def go() -> None:
+        service = ledgers_of_one()
+        service.create("u")
+        query = Query(service, topics="t,u", failOnDataLoss=str(fails).lower())
+        await query.stream.initial()
+        # Of each log one, and then the rest of `t`.
+        at_answer(service, 3, lambda: service["t"].delete_ledgers_before(108))
+        if fails:
+            with pytest.raises(DataLost, match="deleted up to 108:0:0"):
+                await planned_ledgers(query, limits=Limits(messages=2))
+        else:
+            assert await planned_ledgers(query, limits=Limits(messages=2)) == [100, 108]
+
+    run(go())
+
+
+@pytest.mark.parametrize("fails", LOSSES)
+def test_a_micro_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) -> None:
+    async def go() -> None:
+        service = ledgers_of_one()
+        query = Query(service, failOnDataLoss=str(fails).lower())
+        await query.stream.initial()
+        at_answer(service, 3, lambda: made_again(service))
+        if fails:
+            with pytest.raises(DataLost, match="another topic was made under its name"):
+                await query.batch()
+        else:
+            assert await query.all_batches() == [[100]]
+
+    run(go())
