@@ -49,10 +49,12 @@ class NoSuchEntry(LedgerError):
 class Unreadable(LedgerError):
     """No replica could give the entry."""
 
-    def __init__(self, message: str, reasons: dict[str, str]) -> None:
+    def __init__(self, message: str, reasons: dict[str, str], *, settled: bool = False) -> None:
         super().__init__(message)
         # What each bookie answered.
         self.reasons = reasons
+        # All of them that they don't have it, whole. Else one that could not be asked may have it.
+        self.settled = settled
 
 
 class AddFailed(LedgerError):

@@ -3,6 +3,7 @@
     BrokerError           with the `ErrorCode` that travels
     ├── TopicGivenUp      the topic is served no more: another broker has it, or this one can't tell any more
     │   └── NothingDone   and what was asked for was not begun: it may be asked for again, here or elsewhere
+    ├── LostEntry         an entry of a topic that no bookie has any more
     └── DamagedEntry      an entry of a topic that can be read, and is none
 
 What the ledgers raise stays within the managed ledger; what it passes on is one of these.
@@ -13,7 +14,7 @@ from __future__ import annotations
 from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 
-__all__ = ["BrokerError", "DamagedEntry", "NothingDone", "TopicGivenUp"]
+__all__ = ["BrokerError", "DamagedEntry", "LostEntry", "NothingDone", "TopicGivenUp"]
 
 
 class BrokerError(Exception):
@@ -47,6 +48,14 @@ class NothingDone(TopicGivenUp):
 
     def again(self) -> NothingDone:
         return NothingDone(str(self))
+
+
+class LostEntry(BrokerError):
+    """All bookies that should have it have said that they don't."""
+
+    def __init__(self, position: Position, reason: object) -> None:
+        super().__init__(ErrorCode.PERSISTENCE_ERROR, f"entry {position} can't be read: {reason}")
+        self.position = position
 
 
 class DamagedEntry(BrokerError):

@@ -277,7 +277,7 @@ class LedgerReader:
             except Unavailable as unavailable:
                 raise Unreadable(f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons) from None
             if self._metadata.fragments == before:
-                raise Unreadable(str(error), error.reasons) from None
+                raise Unreadable(str(error), error.reasons, settled=error.settled) from None
             read = await self._read_again(first, last, max_bytes)
         if read.faults:
             await self._report(read.faults)
@@ -290,7 +290,7 @@ class LedgerReader:
             return await self._entries.read(first, last, max_bytes)
         except NotRead as error:
             await self._report(error.faults)
-            raise Unreadable(str(error), error.reasons) from None
+            raise Unreadable(str(error), error.reasons, settled=error.settled) from None
 
     async def _ask(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)

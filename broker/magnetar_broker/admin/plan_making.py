@@ -11,8 +11,10 @@ next one needs to look at nothing; and one that finds the log at its end asks ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, entry_of
@@ -21,10 +23,11 @@ from magnetar_broker.core import accepted_entry
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
 from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
+from magnetar_broker.core.lost_entry import facts_of_lost
 from magnetar_broker.core.next_message import NextMessage, end_of, is_deleted
 from magnetar_broker.core.plan_before import held_from, nothing_is_left_before, pieces_before
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedEntry
+from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -34,6 +37,7 @@ __all__ = ["AddressesOf", "PlanMaking", "message_of", "place_of"]
 
 # Bookies' addresses, by their ids. Raises `BrokerError`.
 AddressesOf = Callable[[list[str], str], dict[str, str]]
+F = TypeVar("F")
 R = TypeVar("R")
 # Boundaries that are remembered, of all logs.
 _REMEMBERED: Final = 4096
@@ -59,7 +63,8 @@ class PlanMaking:
     def __init__(self, homes: LedgerHomes, addresses: AddressesOf) -> None:
         self._homes = homes
         self._addresses = addresses
-        # Right in front of an entry that there is, or will be: the same for ever. The oldest first.
+        # Right in front of an entry that there is, or will be: the same for ever, and about right where several
+        # are lost side by side. The oldest first.
         self._known: dict[Position, Boundary] = {}
         # Whoever writes pieces, which takes longest: the plans of a hundred partitions come at once.
         self._turn = asyncio.Lock()
@@ -103,19 +108,14 @@ class PlanMaking:
 
     async def looked(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
         """What the rule makes of the entries that it wants to look at. Raises `Vanished`, `BrokerError`."""
-        try:
-            position = next(rule)
-            while True:
-                record = await log.record_at(position)
-                if not log.listed.holds(position):
-                    # A bookie gives an entry for a while when its ledger has left the list, by which the rule goes.
-                    raise Vanished
-                position = rule.send(_facts(position, record))
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        finally:
-            rule.close()
+
+        async def look(position: Position) -> EntryFacts:
+            found = await _look(log, position)
+            if found is None:
+                found = await _followed(facts_of_lost(log.listed, position), partial(_look, log))
+            return found
+
+        return await _followed(rule, look)
 
     async def _answer(
         self, log: ManagedLedger, plan: LogPlan, from_ledger_id: int, request: pb.PlanRequest
@@ -167,6 +167,29 @@ class PlanMaking:
         self._known[position] = boundary
         if len(self._known) > _REMEMBERED:
             del self._known[next(iter(self._known))]
+
+
+async def _followed(rule: Generator[Position, F, R], look: Callable[[Position], Awaitable[F]]) -> R:
+    try:
+        position = next(rule)
+        while True:
+            position = rule.send(await look(position))
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    finally:
+        rule.close()
+
+
+async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:
+    """None: it is lost, or damaged wherever it is, which no second question mends. Raises `Vanished`, `BrokerError`."""
+    facts = None
+    with contextlib.suppress(LostEntry, DamagedEntry):
+        facts = _facts(position, await log.record_at(position))
+    if not log.listed.holds(position):
+        # A bookie gives an entry for a while when its ledger has left the list, by which the rule goes.
+        raise Vanished
+    return facts
 
 
 def _facts(position: Position, record: bytes | None) -> EntryFacts:

@@ -36,6 +36,8 @@ class EntryFacts:
     # Of the ledger, before it, and the entry's own.
     bytes_before: int
     size: int
+    # It says nothing any more: its neighbours do (lost_entry.py).
+    lost: bool = False
 
     @property
     def front(self) -> Boundary:
@@ -51,7 +53,8 @@ Search = Generator[Position, EntryFacts, tuple[Boundary, Boundary]]
 
 
 def entry_with_message(ledger_id: int, low: Boundary, high: Boundary, index: int) -> Search:
-    """Front and back of the entry with message `index` of the log: it is between the boundaries."""
+    """Front and back of the entry with message `index` of the log: it is between the boundaries. Of one that is lost
+    twice the same, its back, or its front if that is it; here and below."""
     return _search(ledger_id, low, high, index, 1)
 
 
@@ -75,6 +78,10 @@ def _search(ledger_id: int, low: Boundary, high: Boundary, wanted: int, number: 
             high = facts.front
         elif wanted >= facts.back[number]:
             low = facts.back
+        elif facts.lost:
+            # Nobody gets any of it, so nothing is cut within it.
+            found = facts.back if wanted > facts.front[number] else facts.front
+            return found, found
         else:
             return facts.front, facts.back
     # It is in a gap between two of them: before the second.

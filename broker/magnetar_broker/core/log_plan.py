@@ -13,7 +13,9 @@ meanwhile; what is deleted later is noticed by whoever looks, and the plan is ma
 
 **Cuts.** Messages are counted by the index that brokers give them, of which each entry has its last one's; so a cut is
 exact, within a batch too. Bytes are those of whole entries as they are stored: a plan ends before the entry with which
-it would pass the limit, unless that is its first. No plan has more than so many pieces, one for each ledger; where it
+it would pass the limit, unless that is its first. Of an entry that is lost, and says nothing, its neighbours tell
+(lost_entry.py): a limit that would fall within it is met behind it. It stays in the range, so that who reads it meets
+the loss. No plan has more than so many pieces, one for each ledger; where it
 ends before what was asked for, the next one goes on there.
 """
 
@@ -30,7 +32,7 @@ from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.next_message import NextMessage, end_of, first_of, is_deleted
 from magnetar_broker.core.position import EARLIEST, Position
 
-__all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "make_plan"]
+__all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "front_of_ledger", "make_plan"]
 
 MAX_PIECES: Final = 1000
 _ledger_id = attrgetter("ledger_id")
@@ -118,7 +120,7 @@ def make_plan(log: LedgerList, start: NextMessage, stop: NextMessage | None, lim
     if place == begin.position and begin.batch_index:
         facts = yield place
         skip = begin.batch_index
-        if skip >= facts.messages:
+        if skip >= facts.messages and not facts.lost:
             place, skip = log.at_or_after(place.next), 0
     if place is None or goal <= max(begin, NextMessage(*place)):
         index = yield from _index_at(log, goal, known)
@@ -151,17 +153,21 @@ def make_plan(log: LedgerList, start: NextMessage, stop: NextMessage | None, lim
 
 def front_of(log: LedgerList, position: Position, known: Known) -> Generator[Position, EntryFacts, Boundary]:
     """What is right in front of an entry that there is."""
-    if position.entry_id == 0:
-        at = bisect_left(log.ledgers, position.ledger_id, key=_ledger_id)
-        if at:
-            return Boundary(0, log.ledgers[at - 1].last_index + 1, 0)
-        if log.trimmed_up_to == EARLIEST:
-            return Boundary(0, 0, 0)
-    found = known(position)
+    found = front_of_ledger(log, position.ledger_id) if position.entry_id == 0 else None
+    if found is None:
+        found = known(position)
     if found is not None:
         return found
     facts = yield position
     return facts.front
+
+
+def front_of_ledger(log: LedgerList, ledger_id: int) -> Boundary | None:
+    """None: what was in front of it was deleted, and the list has not kept how many messages that were."""
+    at = bisect_left(log.ledgers, ledger_id, key=_ledger_id)
+    if at:
+        return Boundary(0, log.ledgers[at - 1].last_index + 1, 0)
+    return Boundary(0, 0, 0) if log.trimmed_up_to == EARLIEST else None
 
 
 def _index_at(log: LedgerList, place: NextMessage, known: Known) -> Generator[Position, EntryFacts, int | None]:
@@ -204,7 +210,7 @@ def _cut_at_goal(runs: list[_Run], goal: NextMessage, known: Known) -> Generator
     if not goal.batch_index and (found := known(goal.position)) is not None:
         return _Cut(last, found)
     facts = yield goal.position
-    if goal.batch_index >= facts.messages:
+    if goal.batch_index >= facts.messages and not facts.lost:
         return _Cut(last, facts.back)
     return _Cut(last, facts.front, goal.batch_index, facts.back if goal.batch_index else None)
 
@@ -219,7 +225,8 @@ def _cut_at_message(runs: list[_Run], cut: _Cut, index: int) -> Generator[Positi
         run.ledger_id, run.front, cut.last if at == cut.run else run.back, index
     )
     messages = max(0, index - front.messages)
-    return _Cut(at, front, messages, back if messages else None)
+    # What asked for the range may end it within a lost entry.
+    return min(_Cut(at, front, messages, back if messages else None), cut, key=lambda one: one.order)
 
 
 def _cut_at_byte(runs: list[_Run], cut: _Cut, left: int) -> Generator[Position, EntryFacts, _Cut]:
@@ -256,5 +263,5 @@ def _pieces(runs: list[_Run], cut: _Cut, skip: int) -> Generator[PlannedPiece]:
             skipped,
             cut.messages if at == cut.run else 0,
             behind.bytes - run.front.bytes,
-            index - run.front.messages - skipped,
+            max(0, index - run.front.messages - skipped),
         )

@@ -13,11 +13,11 @@ from typing import Self
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import LATEST, Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.interface import AppendDone
@@ -397,4 +397,6 @@ class ManagedLedger:
 
 
 def _unreadable(place: Position, error: Exception) -> BrokerError:
+    if isinstance(error, Unreadable) and error.settled:
+        return LostEntry(place, error)
     return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")

@@ -56,19 +56,13 @@ class Launcher:
 
     async def kill(self, *names: str) -> None:
         """At one stroke: whoever comes later does nothing any more that those before could have to do with."""
-        if len(names) > 1:
-            await self.do(lambda: self._signal(names, signal.SIGKILL))
-        for name in names:
-            await self._if_there(partial(self.local.kill, name))
+        await self._at_once(names, signal.SIGKILL, self.local.kill)
 
     async def stop(self, name: str, timeout_s: float = _END_S) -> None:
         await self._if_there(lambda: self.local.stop(name, timeout_s=timeout_s))
 
     async def pause(self, *names: str) -> None:
-        if len(names) > 1:
-            await self.do(lambda: self._signal(names, signal.SIGSTOP))
-        for name in names:
-            await self._if_there(partial(self.local.pause, name))
+        await self._at_once(names, signal.SIGSTOP, self.local.pause)
 
     async def resume(self, name: str) -> None:
         await self._if_there(lambda: self.local.resume(name))
@@ -129,6 +123,17 @@ class Launcher:
         ports = [int(host.rpartition(":")[2]) for host in location.hosts.split(",")]
         return dict(zip(self.local.zookeeper_names(), ports, strict=True))
 
+    async def _at_once(self, names: Sequence[str], number: signal.Signals, act: Callable[[str], None]) -> None:
+        """All signals, and then what is to be done and written down about each: with no other act in between."""
+
+        def struck() -> None:
+            if len(names) > 1:
+                self._signal(names, number)
+            for name in names:
+                self._tried(partial(act, name))
+
+        await self.do(struck)
+
     def _signal(self, names: Sequence[str], number: signal.Signals) -> None:
         """To brokers and bookies: ZooKeeper's servers have their turn afterwards."""
         for name in names:
@@ -137,9 +142,9 @@ class Launcher:
                     send(process, number)
 
     async def _if_there(self, act: Callable[[], object]) -> None:
-        def tried() -> None:
-            # Another strike was faster, or it has ended by itself, or was taken out.
-            with contextlib.suppress(NotThere, NoCluster, NoSuchName):
-                act()
+        await self.do(partial(self._tried, act))
 
-        await self.do(tried)
+    def _tried(self, act: Callable[[], object]) -> None:
+        # Another strike was faster, or it has ended by itself, or was taken out.
+        with contextlib.suppress(NotThere, NoCluster, NoSuchName):
+            act()

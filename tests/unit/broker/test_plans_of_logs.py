@@ -188,6 +188,59 @@ def test_a_ledger_that_is_lost_is_told() -> None:
     _with_log(body)
 
 
+@pytest.mark.parametrize("lost", [{3}, {0}, {5}, {0, 1, 2}, {2, 3, 5}, set(range(6))])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], damaged: bool) -> None:
+    """SPK-5: a cut beside it is found by its neighbours; it is named, and it is its reader who meets the loss."""
+
+    async def body(scene: Scene) -> None:
+        log = await scene.open(options=SMALL.model_copy(update={"managed_ledger_max_entries_per_ledger": 6}))
+        await scene.append(log, *numbered(14, 0), messages=2)
+        second = log.listed.ledgers[1].ledger_id
+        for bookie in scene.bookies.values():
+            records = bookie.ledger(second).records
+            for entry_id in lost & records.keys():
+                record = records.pop(entry_id)
+                if damaged:
+                    records[entry_id] = record[:-1] + bytes([record[-1] ^ 1])
+        everything = {Position(one.ledger_id, at) for one in log.listed.ledgers for at in range(one.entries)}
+        for limits in ({"max_messages": 5}, {"max_messages": 1}, {"max_bytes": 150}, {"max_messages": 2}):
+            at, named = NextMessage(0, 0, 0), set[Position]()
+            plans = making(scene.client)
+            while at < end_of(log.listed):
+                plan = await scene.patiently(plans.plan(log, request(at, **limits)))
+                assert place(plan.stop) > at
+                at = place(plan.stop)
+                named |= {
+                    Position(piece.ledger_id, entry_id)
+                    for piece in plan.pieces
+                    for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1)
+                }
+                # What a broker knows that has just taken the topic over.
+                plans = making(scene.client)
+            assert named == everything
+
+    in_scene(body)
+
+
+def test_an_entry_that_may_be_there_is_waited_for() -> None:
+    """Unknown is not no."""
+
+    async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
+        ledger_id = log.listed.ledgers[1].ledger_id
+        for bookie in scene.bookies.values():
+            bookie.failing.add("read")
+        begin = NextMessage(ledger_id, 1, 0)
+        with pytest.raises(BrokerError, match=f"{ledger_id}:1 can't be read now") as told:
+            await scene.patiently(plans.plan(log, request(begin)))
+        assert told.value.code == ErrorCode.PERSISTENCE_ERROR
+        for bookie in scene.bookies.values():
+            bookie.failing.clear()
+        assert (await scene.patiently(plans.plan(log, request(begin)))).pieces
+
+    _with_log(body)
+
+
 def test_where_closed_ledgers_are_is_remembered_and_read_anew_when_asked() -> None:
     async def body(scene: Scene, log: ManagedLedger, plans: PlanMaking) -> None:
         ledger_id = log.listed.ledgers[0].ledger_id
