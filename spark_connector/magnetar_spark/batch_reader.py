@@ -146,7 +146,9 @@ class _Planning:
             planned.chunks_deleted = False
         if planned.other_incarnation:
             # Deleted and made again within this moment.
-            self._losses.made_again(log.log, incarnation or planned.incarnation, max(start, planned.stop))
+            self._losses.made_again(
+                log.log, incarnation or planned.incarnation, max(start, planned.stop), reads_on=False
+            )
             return None
         self._losses.deleted(log.log, planned.lost)
         to = planned.end if stop is None else min(stop, planned.end)

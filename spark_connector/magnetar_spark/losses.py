@@ -28,11 +28,12 @@ class Losses:
                 "to go on with the first that there is",
             )
 
-    def made_again(self, log: str, incarnation: str, place: NextMessage) -> None:
+    def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:
+        """`reads_on`: the other one is read from then on, as a stream does it."""
         self._tell(
             f"{log} was deleted, and another topic was made under its name: what this query had not read yet of "
             f"incarnation {incarnation}, from {_shown(place)} on, is lost",
-            "to read the new one from its earliest message",
+            "to read the new one from its earliest message" if reads_on else "to read nothing of it",
         )
 
     def gone(self, log: str, place: NextMessage) -> None:

@@ -65,6 +65,8 @@ class LogPlan:
     chunks_deleted: bool
     # There is more of the query's in front of `before` than was asked for.
     more_before: bool
+    # Nothing in front of this is needed by who reads from where it was to begin.
+    needed_from: NextMessage
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
     # What of the range was deleted: from where to where.
@@ -132,6 +134,7 @@ class Planner:
             before=answer.before,
             chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
             more_before=reached > answer.first and (entered is None or reached > entered),
+            needed_from=answer.needed_from if start == EARLIEST_PLACE else min(start, answer.needed_from),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
             lost=[(start, answer.start)] if answer.begins_in_deleted else [],

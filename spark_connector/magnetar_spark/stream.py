@@ -7,7 +7,8 @@ the same messages is due to offsets.py. Nothing that matters is kept here but in
 only saves questions.
 
 A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
-message in one. After that each plan moves the lease to where the query is.
+message in one. After that each plan moves the lease to where the query is, and says from where on all must be kept that
+the next batch may need: what is committed moves the progress subscription there, and no further.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class TopicStream:
         # How far may be read, once that is fixed.
         self._target: dict[str, LogOffset] | None = None
         self._committed: dict[str, NextMessage] = {}
+        # By the plan of each log that was made last, from its `asked` on.
+        self._needed: dict[str, LogPlan] = {}
         self._idle_since: float | None = None
 
     async def initial(self) -> dict[str, Any]:
@@ -90,11 +93,6 @@ class TopicStream:
         """Where the batch ends that begins at `start`; `start` itself if there is nothing to read."""
         await self._rest()
         before = parse_offsets(start)
-        if self._target is not None:
-            # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
-            # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
-            # that trigger never keeps its log of commits asynchronously.
-            await self.commit(start)
         self._offsets = dict(before)
         logs = await self._logs()
         for log, offset in before.items():
@@ -106,6 +104,11 @@ class TopicStream:
         for plan in self._plans.values():
             # They may have been continued since they were looked at.
             self._losses.deleted(plan.log, plan.lost)
+        if self._target is not None:
+            # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
+            # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
+            # that trigger never keeps its log of commits asynchronously.
+            await self.commit(start)
         moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
         if not moved and self._offsets == before:
             self._idle_since = asyncio.get_running_loop().time()
@@ -161,15 +164,19 @@ class TopicStream:
 
     async def _enter(self, log: str, point: Point) -> LogOffset:
         """The query begins with this log here."""
-        if point == EARLIEST:
-            plan = await self._planner.plan(log, "", EARLIEST_PLACE, limits=Limits(messages=1))
-            self._leases.took(log, plan.incarnation)
-            incarnation, place, retained = plan.incarnation, plan.start, plan.retained
-        else:
+        incarnation, place = "", EARLIEST_PLACE
+        if point != EARLIEST:
             placed = await place_at(self._admin, log, point)
-            incarnation, place, retained = placed.incarnation, placed.place, placed.retained
-        await self._keeping.keep(log, incarnation, place, retained)
-        return LogOffset(incarnation, place, since=place, entered=place if point == EARLIEST else None)
+            incarnation, place = placed.incarnation, placed.place
+        plan = await self._planner.plan(log, incarnation, place, limits=Limits(messages=1))
+        if plan.other_incarnation:
+            # The first batch finds it out.
+            return LogOffset(incarnation, place, since=place)
+        entered = None
+        if point == EARLIEST:
+            plan.asked = entered = place = plan.start
+        await self._hold(plan)
+        return LogOffset(plan.incarnation, place, since=place, entered=entered)
 
     async def _enter_new(self, log: str) -> None:
         try:
@@ -238,17 +245,29 @@ class TopicStream:
         return plan
 
     async def _planned(self, plan: LogPlan) -> None:
-        self._leases.took(plan.log, plan.incarnation)
+        await self._hold(plan)
         self._losses.deleted(plan.log, plan.lost)
-        await self._keeping.keep(plan.log, plan.incarnation, plan.asked, plan.retained)
+
+    async def _hold(self, plan: LogPlan) -> None:
+        """Keeps what it names for as long as it takes."""
+        self._leases.took(plan.log, plan.incarnation)
+        self._needed[plan.log] = plan
+        await self._keeping.keep(plan.log, plan.incarnation, plan.needed_from, plan.retained)
 
     async def _advance(self, log: str, offset: LogOffset) -> None:
-        if self._committed.get(log) == offset.place:
+        """Up to where messages may have begun that go on there: what is kept in front of it by a lease alone ends with
+        the query, and one that goes on from the checkpoint needs it."""
+        plan = self._needed.get(log)
+        if plan is None or plan.incarnation != offset.incarnation or plan.asked > offset.place:
+            # Nobody knows yet how far that is. The next commit does.
+            return
+        to = min(offset.place, plan.needed_from)
+        if self._committed.get(log) == to:
             return
         subscription = self._options.progress_subscription
         try:
-            await self._admin.reading.advance_progress(log, offset.incarnation, subscription, offset.place)
-            self._committed[log] = offset.place
+            await self._admin.reading.advance_progress(log, offset.incarnation, subscription, to)
+            self._committed[log] = to
         except MagnetarException as error:
             # What is read does not depend on it, and the next commit tries again.
             _log.warning("the subscription %r on %s could not be moved on: %s", subscription, log, error)

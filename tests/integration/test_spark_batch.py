@@ -31,7 +31,7 @@ PER_LEDGER: Final = 7
 _TAKES_CHUNKS: Final = """
 from magnetar_broker.core import accepted_entry
 
-accepted_entry._check_supported = lambda metadata: None
+accepted_entry.TAKES_CHUNKS = True
 """
 
 

@@ -24,6 +24,9 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
 from magnetar_spark import bookie_calls, task
 from magnetar_spark.errors import DataLost, UnreadableEntry
+from magnetar_spark.options import stream_options
+from magnetar_spark.plans import Limits
+from magnetar_spark.stream import TopicStream
 from magnetar_spark.task_lease import new_lease
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
@@ -43,7 +46,7 @@ PER_LEDGER: Final = 9
 _TAKES_CHUNKS: Final = """
 from magnetar_broker.core import accepted_entry
 
-accepted_entry._check_supported = lambda metadata: None
+accepted_entry.TAKES_CHUNKS = True
 """
 
 
@@ -268,6 +271,41 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
     with caplog.at_level(logging.WARNING):
         assert rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False)) == []
     assert "it is skipped, as failOnDataLoss is false" in caplog.text
+
+
+def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:
+    """SPK-1: what is committed ends between its chunks, and the first ones are kept for whoever goes on from there"""
+    value = b"A" * 40_000
+    shared = MessageMetadata(producer_name="p", publish_time=1, sequence_id=1)
+    chunks = encode_chunks(Messages([value]), shared, "p-1", 1_600)
+    limit = PER_LEDGER + 1
+    assert limit < len(chunks)
+    given = {"url": server.grpc, "topic": "halves", "startingOffsets": "earliest", "progressSubscription": "spark"}
+
+    async def read(stream: TopicStream, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+        rows = await asyncio.to_thread(rows_of, await stream.slices(start, end))
+        return [row["value"] for row in rows]
+
+    async def body() -> None:
+        async with producing(server.grpc, "halves") as client, AsyncAdmin(server.grpc) as admin:
+            stream = TopicStream(admin, stream_options(given))
+            start = await stream.initial()
+            for at, chunk in enumerate(chunks):
+                await client.send((1, at, [chunk]))
+            await until(lambda: len(client.receipts) == len(chunks), "all are decided")
+            middle = await stream.latest(start, Limits(messages=limit))
+            assert await read(stream, start, middle) == []
+            await stream.latest(middle, Limits(messages=1))
+            await stream.commit(middle)
+            await stream.close()
+            (progress,) = (await admin.topics.stats("halves")).subscriptions
+            assert (progress.subscription, progress.backlog_messages) == ("spark", len(chunks))
+            following = TopicStream(admin, stream_options(given))
+            end = await following.latest(middle, Limits())
+            assert await read(following, middle, end) == [value]
+            await following.close()
+
+    asyncio.run(body())
 
 
 @contextlib.asynccontextmanager

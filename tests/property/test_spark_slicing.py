@@ -60,6 +60,7 @@ def plans(draw: some.DrawFn) -> list[LogPlan]:
                 before=pieces[:1],
                 chunks_deleted=True,
                 more_before=False,
+                needed_from=NOWHERE,
                 pieces=pieces,
                 bookies={"a": "host:1", "b": "host:2", "c": "host:3"},
             )

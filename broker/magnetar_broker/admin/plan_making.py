@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, entry_of
 from magnetar_broker.admin.ledger_homes import LedgerHome, LedgerHomes
+from magnetar_broker.core import accepted_entry
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
 from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
@@ -92,6 +93,10 @@ class PlanMaking:
                 pieces = max(1, pieces // 8)
                 continue
             answer.lease_until_ms = until_ms
+            needed_from = plan.start
+            if accepted_entry.TAKES_CHUNKS:
+                needed_from = min(needed_from, NextMessage(from_ledger_id, 0))
+            answer.needed_from.CopyFrom(message_of(needed_from))
             return answer
         raise BrokerError(
             ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: ask again"

@@ -18,12 +18,15 @@ from magnetar_wire.entry import check_entry
 from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
 
-__all__ = ["AcceptedEntry", "accept_entry"]
+__all__ = ["TAKES_CHUNKS", "AcceptedEntry", "accept_entry"]
 
 _HEADER_BYTES: Final = 10
 # In a batch: its size, and the size of its payload.
 _SMALLEST_MESSAGE: Final = 6
 _MAX_SEQUENCE_ID: Final = 2**63 - 1
+# Whether messages come in chunks, too. Who reads logs in bulk is told by it how far back one may have begun that is not
+# whole yet.
+TAKES_CHUNKS: bool = False
 
 
 class AcceptedEntry(NamedTuple):
@@ -96,7 +99,10 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
 
 def _check_supported(metadata: MessageMetadata) -> None:
     for asked, what in (
-        (metadata.num_chunks_from_msg > 1, "a chunk of a message: this broker takes no chunks yet"),
+        (
+            metadata.num_chunks_from_msg > 1 and not TAKES_CHUNKS,
+            "a chunk of a message: this broker takes no chunks yet",
+        ),
         (metadata.deliver_at_time > 0, "to be delivered at a time: this broker delays nothing yet"),
         (metadata.HasField("txnid_most_bits"), "part of a transaction: this broker has no transactions"),
     ):

@@ -203,4 +203,5 @@ def _plan(answer: pb.PlanAnswer) -> Plan:
         before=[_piece(one) for one in answer.before],
         at_limit=answer.at_limit,
         deleted_before=answer.deleted_before,
+        needed_from=_place(answer.needed_from),
     )

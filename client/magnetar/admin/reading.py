@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = ["LogPlace", "NextMessage", "Piece", "PieceFragment", "Plan"]
 
@@ -19,6 +19,9 @@ class NextMessage(NamedTuple):
     entry_id: int
     # Messages of that entry's batch in front of it.
     batch_index: int = 0
+
+
+_BEFORE_ALL: Final = NextMessage(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +90,5 @@ class Plan:
     at_limit: bool = False
     # What was right in front of `before`, or of `start` if it is empty, was deleted; told where `before` is.
     deleted_before: bool = False
+    # Where a message may have begun that was not whole at `start`: what is kept from here on is all that is needed.
+    needed_from: NextMessage = _BEFORE_ALL

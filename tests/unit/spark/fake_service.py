@@ -35,6 +35,8 @@ class FakeLog:
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     progress: dict[str, NextMessage] = field(default_factory=dict)
     retained: bool = False
+    # So many ledgers back messages may have begun that are not whole yet.
+    reach_ledgers: int = 0
     # No answer has more pieces.
     most_pieces: int = 1000
 
@@ -193,6 +195,7 @@ class FakeService:
             messages_behind=len(there.between(cut, there.end)),
             lease_until_ms=0,
             retained=there.retained,
+            needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
         )
 
     async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:

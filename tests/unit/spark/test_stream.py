@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.admin import AsyncAdmin
+from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar.exceptions import ConnectError, TopicNotFound
 from magnetar_spark.errors import DataLost, InvalidOffsets, InvalidOptions, NothingKept
 from magnetar_spark.options import stream_options
@@ -19,6 +19,7 @@ from tests.running import run
 from tests.unit.spark.fake_service import FakeService
 
 ALL = Limits()
+LOG = "persistent://public/default/t"
 
 
 def a_stream(service: FakeService, **options: str) -> TopicStream:
@@ -382,11 +383,13 @@ def test_the_progress_is_moved_to_what_is_committed_and_no_further() -> None:
         query = Query(service, progressSubscription="mine")
         assert await query.plan(Limits(messages=7))
         await query.work()
+        done = json.loads(query.planned[-1])
+        assert await query.plan(Limits(messages=7))
         assert log.progress == {"mine": log.first}
         service.failing["advance_progress"] = ConnectError("nobody is there")
-        await query.commit()
+        await query.stream.commit(done)
         assert log.progress == {"mine": log.first}
-        await query.commit()
+        await query.stream.commit(done)
         assert log.progress == {"mine": log.place_of(7)}
 
     run(go())
@@ -409,6 +412,30 @@ def test_a_query_that_ends_with_what_there_is_has_moved_its_progress_to_there() 
         while await ending.plan(Limits(messages=7)):
             await ending.work()
         assert log.progress == {"mine": log.end}
+
+    run(go())
+
+
+def test_the_progress_stays_where_messages_began_that_go_on_behind_what_is_committed() -> None:
+    """SPK-1: their first chunks are needed by whoever goes on from the checkpoint, when this query's leases are over"""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        log.reach_ledgers = 1
+        starting = json.dumps({LOG: log.place_of(11)._asdict()})
+        query = Query(service, progressSubscription="mine", startingOffsets=starting)
+        await query.stream.initial()
+        assert log.progress == {"mine": NextMessage(100, 0, 0)}
+        assert await query.plan(Limits(messages=12))
+        await query.work()
+        # Nothing tells yet how far back they may have begun that go on behind it.
+        await query.commit()
+        assert log.progress == {"mine": NextMessage(100, 0, 0)}
+        assert await query.plan(Limits(messages=1))
+        await query.stream.commit(json.loads(query.planned[0]))
+        assert log.place_of(23).ledger_id == 102
+        assert log.progress == {"mine": NextMessage(101, 0, 0)}
 
     run(go())
 
