@@ -19,6 +19,7 @@ from magnetar_wire.transport import (
     DeadlinePassed,
     Disconnected,
     Failed,
+    GivenUp,
     NotReached,
     Peer,
     Refusal,
@@ -88,8 +89,9 @@ async def _guarded(work: Callable[[Service], Awaitable[Any]], service: Service) 
         return await work(service)
     except Refusal as refusal:
         raise Rejected(refusal.code, str(refusal)) from None
-    except Exception:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
-        _log.exception("a request failed")
+    except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
+        if not isinstance(error, GivenUp):
+            _log.exception("a request failed")
         raise Failed("the server broke off: its log says why") from None
 
 

@@ -21,7 +21,8 @@ transport's own keep-alive, and is `Disconnected`.
 
 Whoever receives a call or a stream is a `Service`. It raises `Refusal` for what it did not and will not do, and that
 alone reaches the caller as `Rejected`. Any other error in it, a `Rejected` that it met on its own errands among them,
-reaches the caller as `Failed`, without details, and is logged where it happened.
+reaches the caller as `Failed`, without details, and is logged where it happened. `GivenUp` reaches it so, too, and is
+not: its reason is known there.
 
 Over gRPC a refusal carries a mark of our own beside its status, since gRPC's library answers with the same codes for
 troubles of its own: UNAVAILABLE when a connection breaks under way, RESOURCE_EXHAUSTED for an answer that is too large
@@ -44,6 +45,7 @@ __all__ = [
     "DeadlinePassed",
     "Disconnected",
     "Failed",
+    "GivenUp",
     "Listener",
     "NotReached",
     "Peer",
@@ -108,6 +110,11 @@ class Refusal(Exception):
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class GivenUp(Exception):
+    """What a service raises for what may have been done, or not, where it has told why already: its disk has failed,
+    say, and it ends. Its caller meets it as `Failed`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from magnetar_wire.transport import (
     DeadlinePassed,
     Disconnected,
     Failed,
+    GivenUp,
     NotReached,
     Peer,
     Refusal,
@@ -38,6 +39,8 @@ class Echo:
             raise Refusal(Code.FAILED_PRECONDITION, f"not {request.decode()}")
         if method == "break":
             raise ZeroDivisionError("a detail that stays here")
+        if method == "give up":
+            raise GivenUp("its disk has failed")
         if method == "errand":  # what it met on its own way is no answer of its own
             raise Rejected(Code.NOT_FOUND, "somebody else's answer")
         if method == "grow":
@@ -50,6 +53,8 @@ class Echo:
         if method == "reject":
             await stream.send(b"first")
             raise Refusal(Code.NOT_FOUND, "no such stream")
+        if method == "give up":
+            raise GivenUp("its disk has failed")
         if method.startswith("finish"):
             await stream.send(b"last")
             await stream.finish()
@@ -115,6 +120,21 @@ class TransportContract:
 
         self.run(body)
         assert "a detail that stays here" in caplog.text
+
+    def test_what_a_service_gives_up_is_unknown_and_is_told_of_by_the_service_alone(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def body(connection: Connection, _service: Echo) -> None:
+            with pytest.raises(Failed) as broken:
+                await connection.call("give up", b"", timeout_s=DEADLINE_S)
+            assert "disk" not in str(broken.value)
+            stream = connection.open_stream("give up")
+            await stream.send(b"")
+            with pytest.raises(Failed):
+                await stream.receive()
+
+        self.run(body)
+        assert "a request failed" not in caplog.text
 
     def test_a_deadline_passes_and_the_service_learns_of_it(self) -> None:
         async def body(connection: Connection, service: Echo) -> None:

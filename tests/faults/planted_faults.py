@@ -77,6 +77,60 @@ def message_never_handed_over(invented: Invented, chance: random.Random) -> None
         line["items"] = [item for item in line["items"] if tuple(item[:2]) != gone]
 
 
+def forgotten_after_it_was_handed_over(invented: Invented, chance: random.Random) -> None:
+    """It came to one that did not acknowledge it, and never again to anybody."""
+    story = invented.story
+    of_it = [line for line in story.lines if ".Shared#" in line.get("consumer", "")]
+    stored = {tuple(item[1:]) for line in story.of("receipt") for item in line["items"]}
+    got = [line for line in of_it if line["what"] == "got"]
+    gone = _choose(chance, sorted({(line["place"], *item[4:7]) for line in got for item in line["items"]}))
+    if gone[1:] not in stored:
+        raise Inapplicable
+    first = next(line for line in got if line["place"] == gone[0] and list(gone[1:]) in [i[4:7] for i in line["items"]])
+    for line in of_it:
+        if line.get("place") != gone[0]:
+            continue
+        if line["what"] == "got" and line is not first:
+            line["items"] = [item for item in line["items"] if tuple(item[4:7]) != gone[1:]]
+        elif line["what"] in ("acking", "acked", "nacked"):
+            line["ids"] = [one for one in line["ids"] if tuple(one) != gone[1:]]
+
+
+def skipped_by_the_next_consumer(invented: Invented, chance: random.Random) -> None:
+    """It came to one that did not acknowledge it, and the next one went on behind it."""
+    story = invented.story
+    handed: set[tuple[str, str, tuple[int, int, int]]] = set()
+    acknowledged: set[tuple[str, str, tuple[int, int, int]]] = set()
+    lives: set[tuple[str, str, tuple[int, int, int]]] = set()
+    found = []
+    for line in story.lines:
+        consumer, place = line.get("consumer", ""), line.get("place", "")
+        one = consumer.partition("#")[0]
+        if not one.endswith((".Exclusive", ".Failover")):
+            continue
+        if line["what"] == "got":
+            ids = [tuple(item[4:7]) for item in line["items"]]
+            for more in ids[:-1]:
+                mine = (one, place, more)
+                if mine in handed - acknowledged and (consumer, place, more) not in lives:
+                    found.append((consumer, place, more))
+            handed |= {(one, place, more) for more in ids}
+            lives |= {(consumer, place, more) for more in ids}
+        elif line["what"] == "acking":
+            acknowledged |= {(one, place, tuple(more)) for more in line["ids"]}
+        elif line["what"] == "acking_up_to":
+            acknowledged |= {mine for mine in handed if mine[:2] == (one, place) and mine[2] <= tuple(line["id"])}
+    consumer, place, gone = _choose(chance, found)
+    for line in story.of("got", consumer=consumer, place=place):
+        line["items"] = [item for item in line["items"] if tuple(item[4:7]) != gone]
+
+
+def stored_the_wrong_way_round_and_not_scanned(invented: Invented, chance: random.Random) -> None:
+    two_messages_stored_the_wrong_way_round(invented, chance)
+    story = invented.story
+    story.lines = [line for line in story.lines if line["what"] not in ("scan", "scanned")]
+
+
 def two_messages_stored_the_wrong_way_round(invented: Invented, chance: random.Random) -> None:
     """Everybody saw them so: the log itself is out of order."""
     story, once = invented.story, _once_with_receipt(invented)
@@ -294,7 +348,10 @@ def redelivered_after_its_receipt(invented: Invented, chance: random.Random) -> 
 PLANTS: Final[list[tuple[str, Callable[[Invented, random.Random], None]]]] = [
     ("lost", stored_message_missing),
     ("lost", message_never_handed_over),
+    ("lost", forgotten_after_it_was_handed_over),
+    ("skipped", skipped_by_the_next_consumer),
     ("order", two_messages_stored_the_wrong_way_round),
+    ("order", stored_the_wrong_way_round_and_not_scanned),
     ("delivered_order", handed_over_the_wrong_way_round),
     ("corrupted", another_digest),
     ("corrupted", another_key),

@@ -132,6 +132,7 @@ def test_what_an_administrator_took_away_is_not_lost(
 ) -> None:
     scene = Scene()
     scene.got(scene.stores())
+    scene.acking(0)
     scene.stores()
     scene.act(act, target, result)
     scene.drained()
@@ -177,6 +178,7 @@ def test_what_is_unknown_may_be_missing_or_be_there_late_and_twice(tmp_path: Pat
         scene.story.say("spark", "scan", reader="spark", place="t", items=[item])
     scene.story.say(RIG, "scanned", reader="spark", place="t", messages=3)
     scene.got(2)
+    scene.acking(2)
     scene.drained()
     assert scene.findings(tmp_path) == {}
 

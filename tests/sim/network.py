@@ -31,6 +31,7 @@ from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import (
     Disconnected,
     Failed,
+    GivenUp,
     NotReached,
     Refusal,
     Rejected,
@@ -318,7 +319,8 @@ class SimulatedListener:
         """What a caller is told of an error in the service."""
         if isinstance(error, Refusal):
             return Rejected(error.code, str(error))
-        _log.error("a request failed", exc_info=error)
+        if not isinstance(error, GivenUp):
+            _log.error("a request failed", exc_info=error)
         if is_mistake(error) and self._network.on_mistake is not None:
             self._network.on_mistake(self.process, method, error)
         return Failed("the server broke off: its log says why")

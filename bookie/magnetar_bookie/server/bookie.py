@@ -40,7 +40,7 @@ from magnetar_protos.ledger_pb2 import (
 )
 from magnetar_wire.blobs import blob_parts
 from magnetar_wire.clock import Clock, Timer
-from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Stream
+from magnetar_wire.transport import Code, Disconnected, GivenUp, Peer, Refusal, Stream
 
 __all__ = ["Bookie"]
 
@@ -95,13 +95,13 @@ class Bookie:
             raise Refusal(Code.INVALID_ARGUMENT, f"the request for {method} can't be read: {error}") from None
         if not 0 < message.ledger_id <= MAX_LEDGER_ID:
             raise Refusal(Code.INVALID_ARGUMENT, f"{message.ledger_id} is no ledger: ids are 1 … {MAX_LEDGER_ID}")
-        self._commit.check()
         try:
+            self._commit.check()
             answered = await answer(message)
+            self._commit.check()
         except StorageFailed as error:
             self.fail(error)
-            raise
-        self._commit.check()
+            raise GivenUp(str(error)) from error  # what was asked may have been done
         if isinstance(answered, bytes):
             return answered
         return answered.SerializeToString()
@@ -117,7 +117,7 @@ class Bookie:
             pass  # the client has gone, as clients do: nobody is left to be told
         except StorageFailed as error:
             self.fail(error)
-            raise
+            raise GivenUp(str(error)) from error
         finally:
             del self._streams[serving]
 

@@ -26,7 +26,7 @@ from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from magnetar_wire.grpc_transport.served_stream import ServedStream
 from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, method_named
 from magnetar_wire.pipe import check_size
-from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusal, Service
+from magnetar_wire.transport import Code, Disconnected, GivenUp, NotReached, Peer, Refusal, Service
 
 __all__ = ["GrpcListener", "listen"]
 
@@ -115,7 +115,8 @@ class _Handler:
             ending.broken_off()
         except Exception as error:  # noqa: BLE001 (whatever it is, it must not reach the caller as it is)
             if not (ending.begun and isinstance(error, Disconnected)):  # the transport broke it off itself
-                _log.exception("a request failed")
+                if not isinstance(error, GivenUp):
+                    _log.exception("a request failed")
                 ending.failed()
         else:
             if not ending.begun:

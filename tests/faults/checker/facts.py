@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tests.faults.checker.acknowledged import Acknowledged
+from tests.faults.checker.acknowledged import NEVER, Acknowledged
 from tests.faults.checker.acts import Acts
 from tests.faults.checker.history import Line
 from tests.faults.checker.ids import id_text, pack, whole_entry
@@ -102,10 +102,13 @@ class Facts:
     def where(self, place: Place, slot: int) -> str:
         return f"{id_text(place.ids[slot])} in {place.name}"
 
-    def is_announced(self, subscription: Subscription, place: Place, packed: int, slot: int) -> bool:
-        """Somebody has begun to acknowledge it."""
+    def announced_at(self, subscription: Subscription, place: Place, packed: int, slot: int) -> float:
+        """When somebody began to acknowledge it; infinity: nobody did."""
         found = subscription.acknowledged.get(place.index)
-        return found is not None and found.is_announced(packed, slot, place.slots.get(whole_entry(packed)))
+        return NEVER if found is None else found.announced.at(packed, slot, place.slots.get(whole_entry(packed)))
+
+    def is_announced(self, subscription: Subscription, place: Place, packed: int, slot: int) -> bool:
+        return self.announced_at(subscription, place, packed, slot) < NEVER
 
     def with_receipts(self, topic: Topic) -> Iterator[tuple[Producer, int]]:
         """Producer and number of each message that has one."""
@@ -117,6 +120,24 @@ class Facts:
 
     def complete_scans(self) -> list[Scan]:
         return [scan for scan in self.scans.values() if scan.complete]
+
+    def is_known(self, place: Place) -> bool:
+        """The whole log of it: somebody read it, or a subscription that was there before anything was sent was handed
+        all of it and was drained, without an administrator's doing."""
+        if any(scan.place is place for scan in self.complete_scans()):
+            return True
+        topic = self.topic_of(place.name)
+        return any(
+            subscription.topic is topic
+            and subscription.durable
+            and all(not one.starts or subscription.at <= one.starts_at[0] for one in self._producers_to(topic))
+            and not self.acts.touched(name, topic.name, 0.0, self.now)
+            for name, subscription in self.subscriptions.items()
+            if topic is not None and name in self.drained
+        )
+
+    def _producers_to(self, topic: Topic) -> Iterator[Producer]:
+        return (one for one in self.producer_list if one.topic is topic)
 
     # ── what there is ──
 
@@ -265,19 +286,19 @@ class Facts:
     def _take_acking(self, line: Line, fields: dict[str, Any]) -> None:
         found = self._acknowledging(line)
         for slot in line.slots:
-            found.announce(slot)
+            found.announced.one(slot, line.at)
 
     def _take_acked(self, line: Line, fields: dict[str, Any]) -> None:
         found = self._acknowledging(line)
         for slot in line.slots:
-            found.receipt(slot, line.at)
+            found.receipts.one(slot, line.at)
         self.counts["acknowledgements with a receipt"] += len(line.slots)
 
     def _take_acking_up_to(self, line: Line, fields: dict[str, Any]) -> None:
-        self._acknowledging(line, fields["id"]).announce_up_to(line.ids[0])
+        self._acknowledging(line, fields["id"]).announced.up_to(line.ids[0], line.at)
 
     def _take_acked_up_to(self, line: Line, fields: dict[str, Any]) -> None:
-        self._acknowledging(line, fields["id"]).receipt_up_to(line.ids[0], line.at)
+        self._acknowledging(line, fields["id"]).receipts.up_to(line.ids[0], line.at)
         self.counts["cumulative acknowledgements with a receipt"] += 1
 
     def _take_nacked(self, line: Line, fields: dict[str, Any]) -> None:

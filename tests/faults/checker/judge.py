@@ -29,7 +29,7 @@ def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verd
     lines = 0
     for line in read(folder):
         lines += 1
-        if not line.known:
+        if not line.known and line.what not in seeing:
             strange[line.what] += 1
         _count_told(verdict, line)
         facts.take(line)
@@ -58,8 +58,11 @@ def _open_questions(verdict: Verdict, facts: Facts) -> None:
         if name not in facts.drained and subscription.type != "Reader"
     ]
     scanned = {scan.place.name for scan in facts.complete_scans()}
-    unscanned = {place.name for place in facts.place_list} - scanned
-    verdict.not_judged += [f"lost and order in {place}, of which nothing was scanned" for place in sorted(unscanned)]
+    verdict.not_judged += [
+        f"{'lost' if facts.is_known(place) else 'lost and order'} in {place.name}, of which nothing was scanned"
+        for place in sorted(facts.place_list, key=lambda one: one.name)
+        if place.name not in scanned
+    ]
 
 
 def _figures(verdict: Verdict, facts: Facts, lines: int, strange: Counter[str]) -> None:

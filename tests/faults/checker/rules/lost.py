@@ -1,4 +1,8 @@
-"""What has a receipt is in the log, and comes to every subscription that was there before it was sent.
+"""What has a receipt is in the log, and comes to every subscription that was there before it was sent, until somebody
+acknowledges it.
+
+A subscription has no backlog when it is drained: so of each message that was stored by then and came to it, somebody
+has begun to acknowledge it at the id that its receipt names. Of a second copy nobody knows when it was stored.
 
 A log's beginning may be gone when it is scanned, of what every durable subscription has begun to acknowledge. What an
 administrator took away is not lost.
@@ -11,7 +15,7 @@ from bisect import bisect_right
 from tests.faults.checker.history import Line
 from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import Place, Producer, Scan, Subscription, Topic, message
+from tests.faults.checker.things import ALREADY, Place, Producer, Scan, Subscription, Topic, message, number_of
 
 
 class Lost(Rule):
@@ -20,6 +24,21 @@ class Lost(Rule):
     def begin(self) -> None:
         # What was missing, where, and what said so.
         self._missing: list[tuple[Producer, int, Place, str]] = []
+        # What nobody acknowledged, where, and of which subscription without a backlog.
+        self._forgotten: list[tuple[Producer, int, Place, Subscription]] = []
+
+    def on_drained(self, line: Line) -> None:
+        facts, subscription = self.facts, self.facts.subscriptions[line.fields["subscription"]]
+        for place in facts.place_list:
+            if not subscription.durable or facts.topic_of(place.name) is not subscription.topic:
+                continue
+            for slot, one in enumerate(place.content):
+                if one < 0 or one not in subscription.handed or slot in place.disputed:
+                    continue
+                producer, number = facts.producer_of(one), number_of(one)
+                stored = producer.has_receipt(number) and producer.slots[number] in (slot, ALREADY)
+                if stored and not facts.is_announced(subscription, place, place.ids[slot], slot):
+                    self._forgotten.append((producer, number, place, subscription))
 
     def on_scanned(self, line: Line) -> None:
         facts = self.facts
@@ -58,6 +77,12 @@ class Lost(Rule):
         for producer, number, place, reader in self._missing:
             if not facts.acts.took_away(producer.topic.name, producer.sent_at(number)):
                 self.found(f"{_receipt(producer, number)} in {place.name}, and {reader} did not find it there")
+        for producer, number, place, subscription in self._forgotten:
+            if not facts.acts.skipped(subscription.name, subscription.topic.name, producer.sent_at(number)):
+                self.found(
+                    f"{_receipt(producer, number)} in {place.name} and came to {subscription.name}, which has no "
+                    f"backlog at {facts.drained[subscription.name]:.3f}, though nobody acknowledged it"
+                )
         for name, at in sorted(facts.drained.items()):
             self._look(facts.subscriptions[name], at)
 

@@ -53,7 +53,7 @@ class Redelivered(Rule):
         link = self._link(line)
         delivered_after = link.made_after if link.seen_at <= line.fields["since"] else consumer.opening_at
         for packed, slot, one in zip(line.ids, line.slots, line.messages, strict=True):
-            receipt_at = found.receipt_at(packed, slot, place.slots.get(whole_entry(packed)))
+            receipt_at = found.receipts.at(packed, slot, place.slots.get(whole_entry(packed)))
             if receipt_at < delivered_after:
                 text = (
                     f"{facts.text(one)} at {facts.where(place, slot)} has a receipt for its acknowledgement, told at "

@@ -1,0 +1,146 @@
+"""Exclusive and Failover, as the judge sees them: two consumers that are served at once, and all that only looks so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import judge
+from tests.faults.invented_histories import RIG, Story
+
+
+class Scene:
+    """Messages of one topic are sent one by one to the ids [1, number, -1]; consumers A and B of one subscription, each
+    in a process of its own, connected to the broker that owns the topic."""
+
+    def __init__(self, kind: str = "Failover", other_broker: str = "b1:1") -> None:
+        self.story = Story()
+        self.sent = 0
+        self.connection = {"A": 1, "B": 1}
+        self.broker = {"A": "b1:1", "B": other_broker}
+        say = self.story.say
+        say(RIG, "broker", broker="b1", addresses=["b1:1"])
+        say(RIG, "broker", broker="b2", addresses=["b2:1"])
+        say(RIG, "topic", topic="t", partitions=0, order="producer", deduplicated=False)
+        say(RIG, "subscription", subscription="t.s", topic="t", type=kind, durable=True)
+        say("p", "producer", producer="p", topic="t")
+        for who in "AB":
+            say(who, "opening", consumer=f"t.s#{who}", subscription="t.s")
+            say(who, "opened", consumer=f"t.s#{who}")
+        self.seen()
+
+    def sends(self) -> int:
+        self.story.say("p", "sending", producer="p", items=[[self.sent, "00000000", None]])
+        self.story.say("p", "receipt", producer="p", place="t", items=[[self.sent, 1, self.sent, -1]])
+        self.sent += 1
+        return self.sent - 1
+
+    def seen(self, *who: str) -> None:
+        """Twice: what was seen is looked at once more."""
+        for one in (who or ("A", "B")) * 2:
+            number, broker = self.connection[one], self.broker[one]
+            self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
+
+    def got(self, who: str, *numbers: int) -> None:
+        items = [["p", number, "00000000", None, 1, number, -1, 0] for number in numbers]
+        self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
+
+    def acknowledges(self, who: str, number: int, *, up_to: bool = False, receipt: bool = True) -> None:
+        for what in ("acking", "acked") if receipt else ("acking",):
+            if up_to:
+                self.story.say(who, f"{what}_up_to", consumer=f"t.s#{who}", place="t", id=[1, number, -1])
+            else:
+                self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=[[1, number, -1]])
+        if not receipt:
+            self.story.say(who, "ack_unknown", consumer=f"t.s#{who}", why="stale")
+
+    def findings(self, folder: Path) -> dict[str, int]:
+        self.story.say(RIG, "ended")
+        return dict(judge(self.story.write(folder / "history"), times=False).counts)
+
+
+@pytest.mark.parametrize("up_to", [False, True])
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover"])
+def test_two_whose_acknowledgements_count_at_once_are_found(tmp_path: Path, kind: str, up_to: bool) -> None:
+    scene = Scene(kind)
+    one = scene.sends()
+    scene.got("A", one)
+    scene.got("B", one)
+    scene.acknowledges("A", one, up_to=up_to)
+    scene.acknowledges("B", one, up_to=up_to)
+    scene.seen()
+    assert scene.findings(tmp_path) == {"one_active": 1}
+
+
+def test_one_that_is_handed_what_was_sent_while_another_was_served_is_found(tmp_path: Path) -> None:
+    """Whether it acknowledges anything or not."""
+    scene = Scene()
+    one = scene.sends()
+    scene.got("A", one)
+    scene.got("B", one, scene.sends())
+    scene.acknowledges("A", one)
+    scene.seen()
+    assert scene.findings(tmp_path) == {"one_active": 1}
+
+
+def test_what_was_fetched_before_may_be_handed_on_while_another_is_served(tmp_path: Path) -> None:
+    """It was sent before the other one had anything; and its acknowledgement has no receipt."""
+    scene = Scene()
+    one, other = scene.sends(), scene.sends()
+    scene.got("A", one)
+    scene.got("B", one, other)
+    scene.acknowledges("B", other, receipt=False)
+    scene.acknowledges("A", one)
+    scene.seen()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_one_after_the_other_may_be_served_and_again_the_first(tmp_path: Path) -> None:
+    scene = Scene()
+    one, two = scene.sends(), scene.sends()
+    scene.got("A", one, two)
+    scene.acknowledges("A", one)
+    scene.got("B", two)
+    scene.acknowledges("B", two)
+    three = scene.sends()
+    scene.got("A", three)
+    scene.acknowledges("A", three)
+    scene.seen()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_who_was_connected_anew_may_acknowledge_what_it_had_before(tmp_path: Path) -> None:
+    """Another one may have been served in between."""
+    scene = Scene()
+    one = scene.sends()
+    scene.got("A", one)
+    scene.got("B", one)
+    scene.acknowledges("B", one)
+    scene.seen("B")
+    scene.connection["A"] = 2
+    scene.acknowledges("A", one)
+    scene.seen()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_two_brokers_may_both_take_themselves_for_the_owner(tmp_path: Path) -> None:
+    scene = Scene(other_broker="b2:1")
+    one = scene.sends()
+    scene.got("A", one)
+    scene.got("B", one)
+    scene.acknowledges("A", one)
+    scene.acknowledges("B", one)
+    scene.seen()
+    assert scene.findings(tmp_path) == {}
+
+
+def test_of_a_shared_subscription_all_are_served(tmp_path: Path) -> None:
+    scene = Scene("Shared")
+    one, two = scene.sends(), scene.sends()
+    scene.got("A", one)
+    scene.got("B", two)
+    scene.acknowledges("A", one)
+    scene.acknowledges("B", two)
+    scene.seen()
+    assert scene.findings(tmp_path) == {}
