@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["mistakes_in"]
+__all__ = ["is_to_be_expected", "mistakes_in"]
 
 _MISTAKES: Final = re.compile(
     r"Traceback|never retrieved|was destroyed|never awaited|a fault of the loop|a fault of ours|stood still|MemoryError"
 )
-_SHOWN: Final = 20
+# Of who was paused or shares a busy machine; and of a bookie whose disk was made to fail.
+_EXPECTED: Final = re.compile(r"stood still|StorageFailed")
+_SHOWN: Final = 100
 
 
 def mistakes_in(logs: Iterable[Path]) -> dict[str, int]:
@@ -28,3 +30,8 @@ def mistakes_in(logs: Iterable[Path]) -> dict[str, int]:
                 error = next((more for more in behind if re.match(r"\w[\w.]*: ", more)), "")
                 counts[f"{path.parent.name}/{path.name}: {line[:160]} {error[:160]}"] += 1
     return dict(counts.most_common(_SHOWN))
+
+
+def is_to_be_expected(mistake: str) -> bool:
+    """Of processes that are struck: it follows from a fault, and is no mistake of theirs."""
+    return _EXPECTED.search(mistake) is not None

@@ -44,7 +44,7 @@ def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
     report = torture(
         tmp_path, plan, lambda folder, recorder: Cluster(folder, recorder, brokers=2, bookies=4, zookeepers=1)
     )
-    check_struck(report, kinds=6, receipts=2000)
+    check_struck(report, kinds=4, receipts=2000)
     assert report.resumptions, str(report)
     assert report.ledgers
     if not report.not_done:  # with Spark, that is
@@ -62,9 +62,7 @@ def test_a_standalone_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
     assert any(name.startswith("KILL") for name in report.faults), str(report)
 
 
-def test_what_has_no_faults_is_run_all_the_same_and_a_problem_is_told(tmp_path: Path) -> None:
-    """A system that does not begin is a problem, and no clean run."""
-
+def test_a_system_that_does_not_begin_is_told_of(tmp_path: Path) -> None:
     class Broken(Standalone):
         async def __aenter__(self) -> Broken:
             raise OSError("its disk is gone")

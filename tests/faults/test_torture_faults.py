@@ -251,6 +251,10 @@ async def _metadata(cluster: Cluster, struck: _Struck) -> None:
         async with struck.by("HOLD_METADATA", group):
             assert proxy.holds_requests
             assert proxy.holds_answers
+        async with struck.by("DEAF_TO_METADATA", group):
+            assert (proxy.loses_requests, proxy.loses_answers) == (False, True)
+        async with struck.by("MUTE_TO_METADATA", group):
+            assert (proxy.loses_requests, proxy.loses_answers) == (True, False)
         async with struck.by("DELAY_METADATA", group):
             assert proxy.delay_requests_s > 0
 

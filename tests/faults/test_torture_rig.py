@@ -14,6 +14,7 @@ import pytest
 from magnetar_wire.randomness import Randomness, SeededRandomness
 from tests.faults.checker import Verdict
 from tests.faults.checker.recorder import Recorder, digest
+from tests.faults.mistakes import mistakes_in
 from tests.faults.torture import spark_reading, strikes
 from tests.faults.torture.__main__ import main
 from tests.faults.torture.fault import Fault
@@ -186,6 +187,31 @@ def test_a_run_is_clean_only_if_it_was_judged(verdict: Verdict | None, problems:
     assert Report("7", "cluster", verdict=verdict, problems=problems).clean is clean
 
 
+def test_a_mistake_of_a_process_is_no_clean_run_unless_it_follows_from_a_fault(tmp_path: Path) -> None:
+    log = tmp_path / "bookie.log"
+    log.write_text(
+        "WARNING the loop stood still for 3 s\n"
+        "    Traceback (most recent call last):\n      ...\nmagnetar_bookie.storage.interface.StorageFailed: no space\n"
+    )
+    report = Report("7", "cluster", verdict=Verdict(), said=mistakes_in([log]))
+    assert (len(report.said), report.wrong, report.clean) == (2, [], True)
+    with log.open("a") as more:
+        more.write("Traceback (most recent call last):\n  ...\nKeyError: 7\n")
+    report.said = mistakes_in([log])
+    (problem,) = report.wrong
+    assert "KeyError: 7" in problem
+    assert f"PROBLEM: {problem}" in str(report)
+    assert (len(report.said), report.clean) == (3, False)
+
+
+def test_a_report_says_what_nobody_saw() -> None:
+    report = Report("7", "cluster", not_struck=["KILL broker"])
+    assert "nobody knows of ledgers" in str(report)
+    assert "not struck with: KILL broker" in str(report)
+    report.ledgers = 7
+    assert "7 ledgers are left, all whole" in str(report)
+
+
 def test_a_report_tells_all(tmp_path: Path) -> None:
     report = Report("7", "cluster", seconds=60.0, calm_share=0.25, faults=Counter({"KILL broker": 2}))
     report.verdict = Verdict()
@@ -202,7 +228,14 @@ def test_a_report_tells_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "named"), [("--faults=KILL,WINK", "WINK"), ("--workloads=nobody", "nobody"), ("--sorts=mild", "mild")]
+    ("flag", "named"),
+    [
+        ("--faults=KILL,WINK", "WINK"),
+        ("--workloads=nobody", "nobody"),
+        ("--sorts=mild", "mild"),
+        ("--minutes=0", "--minutes"),
+        ("--brokers=-1", "--brokers"),
+    ],
 )
 def test_what_there_is_not_is_named_and_is_no_verdict(
     capsys: pytest.CaptureFixture[str], flag: str, named: str
@@ -211,6 +244,12 @@ def test_what_there_is_not_is_named_and_is_no_verdict(
         main([flag])
     assert ended.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_a_run_needs_a_folder_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "histories").mkdir()
+    assert main(["--standalone", f"--folder={tmp_path}"]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_what_a_task_of_spark_gets_is_known_message_by_message() -> None:

@@ -76,6 +76,20 @@ def test_each_fault_comes_soon_and_then_by_its_weight_and_never_too_often() -> N
     assert max(lengths) <= 12.0
 
 
+def test_each_kind_comes_before_any_comes_again_for_another_group() -> None:
+    kinds = ("KILL", "CUT", "HOLD", "MUTE", "DEAF", "BREAK")
+    several = [Harmless(kind, group, longest_s=1.0) for kind in kinds for group in ("broker", "bookie")]
+    at_once = Harmless("UNLOAD", "place", weight=3)
+    schedule = Schedule(SeededRandomness("kinds"), [*several, at_once], [Sort.WILD])
+    rounds = [schedule.next_round(1000.0) for _ in range(8)]
+    dealt = [strike.fault for one in rounds for strike in one.strikes]
+    lasting = [one for one in dealt if one is not at_once]
+    assert {one.kind for one in lasting[:6]} == {*kinds}
+    assert {*lasting[:12]} == {*several}
+    # Those that take no time come in front of that, as often as their weight says.
+    assert dealt[: dealt.index(lasting[9])].count(at_once) == 3
+
+
 def test_what_is_not_possible_now_is_dealt_later() -> None:
     schedule = Schedule(SeededRandomness("later"), FAULTS)
     first = [schedule.next_round(1000.0, lambda fault: fault.group == "place") for _ in range(8)]

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from magnetar_cli.local_java import NoJava, find_java
 from tests.faults.checker.recorder import Recorder
@@ -33,6 +34,8 @@ from tests.faults.torture.system import System
 from tests.faults.torture.workload import Workload
 
 __all__ = ["main", "torture"]
+
+_Number = TypeVar("_Number", int, float)
 
 
 def torture(folder: Path, plan: Plan, make: Callable[[Path, Recorder], System]) -> Report:
@@ -61,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times=chosen.times,
         spark=chosen.spark,
     )
+    if folder.exists() and any(folder.iterdir()):
+        sys.stderr.write(f"{folder} has something in it: a run needs a folder of its own\n")
+        return 2
     folder.mkdir(parents=True, exist_ok=True)
     # Libraries tell of every connection that breaks, and many are broken here.
     logging.basicConfig(filename=folder / "rig.log")
@@ -84,20 +90,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="magnetar-torture", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--minutes", type=float, default=1.0, help="of strikes and calm; the end takes one more or so")
-    parser.add_argument("--seed", default=str(time.time_ns() % 1_000_000))
-    parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--bookies", type=int, default=4)
-    parser.add_argument("--zookeepers", type=int, default=1)
+    parser.add_argument(
+        "--minutes",
+        type=_above_zero(float),
+        default=1.0,
+        help="of strikes and calm, which may take a round longer; the end takes one more or so",
+    )
+    parser.add_argument("--seed", default=str(time.time_ns() % 1_000_000), help="of all that is drawn; default: any")
+    parser.add_argument("--brokers", type=_above_zero(int), default=3, help="as it begins; default: %(default)s")
+    parser.add_argument("--bookies", type=_above_zero(int), default=4, help="as it begins; default: %(default)s")
+    parser.add_argument("--zookeepers", type=_above_zero(int), default=1, help="servers of it; default: %(default)s")
     parser.add_argument("--standalone", action="store_true", help="one process instead of a cluster")
     parser.add_argument("--workloads", type=_workloads, default=workloads.all(), metavar="NAME,…", help="default: all")
-    parser.add_argument("--faults", type=_faults, default=faults.all(), metavar="KIND,…", help="all by default")
+    parser.add_argument(
+        "--faults", type=_faults, default=faults.all(), metavar="KIND,…", help="default: all; none: nothing is struck"
+    )
     parser.add_argument("--sorts", type=_sorts, default=SORTS, metavar="SORT,…", help="of rounds")
     parser.add_argument("--no-times", dest="times", action="store_false", help="tell times, and don't judge them")
     parser.add_argument("--no-spark", dest="spark", action="store_false", help="don't read the log through Spark")
     parser.add_argument("--keep", action="store_true", help="keep the folder in any case")
     parser.add_argument("--folder", type=Path, help="for all that is written; default: a new one")
     return parser.parse_args(arguments)
+
+
+def _above_zero(kind: Callable[[str], _Number]) -> Callable[[str], _Number]:
+    def parse(text: str) -> _Number:
+        if (number := kind(text)) <= 0:
+            raise argparse.ArgumentTypeError(f"{text} is too few")
+        return number
+
+    return parse
 
 
 def _workloads(names: str) -> tuple[Workload, ...]:

@@ -126,9 +126,10 @@ class Ending:
     async def _ledgers(self) -> None:
         for broker in list(self._system.brokers):
             await self._system.stop(broker)
-        self._report.ledgers, left = await inspect(self._system.metadata, self._system.bookies, STUCK_S)
+        ledgers, left = await inspect(self._system.metadata, self._system.bookies, STUCK_S)
         if left:
             raise AssertionError(f"{STUCK_S:.0f} s after the brokers have ended {left}")
+        self._report.ledgers = ledgers
 
     def _ask_places(self) -> dict[str, tuple[str, ...]]:
         with Admin(self._system.direct_url) as admin:

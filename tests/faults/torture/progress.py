@@ -47,7 +47,3 @@ class Progress:
         times = self._receipts[place]
         found = bisect_right(times, at)
         return times[found] if found < len(times) else None
-
-    def last_receipt(self, place: str) -> float:
-        """0: there is none."""
-        return self._receipts[place][-1] if self._receipts[place] else 0.0

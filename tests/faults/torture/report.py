@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.faults.mistakes import is_to_be_expected
+
 if TYPE_CHECKING:
     from tests.faults.checker import Verdict
 
@@ -47,13 +49,16 @@ class Report:
     # By kind and whom it struck; and those that were dealt when there was nobody for them.
     faults: Counter[str] = field(default_factory=Counter)
     nobody: Counter[str] = field(default_factory=Counter)
+    # What could have been dealt, and was not.
+    not_struck: list[str] = field(default_factory=list)
     # Processes that ended without having been struck just then, and were started again.
     ended_by_themselves: Counter[str] = field(default_factory=Counter)
     resumptions: list[Resumption] = field(default_factory=list)
     # Until each place took messages, all was drained, and each ledger had its replicas.
     ending_s: dict[str, float] = field(default_factory=dict)
-    ledgers: int = 0
-    # What processes said of mistakes: one line of each, and how often.
+    # That are left, and are as they should be. None: nobody looked, or they are not.
+    ledgers: int | None = None
+    # What processes said of mistakes: one line of each, and how often. Not all follow from faults.
     said: dict[str, int] = field(default_factory=dict)
     not_done: list[str] = field(default_factory=list)
     # What the rig itself found wrong.
@@ -62,7 +67,13 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        return not self.problems and self.verdict is not None and self.verdict.clean
+        return not self.wrong and self.verdict is not None and self.verdict.clean
+
+    @property
+    def wrong(self) -> list[str]:
+        """But for what the judge found."""
+        mistakes = [one for one in self.said if not is_to_be_expected(one)]
+        return [*self.problems, *(f"a process made a mistake: {one}" for one in mistakes)]
 
     def __str__(self) -> str:
         stretches = ", ".join(f"{one:.0f}" for one in self.calm_stretches_s)
@@ -73,16 +84,19 @@ class Report:
             f"rounds: {_counted(self.rounds)}",
             f"{self.faults.total()} faults: {_counted(self.faults)}",
         ]
+        if self.not_struck:
+            lines.append(f"not struck with: {', '.join(self.not_struck)}")
         if self.nobody:
             lines.append(f"nobody to strike: {_counted(self.nobody)}")
         if self.ended_by_themselves:
             lines.append(f"ended by themselves, and were started again: {_counted(self.ended_by_themselves)}")
         lines += [f"  {one}" for one in self.resumptions]
-        lines.append(f"the end: {ending or 'not reached'}; {self.ledgers} ledgers are left, all whole")
+        whole = "nobody knows of ledgers" if self.ledgers is None else f"{self.ledgers} ledgers are left, all whole"
+        lines.append(f"the end: {ending or 'not reached'}; {whole}")
         lines += [f"not done: {why}" for why in self.not_done]
         lines += [f"  {count} x said: {what}" for what, count in self.said.items()]
-        lines.append(str(self.verdict) if self.verdict is not None else "not judged")
-        lines += [f"PROBLEM: {one}" for one in self.problems]
+        lines.append(f"the judge: {self.verdict}" if self.verdict is not None else "not judged")
+        lines += [f"PROBLEM: {one}" for one in self.wrong]
         return "\n".join(lines)
 
     def write(self, path: Path) -> None:

@@ -186,6 +186,8 @@ class Rig:
         report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
         report.faults, report.nobody = strikes.done, strikes.nobody
         report.problems = self._problems()
+        names = dict.fromkeys(f"{one.kind} {one.group}" for one in self._plan.faults)
+        report.not_struck = [name for name in names if name not in report.faults]
         report.ended_by_themselves = self._system.ended_by_themselves
 
     def _failed(self, what: str, error: Exception) -> None:

@@ -8,7 +8,8 @@ ALONE  one broker is killed, or paused for longer than its session lasts, and no
 BORNE  one part of each group is struck at most: everybody can go on
 WILD   anything may be struck, several of a group at once too: nobody need go on, but nothing may be lost
 
-Faults are dealt from a shuffled deck. The first has each fault once, so that a run of some minutes has them all; those
+Faults are dealt from a shuffled deck. The first begins with each kind, whomever it strikes, and with those that take no
+time as often as their weight says: a run of some minutes has all of these. Then it has each fault once; and those
 behind it have each as often as its weight says. A card that does not fit into a round waits for one that it fits into.
 
 A quarter of a run is calm: `Balance` says when, and for how long. Since it is told for how long a round really took,
@@ -135,10 +136,10 @@ class Schedule:
         return kept
 
     def _new_deck(self) -> list[Fault]:
-        deck = [one for one in self._faults for _ in range(1 if self._first else one.weight)]
-        self._first = False
+        first, self._first = self._first, False
+        deck = [one for one in self._faults for _ in range(1 if first and one.longest_s else one.weight)]
         self._chance.shuffle(deck)
-        return deck
+        return _each_kind_first(deck) if first else deck
 
     def _strike(self, fault: Fault, left_s: float) -> Strike:
         for_s = min(self._between(fault.shortest_s, fault.longest_s), max(fault.shortest_s, left_s))
@@ -146,6 +147,17 @@ class Schedule:
 
     def _between(self, least: float, most: float) -> float:
         return least + (most - least) * self._chance.random()
+
+
+def _each_kind_first(deck: Sequence[Fault]) -> list[Fault]:
+    """And those that take no time: how many fit into a round is a matter of others."""
+    kinds: set[str] = set()
+    front: list[Fault] = []
+    behind: list[Fault] = []
+    for one in deck:
+        (front if one.kind not in kinds or not one.longest_s else behind).append(one)
+        kinds.add(one.kind)
+    return front + behind
 
 
 class Balance:

@@ -30,13 +30,16 @@ class SparkProcess:
         self._log = log
         words = [sys.executable, "-m", "tests.faults.torture.spark_reading", str(histories)]
         paths = os.pathsep.join(str(_REPOSITORY / root) for root in _ROOTS)
+        # What Spark leaves behind when it is ended with the run.
+        remains = log.with_suffix(".remains")
+        remains.mkdir()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(remains)},
                 preexec_fn=die_with_parent,
             )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from magnetar_wire.randomness import Randomness
 from tests.faults.proxy import Proxy
 from tests.faults.torture.fault import Bears
-from tests.faults.torture.faults.connections import Cut, Delay, Hold, OnConnections
+from tests.faults.torture.faults.connections import Cut, Deaf, Delay, Hold, Mute, OnConnections
 from tests.faults.torture.faults.processes import Kill, Pause
 from tests.faults.torture.system import System
 
@@ -42,6 +42,14 @@ class HoldMetadata(_OnMetadata, Hold):
     pass
 
 
+class DeafToMetadata(_OnMetadata, Mute):
+    """Its requests arrive, and it never hears what became of them. The store is at the far end: that one is mute."""
+
+
+class MuteToMetadata(_OnMetadata, Deaf):
+    """It hears of all that happens, and none of its requests arrive."""
+
+
 class CutAllMetadata(CutMetadata):
     """Brokers and bookies alike: nobody's session need last."""
 
@@ -68,9 +76,13 @@ FAULTS = (
     CutMetadata("CUT_METADATA", "broker", weight=2, shortest_s=1.0, longest_s=10.0),
     HoldMetadata("HOLD_METADATA", "broker", weight=1, shortest_s=1.0, longest_s=10.0),
     DelayMetadata("DELAY_METADATA", "broker", weight=1, shortest_s=2.0, longest_s=8.0),
+    DeafToMetadata("DEAF_TO_METADATA", "broker", weight=1, shortest_s=1.0, longest_s=10.0),
+    MuteToMetadata("MUTE_TO_METADATA", "broker", weight=1, shortest_s=1.0, longest_s=10.0),
     BreakMetadata("BREAK_METADATA", "bookie", weight=1, shortest_s=0.1, longest_s=1.0),
     CutMetadata("CUT_METADATA", "bookie", weight=2, shortest_s=1.0, longest_s=10.0),
     HoldMetadata("HOLD_METADATA", "bookie", weight=1, shortest_s=1.0, longest_s=10.0),
     DelayMetadata("DELAY_METADATA", "bookie", weight=1, shortest_s=2.0, longest_s=8.0),
+    DeafToMetadata("DEAF_TO_METADATA", "bookie", weight=1, shortest_s=1.0, longest_s=10.0),
+    MuteToMetadata("MUTE_TO_METADATA", "bookie", weight=1, shortest_s=1.0, longest_s=10.0),
     CutAllMetadata("CUT_ALL_METADATA", "everything", shortest_s=1.0, longest_s=10.0, bears=Bears.NOT),
 )
