@@ -326,7 +326,7 @@ async def _members(cluster: Cluster, struck: _Struck) -> None:
         assert await _greeted(cluster.proxies[added])
         first = f"{kind}-1"
         proxy = cluster.proxies[first]
-        async with struck.by(f"REMOVE_{kind.upper()}", kind, first):
+        async with _told_all_the_while(cluster), struck.by(f"REMOVE_{kind.upper()}", kind, first):
             assert first not in cluster.names
             assert first not in {**cluster.proxies, **cluster.metadata_proxies}
             assert not cluster.running(first)
@@ -340,6 +340,24 @@ async def _members(cluster: Cluster, struck: _Struck) -> None:
         assert f"{first}.log" in {log.name for log in cluster.logs()}
     assert list(cluster.broker_addresses()) == cluster.brokers
     assert cluster.proxies["broker-2"].address in cluster.service_url
+
+
+@contextlib.asynccontextmanager
+async def _told_all_the_while(cluster: Cluster) -> AsyncIterator[None]:
+    """What brokers' addresses are, also when the launcher has taken one out and nobody knows of it yet."""
+    local = cluster.launcher.local
+    remove, told = local.remove, []
+
+    def remove_and_ask(*name: Any, **options: Any) -> None:
+        remove(*name, **options)
+        told.append(list(cluster.broker_addresses()))
+        assert cluster.direct_url.count(",") == len(told[-1]) - 1
+
+    brokers = [*cluster.brokers]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "remove", remove_and_ask)
+        yield
+    assert told == [brokers]
 
 
 async def _everything(cluster: Cluster, struck: _Struck) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ async def own_all(store: MemoryStore, broker: str) -> Owner:
     return Owner(broker, store.session.id)
 
 
+def unexpected(what: str, error: Exception) -> None:
+    raise AssertionError(what) from error
+
+
 def test_owners_and_the_end_of_a_session_are_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[dict[str, Any]] = []
 
@@ -48,7 +53,7 @@ def test_owners_and_the_end_of_a_session_are_written_down(tmp_path: Path, monkey
         before = await own_all(first, "broker-1")
         await put(second, paths.broker("broker-2"))
         with Recorder(tmp_path, "rig") as recorder:
-            async with Owners("memory", recorder, lambda: ["t", "u-partition-1"]) as owners:
+            async with Owners("memory", recorder, lambda: ["t", "u-partition-1"], unexpected) as owners:
                 assert await owners.look() == {"t": before, "u-partition-1": before}
                 server.expire(first)
                 await within(owners.wait_over(before), "its session is seen to be over")
@@ -64,3 +69,29 @@ def test_owners_and_the_end_of_a_session_are_written_down(tmp_path: Path, monkey
         assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
 
     run(body())
+
+
+def test_whoever_looks_at_owners_does_not_end_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place whose name is none makes it fail."""
+    server = MemoryServer(SystemClock(), session_timeout_s=60.0)
+    failures: list[str] = []
+    places: list[str] = []
+
+    async def connected(*_: object) -> MemoryStore:
+        return server.connect()
+
+    async def body() -> None:
+        monkeypatch.setattr(owners_module, "open_metadata", connected)
+        failed = asyncio.Event()
+
+        def note(what: str, error: Exception) -> None:
+            failures.append(f"{what}: {type(error).__name__}")
+            failed.set()
+
+        with Recorder(tmp_path, "rig") as recorder:
+            async with Owners("memory", recorder, lambda: places, note):
+                places.append("a://b")
+                await within(failed.wait(), "it is told")
+
+    run(body())
+    assert failures == ["owners are looked at: InvalidTopicName"]

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +20,7 @@ from tests.faults.torture.fault import Fault
 from tests.faults.torture.progress import Progress
 from tests.faults.torture.report import Report, Resumption
 from tests.faults.torture.schedule import Strike
+from tests.faults.torture.spark_reading import Row
 from tests.faults.torture.strikes import Strikes
 from tests.faults.torture.system import System
 from tests.running import run
@@ -138,12 +138,9 @@ def test_progress_knows_when_a_place_took_something(tmp_path: Path) -> None:
 
 
 def test_what_spark_reads_is_written_down_by_place_and_in_order(tmp_path: Path) -> None:
-    def row(partition: int | None, entry: int, why: str | None = None) -> Any:
-        found = SimpleNamespace(producer="t.p", number=entry, digest="00000000", key="k", why=why)
+    def row(partition: int | None, entry: int, why: str | None = None) -> Row:
         topic = "persistent://public/default/t"
-        return SimpleNamespace(
-            topic=topic, partition=partition, ledger_id=5, entry_id=entry, batch_index=-1, found=found
-        )
+        return Row(topic, partition, 5, entry, -1, "t.p", entry, "00000000", "k", why)
 
     rows = [row(0, 1), row(0, 2), row(0, 3, "damaged"), row(1, 4)]
     places = ["t-partition-0", "t-partition-1", "t-partition-2"]
@@ -214,3 +211,24 @@ def test_what_there_is_not_is_named_and_is_no_verdict(
         main([flag])
     assert ended.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_what_a_task_of_spark_gets_is_known_message_by_message() -> None:
+    pa = pytest.importorskip("pyarrow")
+    from random import Random
+
+    from tests.faults.torture.messages import make_message
+
+    sent = [make_message("t.p", number, Random(number), 40, "k" if number % 2 else None) for number in range(20)]
+    columns = (
+        pa.array([one.payload for one in sent] + [b"who am I?"], pa.binary()),
+        pa.array([None if one.key is None else one.key.encode() for one in sent] + [None], pa.binary()),
+        pa.array([list((one.properties or {}).items()) for one in sent] + [None], pa.map_(pa.string(), pa.string())),
+        pa.array([one.event_ms * 1000 or None for one in sent] + [None], pa.timestamp("us", tz="UTC")),
+    )
+    assert any(one.event_ms for one in sent)
+    *known, nobodys = spark_reading.identify_all(*columns).to_pylist()
+    assert [tuple(one.values()) for one in known] == [("t.p", one.number, one.digest, one.key, None) for one in sent]
+    assert [nobodys.pop("why") is None, *nobodys.values()] == [False] + [None] * 4
+    nothing = spark_reading.identify_all(*(column.slice(0, 0) for column in columns))
+    assert list(Row._fields[5:]) == [one.name for one in nothing.type]

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from tests.faults.torture.beside import OnFailure, going_on
 from tests.faults.torture.system import System
 
 __all__ = ["telling_addresses"]
@@ -15,7 +16,7 @@ _AGAIN_S: Final = 0.3
 
 
 @contextlib.asynccontextmanager
-async def telling_addresses(system: System) -> AsyncIterator[None]:
+async def telling_addresses(system: System, failed: OnFailure) -> AsyncIterator[None]:
     said: dict[str, list[str]] = {}
 
     def tell() -> None:
@@ -30,10 +31,5 @@ async def telling_addresses(system: System) -> AsyncIterator[None]:
             tell()
 
     tell()
-    task = asyncio.create_task(tell_on())
-    try:
+    async with going_on("brokers' addresses are told", tell_on, failed):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

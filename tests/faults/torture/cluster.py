@@ -76,6 +76,8 @@ class Cluster(System):
         self._numbers = {"broker": itertools.count(brokers + 1), "bookie": itertools.count(bookies + 1)}
         self._added = {"broker": 0, "bookie": 0}
         self._leaving: set[str] = set()
+        # As they were last seen: the launcher forgets who is taken out before it leaves the lists here.
+        self._addresses: dict[str, str] = {}
         self._settings = {**QUICK_BOOKIES, **settings}
         self._broker_settings = {**QUICK_BROKERS, **(broker_settings or {})}
         # Of those who were taken out: their logs.
@@ -124,14 +126,14 @@ class Cluster(System):
 
     @property
     def direct_url(self) -> str:
-        return "magnetar://" + ",".join(self._local.broker(name).address for name in self.brokers)
+        return "magnetar://" + ",".join(self._addresses[name] for name in self.brokers)
 
     @property
     def metadata(self) -> str:
         return self._local.metadata
 
     def broker_addresses(self) -> dict[str, list[str]]:
-        return {name: [self.proxies[name].address, self._local.broker(name).address] for name in self.brokers}
+        return {name: [self.proxies[name].address, self._addresses[name]] for name in self.brokers}
 
     def logs(self) -> list[Path]:
         left = sorted(self._left_logs.glob("*.log"))
@@ -241,6 +243,7 @@ class Cluster(System):
         finally:
             self._leaving.discard(name)
         (self.brokers if name in self.brokers else self.bookies).remove(name)
+        del self._addresses[name]
         for proxy in (self.proxies.pop(name), *self.metadata_proxies.pop(name)):
             await proxy.close()
         return ""
@@ -303,8 +306,10 @@ class Cluster(System):
         if name not in self.proxies:
             return
         with contextlib.suppress(NoSuchName):  # it has just been taken out
-            host, _, port = self._local.daemon_part(name).address.rpartition(":")
+            address = self._local.daemon_part(name).address
+            host, _, port = address.rpartition(":")
             self.proxies[name].target = host, int(port)
+            self._addresses[name] = address
 
     async def _metadata_by_proxy(self, name: str) -> dict[str, str]:
         location = urlsplit(self.metadata)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -26,6 +27,7 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.faults.checker.recorder import Recorder
+from tests.faults.torture.beside import OnFailure, going_on
 
 __all__ = ["Owner", "Owners"]
 
@@ -43,12 +45,15 @@ class Owner:
 class Owners:
     """`async with`: looks all the time."""
 
-    def __init__(self, location: str, recorder: Recorder, places: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, location: str, recorder: Recorder, places: Callable[[], Sequence[str]], failed: OnFailure
+    ) -> None:
         self._location = location
         self._recorder = recorder
         self._places = places
         self._store: MetadataStore | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._failed = failed
+        self._exits = AsyncExitStack()
         # As they were seen last.
         self.now: dict[str, Owner] = {}
         self._living: set[Owner] = set()
@@ -57,15 +62,12 @@ class Owners:
 
     async def __aenter__(self) -> Self:
         await self.look()
-        self._looking = asyncio.create_task(self._look_on())
+        self._exits.push_async_callback(self._close)
+        await self._exits.enter_async_context(going_on("owners are looked at", self._look_on, self._failed))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
-        await self._close()
+        await self._exits.aclose()
 
     async def look(self) -> dict[str, Owner]:
         """Of those that have one. Raises `MetadataError`."""

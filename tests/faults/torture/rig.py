@@ -94,9 +94,7 @@ class Rig:
                 await ending.run(self._all_go_on)
                 report.said = mistakes_in([*self._system.logs(), *sorted(self._folder.glob("*.err"))])
         except Exception as error:  # noqa: BLE001 (what there is of the history is judged all the same)
-            report.problems.append(f"the run broke off: {type(error).__name__}: {error}")
-            with (self._folder / "rig.err").open("a") as log:
-                traceback.print_exception(error, file=log)
+            self._failed("the run", error)
         self._recorder.close()
         self._count()
         self._say("the judge reads what was written down")
@@ -115,9 +113,9 @@ class Rig:
         await asyncio.to_thread(prepare, system.direct_url, workloads, self._recorder)
         system.places = [place for workload in workloads for topic in workload.topics for place in topic.places]
         system.clients = self._clients
-        await exits.enter_async_context(telling_addresses(system))
+        await exits.enter_async_context(telling_addresses(system, self._failed))
         if system.metadata.startswith("zookeeper:"):
-            owners = Owners(system.metadata, self._recorder, lambda: system.places)
+            owners = Owners(system.metadata, self._recorder, lambda: system.places, self._failed)
             self._alone.owners = await exits.enter_async_context(owners)
         self._clients.url, self._clients.listener_name = system.service_url, system.listener_name
         for role in self._clients.roles:
@@ -129,7 +127,7 @@ class Rig:
 
     async def _rounds(self) -> None:
         balance = self._balance
-        while (left_s := balance.left_s) and not self._strikes.problems and not self._alone.problems:
+        while (left_s := balance.left_s) and not self._problems():
             began = time.monotonic()
             await self._round(self._schedule.next_round(left_s, self._strikes.possible))
             balance.struck_s += time.monotonic() - began
@@ -138,6 +136,9 @@ class Rig:
                 began = time.monotonic()
                 await asyncio.sleep(rest_s)
                 balance.calm.append(time.monotonic() - began)
+
+    def _problems(self) -> list[str]:
+        return [*self.report.problems, *self._strikes.problems, *self._alone.problems]
 
     async def _round(self, one: Round) -> None:
         self.report.rounds[one.sort.value] += 1
@@ -184,8 +185,15 @@ class Rig:
         report.whole_s = time.monotonic() - self._began
         report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
         report.faults, report.nobody = strikes.done, strikes.nobody
-        report.problems += [*strikes.problems, *self._alone.problems]
+        report.problems = self._problems()
         report.ended_by_themselves = self._system.ended_by_themselves
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """It broke off, though it was to go on."""
+        self.report.problems.append(f"{what} broke off: {type(error).__name__}: {error}")
+        self._say(f"PROBLEM: {self.report.problems[-1]}")
+        with (self._folder / "rig.err").open("a") as log:
+            traceback.print_exception(error, file=log)
 
     def _say(self, line: str) -> None:
         self._say_line(f"{time.monotonic() - self._began:6.1f} s  {line}")

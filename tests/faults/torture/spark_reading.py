@@ -6,15 +6,17 @@ It says `ready` when Spark runs. On standard input it is told, in one line, a UR
 with commas between them: then its history has all of their messages in the order of their ids, and how many, and it
 says `done`. Where there is no Java or PySpark it says why, in a line that begins with `without`.
 
-Digests are computed where Spark's tasks run, from the columns that the source gives: nothing of the clients' SDK.
+Digests are computed where Spark's tasks run, from the columns that the source gives: nothing of the clients' SDK. All
+goes through Arrow: row by row it would take a multiple of the time. A batch in a task has some megabytes at most; what
+comes out of the tasks is as small for a large message as for a small one, and is put in order here.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pytest
 
@@ -23,25 +25,64 @@ from tests.faults.torture import messages
 from tests.running_spark import read, spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    import pyarrow as pa
+    from pyspark.sql import Column
 
-__all__ = ["READER"]
+__all__ = ["READER", "Row"]
 
 READER: Final = "spark"
 _LINE_MESSAGES: Final = 500
+_BATCH_BYTES: Final = 8 << 20
 # What a task tells of a message.
 _FOUND: Final = "struct<producer: string, number: bigint, digest: string, key: string, why: string>"
 _IN_ORDER: Final = ("topic", "partition", "ledger_id", "entry_id", "batch_index")
 
 
-def whole_log(url: str, places: Sequence[str]) -> DataFrame:
-    """A row for each message, which says what it is: small ones, in the order of their ids in each place."""
-    from pyspark.sql.functions import expr, udf
+class Row(NamedTuple):
+    topic: str
+    partition: int | None
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    # What it says, or else why it says nothing.
+    producer: str | None
+    number: int | None
+    digest: str | None
+    key: str | None
+    why: str | None
 
+
+def whole_log(url: str, places: Sequence[str]) -> Iterator[Row]:
+    """A row for each message, in the order of their ids in each place."""
+    spark = spark_session()
+    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_BATCH_BYTES))
     topics = dict.fromkeys(place.partition("-partition-")[0] for place in places)
-    frame = read(spark_session(), url, topics=",".join(topics), startingOffsets="earliest")
-    found = udf(identify, _FOUND)("value", "key", "properties", expr("unix_millis(event_time)"))
-    return frame.select("topic", "partition", "message_id.*", found.alias("found")).orderBy(*_IN_ORDER)
+    frame = read(spark, url, topics=",".join(topics), startingOffsets="earliest")
+    found = _by_arrow(identify_all, _FOUND)("value", "key", "properties", "event_time")
+    frame = frame.select("topic", "partition", "message_id.*", found.alias("found"))
+    table = frame.select(*_IN_ORDER, "found.*").toArrow()
+    for batch in table.sort_by([(name, "ascending") for name in _IN_ORDER]).to_batches():
+        yield from map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _by_arrow(act: Callable[..., pa.Array], type_: str) -> Callable[..., Column]:
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    # Else it would look for what it is in the types of the parameters, by names that are not there while it runs.
+    return cast(Any, arrow_udf)(act, type_, ArrowUDFType.SCALAR)  # type: ignore[no-any-return]
+
+
+def identify_all(value: pa.Array, key: pa.Array, properties: pa.Array, event_time: pa.Array) -> pa.Array:
+    """As `identify` does each; times are in microseconds."""
+    import pyarrow as pa
+
+    times = (None if time is None else time // 1000 for time in event_time.cast(pa.int64()).to_pylist())
+    columns = value.to_pylist(), key.to_pylist(), properties.to_pylist(maps_as_pydicts="strict"), times
+    found = [identify(*one) for one in zip(*columns, strict=True)]
+    parts = zip(*found, strict=True) if found else [()] * len(Row._fields[5:])
+    types = pa.string(), pa.int64(), pa.string(), pa.string(), pa.string()
+    arrays = [pa.array(part, type_) for part, type_ in zip(parts, types, strict=True)]
+    return pa.StructArray.from_arrays(arrays, names=Row._fields[5:])
 
 
 def identify(
@@ -74,11 +115,11 @@ def write(rows: Iterable[Row], recorder: Recorder, places: Sequence[str]) -> Non
             tell()
         place = here
         counts[place] = counts.get(place, 0) + 1
-        found, id_ = row.found, [row.ledger_id, row.entry_id, row.batch_index]
-        if found.why is not None:
-            recorder.say("unreadable", reader=READER, place=place, id=id_, why=found.why)
+        id_ = [row.ledger_id, row.entry_id, row.batch_index]
+        if row.why is not None:
+            recorder.say("unreadable", reader=READER, place=place, id=id_, why=row.why)
         else:
-            items.append([found.producer, found.number, found.digest, found.key, *id_])
+            items.append([row.producer, row.number, row.digest, row.key, *id_])
     tell()
     for name, count in counts.items():
         recorder.say("scanned", reader=READER, place=name, messages=count)
@@ -87,9 +128,7 @@ def write(rows: Iterable[Row], recorder: Recorder, places: Sequence[str]) -> Non
 def _warm_up() -> None:
     """A session, and the process in which it runs Python."""
     spark = spark_session()
-    from pyspark.sql.functions import udf
-
-    spark.range(2).select(udf(lambda number: number, "bigint")("id")).collect()
+    spark.range(2).select(_by_arrow(lambda number: number, "bigint")("id")).toArrow()
 
 
 def main(histories: str) -> None:
@@ -102,7 +141,7 @@ def main(histories: str) -> None:
     url, _, listed = sys.stdin.readline().strip().partition(" ")
     places = listed.split(",")
     with Recorder(Path(histories), READER) as recorder:
-        write(whole_log(url, places).toLocalIterator(), recorder, places)
+        write(whole_log(url, places), recorder, places)
     _say("done")
 
 
