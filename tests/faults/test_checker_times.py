@@ -14,10 +14,10 @@ from tests.faults.invented_histories import RIG, Story
 class Scene:
     """Messages are sent to one topic by one producer, and handed to one subscription; at times that the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 0) -> None:
         self.story = Story()
         self.sent = 0
-        self.say(0, RIG, "topic", topic="t", partitions=0, order="producer", deduplicated=False)
+        self.say(0, RIG, "topic", topic="t", partitions=partitions, order="producer", deduplicated=False)
         self.say(0, RIG, "subscription", subscription="t.s", topic="t", type="Exclusive", durable=True)
         self.say(0, "p", "producer", producer="p", topic="t")
         self.owned(0, 1)
@@ -113,6 +113,22 @@ def test_a_message_that_was_never_given_up_waits_to_the_end(tmp_path: Path) -> N
     scene = Scene()
     scene.sends(1)
     assert dict(scene.verdict(tmp_path, 13).counts) == {"unavailable": 1}
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(9, {}), (11, {"unavailable": 1})])
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_message_that_is_given_up_waited_wherever_it_was_to_be_stored(
+    tmp_path: Path, partitions: int, seconds: float, found: dict[str, int]
+) -> None:
+    scene = Scene(partitions)
+    scene.sends(1)
+    for again in range(1, int(seconds)):
+        if partitions:  # the other one is well
+            scene.sends(1 + again)
+            items = [[again, 1, again, -1]]
+            scene.say(1 + again, "p", "receipt", producer="p", place="t-partition-1", items=items)
+    scene.say(1 + seconds, "p", "unknown", producer="p", numbers=[0], why="Timeout")
+    assert dict(scene.verdict(tmp_path, 20).counts) == found
 
 
 @pytest.mark.parametrize("what", ["killed", "producer_closed"])

@@ -1,7 +1,8 @@
 """While nothing disturbs the system no place is without receipts, and no subscription without messages, for long.
 
 A producer waits from when it announced a message until it has the receipt, gives the message up, ends or is killed.
-Where the message was to be stored is known by its receipt, or because its topic has one place only.
+Where the message was to be stored is known by its receipt, or because its topic has one place only. Of several places
+any may be the one that a message without a receipt waits for in vain: so each such message waits for itself.
 
 A subscription waits for a message that has a receipt and that none of its consumers was handed. It is waiting as long
 as one consumer has been open, and has been connected for the place once. Whatever it is handed ends the wait: a
@@ -12,8 +13,9 @@ What follows a fault is counted from when that was over (disturbance.py), and to
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tests.faults.checker.disturbance import Calm, Disturbances
 from tests.faults.checker.history import Line
@@ -72,6 +74,8 @@ class Unavailable(Rule):
         for place, turns in sorted(self._receipts.items()):
             for wait in waits(turns, calms, lambda at: -_NEVER):
                 self._tell(wait, receipts, f"{place} gave no receipt")
+        for topic, wait in self._waits_for_some_place(calms):
+            self._tell(wait, receipts, f"some place of {topic} gave no receipt")
         handed: dict[str, float] = {}
         for (name, place), turns in sorted(self._handed.items()):
             for wait in self._waits_of(facts.subscriptions[name], place, turns, calms):
@@ -90,6 +94,23 @@ class Unavailable(Rule):
                 ended_at = self.facts.now if producer.ended_at is None else producer.ended_at
                 self._receipts[place].append(Turn(ended_at, producer.sent_at(number), serves=False))
 
+    def _waits_for_some_place(self, calms: Sequence[Calm]) -> Iterator[tuple[str, Wait]]:
+        """By topics of several places, the longest in each calm."""
+        longest: dict[tuple[str, int], Wait] = {}
+        for producer in self.facts.producer_list:
+            if producer.topic.only_place:
+                continue
+            for begin, end in _without_receipt(producer, self.facts.now):
+                at = bisect_right(calms, begin, key=lambda calm: calm.end)
+                for number in range(at, bisect_left(calms, end, key=lambda calm: calm.begin)):
+                    calm = calms[number]
+                    wait = Wait(max(begin, calm.begin), min(end, calm.end), calm.after)
+                    name = producer.topic.name, number
+                    if name not in longest or wait.seconds > longest[name].seconds:
+                        longest[name] = wait
+        for (topic, _), wait in sorted(longest.items(), key=lambda one: one[0]):
+            yield topic, wait
+
     def _waits_of(self, subscription: Subscription, place: str, turns: list[Turn], calms: Sequence[Calm]) -> list[Wait]:
         consumers = self._connected.get((subscription.name, place), {})
         there = sorted((since, _NEVER if one.ended_at is None else one.ended_at) for one, since in consumers.items())
@@ -106,6 +127,14 @@ class Unavailable(Rule):
         if self.times and wait.seconds > self.limit_s:
             when = f"{wait.seconds:.1f} s, from {wait.begin:.3f} to {wait.end:.3f}"
             self.found(f"{what} for {when}, while nothing disturbed it; before that: {wait.after}")
+
+
+def _without_receipt(producer: Producer, now: float) -> Iterator[tuple[float, float]]:
+    """From when to when each message waited for one that never came."""
+    ended_at = now if producer.ended_at is None else producer.ended_at
+    for number in range(producer.announced):
+        if not producer.has_receipt(number):
+            yield producer.sent_at(number), min(producer.given_up.get(number, ended_at), ended_at)
 
 
 def _first_pending(producer: Producer) -> int | None:
