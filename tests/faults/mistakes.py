@@ -13,8 +13,8 @@ __all__ = ["is_to_be_expected", "mistakes_in"]
 _MISTAKES: Final = re.compile(
     r"Traceback|never retrieved|was destroyed|never awaited|a fault of the loop|a fault of ours|stood still|MemoryError"
 )
-# Of who was paused or shares a busy machine; and of a bookie whose disk was made to fail.
-_EXPECTED: Final = re.compile(r"stood still|StorageFailed")
+# Of who was paused, or shares a busy machine.
+_EXPECTED: Final = re.compile(r"stood still")
 _SHOWN: Final = 100
 
 

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -76,6 +77,8 @@ class Cluster(System):
         self._numbers = {"broker": itertools.count(brokers + 1), "bookie": itertools.count(bookies + 1)}
         self._added = {"broker": 0, "bookie": 0}
         self._leaving: set[str] = set()
+        # So many acts are about to start it: it doesn't run yet, and has not ended by itself.
+        self._starting: Counter[str] = Counter()
         # As they were last seen: the launcher forgets who is taken out before it leaves the lists here.
         self._addresses: dict[str, str] = {}
         self._settings = {**QUICK_BOOKIES, **settings}
@@ -161,7 +164,11 @@ class Cluster(System):
     async def start(self, *names: str, timeout_s: float = START_S) -> str:
         there = [name for name in names if name in self.names]
         self._struck_down.difference_update(there)
-        why = await self.launcher.start(*there, timeout_s=timeout_s) if there else ""
+        self._starting.update(there)
+        try:
+            why = await self.launcher.start(*there, timeout_s=timeout_s) if there else ""
+        finally:
+            self._starting.subtract(there)
         for name in there:
             self._aim(name)
         return why
@@ -171,6 +178,8 @@ class Cluster(System):
             return ""
         if name in self._struck_down:
             return f"{name} is down"
+        if self._starting[name]:
+            return f"{name} is being started"
         if not self.running(name):
             self.ended_by_themselves[name] += 1
             return await self.start(name)

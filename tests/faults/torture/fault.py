@@ -14,7 +14,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from magnetar_wire.randomness import Randomness
 
@@ -37,6 +37,8 @@ class Bears(enum.Enum):
 class Fault(ABC):
     # As it stands in the history: KILL, PAUSE … What befalls several groups has one kind, and is a fault for each.
     kind: str
+    # Whoever is struck may end for it, now or later, as it is to do.
+    may_end: ClassVar[bool] = False
     # What it strikes: broker, bookie, zookeeper, client, place … Of borne faults one group's part is struck at a time.
     group: str
     # How often it comes among all of its group, and how long it lasts.

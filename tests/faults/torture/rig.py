@@ -189,6 +189,11 @@ class Rig:
         names = dict.fromkeys(f"{one.kind} {one.group}" for one in self._plan.faults)
         report.not_struck = [name for name in names if name not in report.faults]
         report.ended_by_themselves = self._system.ended_by_themselves
+        report.problems += [
+            f"{name} ended by itself, and nothing that it was struck with explains it: see its log"
+            for name in report.ended_by_themselves
+            if name not in strikes.may_have_ended
+        ]
 
     def _failed(self, what: str, error: Exception) -> None:
         """It broke off, though it was to go on."""

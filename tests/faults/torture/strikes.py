@@ -37,6 +37,8 @@ class Strikes:
         self.done: Counter[str] = Counter()
         self.nobody: Counter[str] = Counter()
         self.problems: list[str] = []
+        # Processes that were struck with something for which they may end.
+        self.may_have_ended: set[str] = set()
 
     def possible(self, fault: Fault) -> bool:
         return bool(self._free(fault))
@@ -58,6 +60,8 @@ class Strikes:
         number = self._numbers
         self.done[name] += 1
         self._struck.add(target)
+        if fault.may_end:
+            self.may_have_ended.update([target] if target in self._system.names else self._system.names)
         try:
             self._recorder.say("fault", fault=number, kind=fault.kind, target=target, group=fault.group)
             began = await self._in_time(

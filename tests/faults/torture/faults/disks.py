@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from magnetar_wire.randomness import Randomness
 from tests.faults.torture.fault import Fault
@@ -18,6 +19,7 @@ __all__ = ["FAULTS", "FlipBit", "OnDisk"]
 
 @dataclass(frozen=True, eq=False)
 class OnDisk(Fault):
+    may_end: ClassVar[bool] = True
     # What the shim is told.
     how: str = ""
 
@@ -32,6 +34,8 @@ class OnDisk(Fault):
 
 class FlipBit(Fault):
     """It is killed for that: what it has in memory would hide it."""
+
+    may_end: ClassVar[bool] = True
 
     def targets(self, system: System) -> Sequence[str]:
         return [name for name in system.bookies if system.damaged in ("", name)]

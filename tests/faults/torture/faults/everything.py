@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from magnetar_wire.randomness import Randomness
 from tests.faults.torture.fault import Bears, Fault, members
@@ -59,6 +59,7 @@ class PauseAll(OnAll):
 
 @dataclass(frozen=True, eq=False)
 class DisksOfAll(OnAll):
+    may_end: ClassVar[bool] = True
     how: str = ""
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
