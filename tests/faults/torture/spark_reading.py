@@ -32,6 +32,7 @@ __all__ = ["READER", "Row"]
 
 READER: Final = "spark"
 _LINE_MESSAGES: Final = 500
+_NOBODYS_URL: Final = "magnetar://127.0.0.1:1"
 _BATCH_BYTES: Final = 8 << 20
 # What a task tells of a message.
 _FOUND: Final = "struct<producer: string, number: bigint, digest: string, key: string, why: string>"
@@ -126,8 +127,9 @@ def write(rows: Iterable[Row], recorder: Recorder, places: Sequence[str]) -> Non
 
 
 def _warm_up() -> None:
-    """A session, and the process in which it runs Python."""
+    """A session, and the processes in which it runs Python: for its tasks, and for what it asks a source of."""
     spark = spark_session()
+    read(spark, _NOBODYS_URL, topics="none")  # it connects to nobody until something is done with it
     spark.range(2).select(_by_arrow(lambda number: number, "bigint")("id")).toArrow()
 
 
