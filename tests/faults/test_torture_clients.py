@@ -281,6 +281,11 @@ class _Rig:
     def unknown(self) -> bool:
         return bool(self.lines("unknown"))
 
+    def reading(self) -> bool:
+        """The reader of its process's present life is connected."""
+        connected = [line["consumer"] for line in self.lines("connected") if line["broker"]]
+        return any(f".reader~{writer}#" in name for name in connected for writer in self.clients.writers)
+
     def reconnected(self) -> bool:
         found = defaultdict(set)
         for line in self.lines("connected"):
@@ -315,6 +320,7 @@ async def _worked(rig: _Rig) -> None:
         assert not clients.running(role)
         await clients.begin(role)
     await clients.resume("publish-2")
+    await until(rig.reading, "there is a reader again")
     # Out of reach for longer than one of the producers waits.
     rig.server.kill()
     await until(rig.unknown, "sends have timed out")

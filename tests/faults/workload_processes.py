@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with_parent() -> None:
-    """In the child, between fork and exec. It goes by the thread that starts it."""
+    """In the child, between fork and exec or as it begins. It goes by the thread that starts it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

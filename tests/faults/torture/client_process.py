@@ -21,6 +21,7 @@ from tests.faults.torture import workloads as registered
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.consumers import consumer, cumulatively
 from tests.faults.torture.workload import Subscription, Worker, Workload
+from tests.faults.workload_processes import die_with_parent
 
 __all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "dealt", "kept"]
 
@@ -112,4 +113,6 @@ def _wait_for(command: str) -> None:
 
 
 if __name__ == "__main__":
+    # By itself: the rig has used gRPC, and nothing is to run between its fork and this program.
+    die_with_parent()
     main(*sys.argv[1:])

@@ -18,7 +18,6 @@ from typing import Final, Protocol
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.client_process import KEEP, ROLES
 from tests.faults.torture.workload import Workload
-from tests.faults.workload_processes import die_with_parent
 
 __all__ = ["ClientProcesses", "Processes"]
 
@@ -67,6 +66,11 @@ class Processes:
         words = [self.url, self.listener_name or "", str(self._histories), self._seed, role, life, self._names]
         process = self._present[role] = _Process(f"{role}-{life}", words, self._folder)
         await process.says("begun")
+
+    @property
+    def writers(self) -> list[str]:
+        """Of the present lives."""
+        return [process.writer for process in self._present.values()]
 
     def running(self, role: str) -> bool:
         return role in self._present and self._present[role].running
@@ -129,7 +133,6 @@ class _Process:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=_surroundings(),
-                preexec_fn=die_with_parent,
             )
 
     @property

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.faults.workload_processes import die_with_parent
-
 __all__ = ["SparkProcess", "WithoutSpark"]
 
 _ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy", "")
@@ -40,7 +38,6 @@ class SparkProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(remains)},
-                preexec_fn=die_with_parent,
             )
 
     async def read(self, url: str, places: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import messages
+from tests.faults.workload_processes import die_with_parent
 from tests.running_spark import read, spark_session
 
 if TYPE_CHECKING:
@@ -153,4 +154,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     main(*sys.argv[1:])

@@ -21,8 +21,8 @@ command.main()
 """
 
 
-# A shell's background job has it ignored. Said by the child itself: Python run between fork and exec (`preexec_fn`) comes
-# with gRPC's handlers of forks, which end the child where other tests have used gRPC in this process.
+# A shell's background job has it ignored. Said by the child: what runs between fork and exec (`preexec_fn`) comes
+# behind the fork handlers of all libraries, which may end the child where other tests have used gRPC in this process.
 _AS_FROM_A_TERMINAL = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 _AS_IN_THE_BACKGROUND = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 
