@@ -1,0 +1,1 @@
+"""The rules of Pulsar's binary protocol: frames, what commands mean in the broker's own words, and back."""

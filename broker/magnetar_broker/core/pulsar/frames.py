@@ -1,0 +1,87 @@
+"""What a connection carries, taken apart into frames, however it was cut into pieces on its way.
+
+    total size (4) · command size (4) · command · payload        all integers big-endian
+
+Whoever reads hands over pieces as they come (`feed`) and takes frames as long as there are whole ones (`next`). Nothing
+is copied but a frame's two parts, once: a piece that holds whole frames is cut where it lies, and pieces of a large
+frame are put together when the last one has come. What a frame says of its size is held against the limits before
+anything of it is kept, so a connection never has more than one frame of the largest size and one piece.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.limits import MAX_METADATA_BYTES
+
+__all__ = ["BadFrame", "FrameReader"]
+
+_SIZES: Final = 8
+# A command without a payload. The longest that clients send name some thousand messages.
+MAX_COMMAND_BYTES: Final = 1_048_576
+# Besides the payload of an entry and its metadata: its header, and the command that it comes with.
+_AROUND_PAYLOAD_BYTES: Final = 4_096
+
+
+class BadFrame(Exception):
+    """The connection can't be read on: nobody knows where the next frame would begin."""
+
+
+class FrameReader:
+    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces")
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._max_frame_bytes = max_message_bytes + MAX_METADATA_BYTES + _AROUND_PAYLOAD_BYTES
+        # What came, and how far of that is taken.
+        self._data = b""
+        self._at = 0
+        # The beginning of a frame that is larger than what has come of it, and how much of it has not.
+        self._pieces: list[bytes] = []
+        self._missing = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of what is not taken yet."""
+        return len(self._data) - self._at + sum(map(len, self._pieces))
+
+    def feed(self, piece: bytes) -> None:
+        if self._pieces:
+            self._pieces.append(piece)
+            self._missing -= len(piece)
+            if self._missing <= 0:
+                self._data, self._at = b"".join(self._pieces), 0
+                self._pieces = []
+        elif self._at == len(self._data):
+            self._data, self._at = piece, 0
+        else:
+            self._data, self._at = self._data[self._at :] + piece, 0
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        """The next frame's command and payload; None: it has not come yet. Raises `BadFrame`."""
+        data, at = self._data, self._at
+        have = len(data) - at
+        if have < _SIZES:
+            return None
+        total = int.from_bytes(data[at : at + 4], "big")
+        command = int.from_bytes(data[at + 4 : at + 8], "big")
+        if total > self._max_frame_bytes or command + 4 > total or command > MAX_COMMAND_BYTES:
+            raise BadFrame(self._what_is_wrong(total, command))
+        end = at + 4 + total
+        if end > len(data):
+            self._pieces = [data[at:]]
+            self._missing = end - len(data)
+            self._data, self._at = b"", 0
+            return None
+        self._at = end
+        behind = at + _SIZES + command
+        return data[at + _SIZES : behind], data[behind:end]
+
+    def _what_is_wrong(self, total: int, command: int) -> str:
+        if total > self._max_frame_bytes:
+            return (
+                f"a frame of {total} bytes is too large: one may have {self._max_frame_bytes}, for a message of the "
+                "largest size and its metadata"
+            )
+        if command > MAX_COMMAND_BYTES:
+            return f"a command of {command} bytes is too large: one may have {MAX_COMMAND_BYTES}"
+        return f"a frame of {total} bytes can't have a command of {command}"
