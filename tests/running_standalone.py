@@ -1,7 +1,7 @@
 """`magnetar standalone` as a real process for tests, started in about a second.
 
     with standalone(tmp_path / "data") as server:
-        server.grpc, server.http        "magnetar://127.0.0.1:40001", "http://127.0.0.1:40002"
+        server.grpc, server.pulsar, server.http     "magnetar://127.0.0.1:40001", "pulsar://127.0.0.1:40002", "http://…
         server.kill()                   kill -9
         server.start()                  again, on the same folder and the same ports
 
@@ -47,6 +47,7 @@ class StandaloneProcess:
         self.process: subprocess.Popen[bytes] | None = None
         # Of the first start.
         self.grpc = ""
+        self.pulsar = ""
         self.http = ""
         # What it said when it was ready.
         self.said: dict[str, Any] = {}
@@ -63,7 +64,7 @@ class StandaloneProcess:
     def spawn(self) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait."""
         assert self.process is None or self.process.poll() is not None, "it runs"
-        ports = {"--grpc-port": _port(self.grpc), "--http-port": _port(self.http)}
+        ports = {"--grpc-port": _port(self.grpc), "--pulsar-port": _port(self.pulsar), "--http-port": _port(self.http)}
         command = [sys.executable, "-W", "error", "-m", "magnetar_cli", "standalone", "--json"]
         command += [f"{name}={port}" for name, port in ports.items()]
         command += [] if "--ephemeral" in self.flags else [f"--data={self.folder}"]
@@ -88,7 +89,7 @@ class StandaloneProcess:
         line = _first_line(process, time.monotonic() + _READY_S)
         assert line, f"it did not become ready (exit status {process.poll()}):\n{self.logged}"
         self.said = json.loads(line)
-        self.grpc, self.http = self.said["grpc"], self.said["http"]
+        self.grpc, self.pulsar, self.http = self.said["grpc"], self.said["pulsar"], self.said["http"]
         return self
 
     def kill(self) -> None:

@@ -25,8 +25,11 @@ from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
+from magnetar_broker.pulsar.listener import PulsarListener
+from magnetar_broker.pulsar.serving import Door
 from magnetar_broker.service.at_listener import AtListener
 from magnetar_broker.service.broker_service import BrokerService
+from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.session_end import session_over
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -60,18 +63,22 @@ class Broker:
         peer_transport: Transport | None = None,
         advertised: Sequence[tuple[str, str]] = (),
         named_listeners: Sequence[tuple[str, Transport, str]] = (),
+        pulsar_listeners: Sequence[tuple[str, str]] = (),
+        pulsar_advertised: Sequence[tuple[str, str]] = (),
         cpu_seconds: Callable[[], float] = time.process_time,
     ) -> None:
         """`listeners`: each a transport and an address on it, port 0 any free one. `advertised` are the names of
         listeners, and where clients reach each; the first is the internal one, by which other brokers reach it. Port 0
         there is the first listener's. None: one listener, at `advertised_address`, or else where the first one listens.
         `named_listeners` are further ones, each by the name of an advertised one: who comes there is told that one's.
-        `broker_id` is its name among the cluster's brokers, the same after each start; empty: its internal address.
-        `peer_transport` is how it reaches other brokers; None: not at all."""
+        `pulsar_listeners`: where it listens for clients of Pulsar's protocol, by the name of an advertised listener
+        (empty: the internal one) and address; `pulsar_advertised` is where such clients are told to reach it, as
+        `advertised`. `broker_id` is its name among the cluster's brokers, the same after each start; empty: its
+        internal address. `peer_transport` is how it reaches other brokers; None: not at all."""
         self.counters = BrokerCounters()
         # Of this process, as far as others can tell processes apart.
         self.instance = randomness.token(_INSTANCE_BYTES)
-        self.service = BrokerService(lambda: None if self._closing else self.life, self.instance)
+        self.service = BrokerService(self._serving, self.instance)
         # Where HTTP is served, as others are told; set before it starts, if at all.
         self.http_address = ""
         self._peers: PeersLike = Peers(peer_transport) if peer_transport is not None else NoPeers()
@@ -89,6 +96,11 @@ class Broker:
             (transport, address, AtListener(self.service, name)) for name, transport, address in named_listeners
         ]
         self._listeners: list[Listener] = []
+        self._outboxes = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
+        self._pulsar_at = list(pulsar_listeners)
+        self._pulsar_advertised = list(pulsar_advertised)
+        self._door = Door(self._serving, self.options, clock, self.counters, self._outboxes)
+        self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
         self._client_options = client_options or LedgerClientOptions()
@@ -105,6 +117,9 @@ class Broker:
         # The life of before, as far as it has not ended.
         self._giving_up: asyncio.Task[None] | None = None
 
+    def _serving(self) -> BrokerLife | None:
+        return None if self._closing else self.life
+
     @property
     def addresses(self) -> list[str]:
         """Where it listens."""
@@ -114,9 +129,13 @@ class Broker:
     def advertised(self) -> Advertised:
         """What others are told of where it is reached."""
         if not self._listeners:  # it has not been started
-            return Advertised(tuple(self._advertised))
-        first = self._listeners[0].address
-        return Advertised(tuple((name, _with_port_of(first, address)) for name, address in self._advertised))
+            return Advertised(tuple(self._advertised), tuple(self._pulsar_advertised))
+        return Advertised(
+            _as_chosen(self._listeners[0].address, self._advertised),
+            _as_chosen(self.pulsar_listeners[0].address, self._pulsar_advertised or [(INTERNAL, "")])
+            if self.pulsar_listeners
+            else (),
+        )
 
     @property
     def advertised_address(self) -> str:
@@ -135,6 +154,10 @@ class Broker:
         """Returns when it serves. Raises `NotReached` where it can't listen; whoever is cancelled closes it."""
         for transport, address, service in self._listen_at:
             self._listeners.append(await transport.listen(address, service))
+        for name, address in self._pulsar_at:
+            listener = PulsarListener(self._door, name)
+            await listener.listen(address)
+            self.pulsar_listeners.append(listener)
         await self._new_life()
         self._following = asyncio.get_running_loop().create_task(self._follow(), name="broker")
 
@@ -150,6 +173,8 @@ class Broker:
         await self.health.close()
         if life is not None:
             await self._end(life)
+        for pulsar_listener in self.pulsar_listeners:
+            await pulsar_listener.close()
         for listener in self._listeners:
             await listener.close()
         if life is not None:
@@ -217,6 +242,7 @@ class Broker:
                 self.counters,
                 self.health,
                 self._about,
+                self._outboxes,
             )
             try:
                 await life.start()
@@ -250,6 +276,10 @@ async def _give_up(life: BrokerLife) -> None:
             await end
         except Exception:  # noqa: BLE001 (whatever it is, the rest ends, and the broker goes on with another life)
             _log.exception("what was lost did not end as it should")
+
+
+def _as_chosen(listening: str, advertised: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _with_port_of(listening, address)) for name, address in advertised)
 
 
 def _with_port_of(listening: str, address: str) -> str:

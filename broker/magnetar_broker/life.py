@@ -76,6 +76,7 @@ class BrokerLife:
         counters: BrokerCounters,
         health: HealthLook,
         about: Callable[[], BrokerAnswer],
+        outboxes: OutboxBudget,
     ) -> None:
         self.store = store
         self.peers = peers
@@ -122,7 +123,7 @@ class BrokerLife:
         self._clock = clock
         self._options = options
         self._counters = counters
-        self._outboxes = OutboxBudget(options.max_queued_bytes_of_all_streams)
+        self._outboxes = outboxes
         # Sessions with clients, oldest first, and what serves each.
         self._sessions: dict[ProduceSession | ConsumeSession, asyncio.Task[Any]] = {}
         self._keeping: list[asyncio.Task[None]] = []

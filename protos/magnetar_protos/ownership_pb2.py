@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from magnetar_protos import broker_pb2 as magnetar__protos_dot_broker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmagnetar_protos/ownership.proto\x12\x15magnetar.ownership.v1\x1a\x1cmagnetar_protos/broker.proto\"\xc6\x01\n\x12\x42rokerRegistration\x12\x10\n\x08instance\x18\x01 \x01(\x0c\x12\x32\n\tlisteners\x18\x02 \x03(\x0b\x32\x1f.magnetar.ownership.v1.Listener\x12\x14\n\x0chttp_address\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12/\n\x04load\x18\x05 \x01(\x0b\x32!.magnetar.ownership.v1.LoadReport\x12\x12\n\nstarted_ms\x18\x06 \x01(\x04\")\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\x90\x01\n\nLoadReport\x12\x0f\n\x07time_ms\x18\x01 \x01(\x04\x12\x0b\n\x03\x63pu\x18\x02 \x01(\x01\x12\x12\n\nloop_lag_s\x18\x03 \x01(\x01\x12\x16\n\x0e\x62ytes_in_per_s\x18\x04 \x01(\x01\x12\x17\n\x0f\x62ytes_out_per_s\x18\x05 \x01(\x01\x12\x0f\n\x07\x62undles\x18\x06 \x01(\r\x12\x0e\n\x06topics\x18\x07 \x01(\r\"\x85\x01\n\x0b\x42undleOwner\x12\x11\n\tbroker_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12\x32\n\tlisteners\x18\x03 \x03(\x0b\x32\x1f.magnetar.ownership.v1.Listener\x12\x1d\n\x15namespace_incarnation\x18\x04 \x01(\x0c\"1\n\x0c\x43laimRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x62undle\x18\x02 \x01(\t\"n\n\x0b\x43laimAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x31\n\x05owner\x18\x02 \x01(\x0b\x32\".magnetar.ownership.v1.BundleOwnerB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmagnetar_protos/ownership.proto\x12\x15magnetar.ownership.v1\x1a\x1cmagnetar_protos/broker.proto\"\xc6\x01\n\x12\x42rokerRegistration\x12\x10\n\x08instance\x18\x01 \x01(\x0c\x12\x32\n\tlisteners\x18\x02 \x03(\x0b\x32\x1f.magnetar.ownership.v1.Listener\x12\x14\n\x0chttp_address\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12/\n\x04load\x18\x05 \x01(\x0b\x32!.magnetar.ownership.v1.LoadReport\x12\x12\n\nstarted_ms\x18\x06 \x01(\x04\"A\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x16\n\x0epulsar_address\x18\x03 \x01(\t\"\x90\x01\n\nLoadReport\x12\x0f\n\x07time_ms\x18\x01 \x01(\x04\x12\x0b\n\x03\x63pu\x18\x02 \x01(\x01\x12\x12\n\nloop_lag_s\x18\x03 \x01(\x01\x12\x16\n\x0e\x62ytes_in_per_s\x18\x04 \x01(\x01\x12\x17\n\x0f\x62ytes_out_per_s\x18\x05 \x01(\x01\x12\x0f\n\x07\x62undles\x18\x06 \x01(\r\x12\x0e\n\x06topics\x18\x07 \x01(\r\"\x85\x01\n\x0b\x42undleOwner\x12\x11\n\tbroker_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12\x32\n\tlisteners\x18\x03 \x03(\x0b\x32\x1f.magnetar.ownership.v1.Listener\x12\x1d\n\x15namespace_incarnation\x18\x04 \x01(\x0c\"1\n\x0c\x43laimRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x62undle\x18\x02 \x01(\t\"n\n\x0b\x43laimAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x31\n\x05owner\x18\x02 \x01(\x0b\x32\".magnetar.ownership.v1.BundleOwnerB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,13 +36,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERREGISTRATION']._serialized_start=89
   _globals['_BROKERREGISTRATION']._serialized_end=287
   _globals['_LISTENER']._serialized_start=289
-  _globals['_LISTENER']._serialized_end=330
-  _globals['_LOADREPORT']._serialized_start=333
-  _globals['_LOADREPORT']._serialized_end=477
-  _globals['_BUNDLEOWNER']._serialized_start=480
-  _globals['_BUNDLEOWNER']._serialized_end=613
-  _globals['_CLAIMREQUEST']._serialized_start=615
-  _globals['_CLAIMREQUEST']._serialized_end=664
-  _globals['_CLAIMANSWER']._serialized_start=666
-  _globals['_CLAIMANSWER']._serialized_end=776
+  _globals['_LISTENER']._serialized_end=354
+  _globals['_LOADREPORT']._serialized_start=357
+  _globals['_LOADREPORT']._serialized_end=501
+  _globals['_BUNDLEOWNER']._serialized_start=504
+  _globals['_BUNDLEOWNER']._serialized_end=637
+  _globals['_CLAIMREQUEST']._serialized_start=639
+  _globals['_CLAIMREQUEST']._serialized_end=688
+  _globals['_CLAIMANSWER']._serialized_start=690
+  _globals['_CLAIMANSWER']._serialized_end=800
 # @@protoc_insertion_point(module_scope)

@@ -24,12 +24,14 @@ class BrokerRegistration(_message.Message):
     def __init__(self, instance: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[Listener, _Mapping]]] = ..., http_address: _Optional[str] = ..., version: _Optional[str] = ..., load: _Optional[_Union[LoadReport, _Mapping]] = ..., started_ms: _Optional[int] = ...) -> None: ...
 
 class Listener(_message.Message):
-    __slots__ = ("name", "address")
+    __slots__ = ("name", "address", "pulsar_address")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    pulsar_address: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., pulsar_address: _Optional[str] = ...) -> None: ...
 
 class LoadReport(_message.Message):
     __slots__ = ("time_ms", "cpu", "loop_lag_s", "bytes_in_per_s", "bytes_out_per_s", "bundles", "topics")

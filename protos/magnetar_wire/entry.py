@@ -26,6 +26,7 @@ from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_ENTRY_BYTES, MAX_MES
 
 __all__ = [
     "Entry",
+    "broker_part_bytes",
     "check_entry",
     "decode_entry",
     "decode_head",
@@ -153,6 +154,11 @@ def split_broker_metadata(stored: bytes | bytearray | memoryview) -> tuple[Broke
     stored = _as_bytes(stored)
     broker, at = _broker_part(stored)
     return broker, stored[at:] if at else stored
+
+
+def broker_part_bytes(stored: bytes) -> int:
+    """Where the entry itself begins in what a broker has stored."""
+    return 6 + int.from_bytes(stored[2:6], "big") if stored[:2] == _BROKER_MAGIC else 0
 
 
 def _as_bytes(stored: bytes | bytearray | memoryview) -> bytes:

@@ -18,7 +18,7 @@ from magnetar_broker.core.namespace_bundles import bundle_at, is_bundle
 from magnetar_broker.core.policies import check_known
 from magnetar_broker.core.topics_split import middle_of_topics
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.ownership.interface import Advertised, Home
+from magnetar_broker.ownership.interface import Home, advertised_as
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner
@@ -195,8 +195,7 @@ class BundleCalls:
         broker_id = broker_id or getattr(told, "broker_id", "")
         if not told.listeners:
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"nobody can tell where {what} is reached")
-        listeners = tuple((one.name, one.address) for one in told.listeners)
-        return Home(broker_id, Advertised(listeners), here=broker_id == self._broker_id())
+        return Home(broker_id, advertised_as(told.listeners), here=broker_id == self._broker_id())
 
 
 class _AsWanted(Exception):

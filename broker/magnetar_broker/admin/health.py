@@ -147,6 +147,9 @@ class _Sent:
     def decided(self, size_bytes: int) -> None:
         pass
 
+    async def lives(self) -> bool:
+        return True
+
     def ended(self, error: BrokerError) -> None:
         if not self.outcome.done():
             self.outcome.set_exception(error)

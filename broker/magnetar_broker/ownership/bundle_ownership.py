@@ -31,7 +31,14 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.errors import BrokerError, NothingDone
 from magnetar_broker.ownership.assigning import Assigning, NoSuchBundle
 from magnetar_broker.ownership.held_bundles import HeldBundles
-from magnetar_broker.ownership.interface import Advertised, BundleTopics, Home, NamespaceReader, OwnedBundle
+from magnetar_broker.ownership.interface import (
+    Advertised,
+    BundleTopics,
+    Home,
+    NamespaceReader,
+    OwnedBundle,
+    advertised_as,
+)
 from magnetar_broker.ownership.load import LoadSource
 from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
@@ -88,7 +95,10 @@ class BundleOwnership:
         self._counters = counters or BrokerCounters()
         self._max_bundles = max_bundles
         self._me = Home(broker_id, me, here=True)
-        listeners = [Listener(name=name, address=address) for name, address in me.listeners]
+        pulsar = dict(me.pulsar)
+        listeners = [
+            Listener(name=name, address=address, pulsar_address=pulsar.get(name, "")) for name, address in me.listeners
+        ]
         self._owner = BundleOwner(broker_id=broker_id, instance=instance, listeners=listeners)
         self._nodes = OwnerNodes(store, clock)
         self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_s)
@@ -397,4 +407,4 @@ async def _in_time(what: object, bound_s: float) -> AsyncIterator[None]:
 def _advertised(broker_id: str, listeners: Sequence[Listener]) -> Advertised:
     if not listeners:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"broker {broker_id!r:.100} has no address in the metadata store")
-    return Advertised(tuple((one.name, one.address) for one in listeners))
+    return advertised_as(listeners)

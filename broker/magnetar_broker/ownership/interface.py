@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,17 +10,20 @@ from magnetar_broker.admin.catalog_nodes import Found
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import NamespaceNode
+from magnetar_protos.ownership_pb2 import Listener
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["Advertised", "BundleTopics", "Home", "NamespaceReader", "OwnedBundle", "Ownership"]
+__all__ = ["Advertised", "BundleTopics", "Home", "NamespaceReader", "OwnedBundle", "Ownership", "advertised_as"]
 
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """Where a broker is reached: an address by the name of each of its listeners, the internal one first."""
+    """Where a broker is reached: an address by the name of each of its listeners, the internal one first; and for
+    clients of Pulsar's protocol, by the names of the same listeners."""
 
     listeners: tuple[tuple[str, str], ...]
+    pulsar: tuple[tuple[str, str], ...] = ()
 
     @property
     def internal(self) -> str:
@@ -27,15 +31,36 @@ class Advertised:
 
     def at(self, listener_name: str) -> str:
         """Empty: the internal one. Raises `BrokerError` where it has none of that name."""
-        if not listener_name:
-            return self.internal
-        for name, address in self.listeners:
-            if name == listener_name:
-                return address
-        names = ", ".join(name for name, _ in self.listeners)
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}"
-        )
+        return _at(self.listeners, listener_name)
+
+    def pulsar_at(self, listener_name: str) -> str:
+        """The same, for clients of Pulsar's protocol."""
+        if not self.pulsar:
+            raise BrokerError(
+                ErrorCode.SERVICE_NOT_READY, "the topic's broker has no listener for Pulsar's protocol: give it one"
+            )
+        return _at(self.pulsar, listener_name)
+
+
+def advertised_as(listeners: Iterable[Listener]) -> Advertised:
+    """As a broker has written it down."""
+    there = list(listeners)
+    return Advertised(
+        tuple((one.name, one.address) for one in there),
+        tuple((one.name, one.pulsar_address) for one in there if one.pulsar_address),
+    )
+
+
+def _at(listeners: tuple[tuple[str, str], ...], listener_name: str) -> str:
+    if not listener_name:
+        return listeners[0][1]
+    for name, address in listeners:
+        if name == listener_name:
+            return address
+    names = ", ".join(name for name, _ in listeners)
+    raise BrokerError(
+        ErrorCode.INVALID_ARGUMENT, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ class ConsumeChannel:
     def broken(self) -> bool:
         return self._session.broken
 
+    async def lives(self) -> bool:
+        return not self.closed  # the transport looks after that
+
     def room(self) -> int:
         return 0 if self.closed else self._session.room_for(self)
 

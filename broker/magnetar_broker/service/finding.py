@@ -62,7 +62,7 @@ class Finding:
         asked = read_request(PartitionsRequest, request)
         answer = PartitionsAnswer()
         try:
-            with self._counted():
+            with self.counted():
                 answer.partitions = await self._catalog.partitions(_topic_name(asked.topic), asked.create)
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
@@ -73,7 +73,7 @@ class Finding:
         answer = LookupAnswer()
         self._counters.lookups += 1
         try:
-            with self._counted():
+            with self.counted():
                 home = await self._ownership.home(_topic_name(asked.topic))
             self._counters.lookups_elsewhere += not home.here
             answer.address = home.advertised.at(asked.listener_name)
@@ -86,7 +86,7 @@ class Finding:
         asked = read_request(LastMessageRequest, request)
         answer = LastMessageAnswer()
         try:
-            with self._counted():
+            with self.counted():
                 await self._tell_last(_topic_name(asked.topic), answer)
         except BrokerError as error:
             answer.problem.CopyFrom(error.problem)
@@ -104,7 +104,7 @@ class Finding:
                 )
 
     @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
+    def counted(self) -> Iterator[None]:
         """Raises `BrokerError` where too many are under way."""
         if self._under_way >= self._max_under_way:
             raise BrokerError(

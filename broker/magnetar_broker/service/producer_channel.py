@@ -143,3 +143,6 @@ class ProducerChannel:
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)
+
+    async def lives(self) -> bool:
+        return not self.over  # the transport looks after that

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar_broker.core.counters import DeliveryCounters
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState, Outlet
 from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, MessagePlace, OpenConsumer, Problem, StartAt
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class ConsumerSink(Outlet, Protocol):
     @property
     def broken(self) -> bool:
         """The stream is gone, though the consumer has not left yet."""
+
+    async def lives(self) -> bool:
+        """Whoever consumes is still there, as far as can be told; where not, the consumer has left by now."""
 
     def opened(self, consumer: Consumer) -> None:
         """Comes first."""
@@ -126,6 +130,14 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Deletes the subscription; this consumer has left it then. Raises `BrokerError`."""
         await self.subscription.whole(self.subscription.unsubscribe(self))
+
+    def batch_size(self, position: Position) -> int | None:
+        """Of the entry there, 0: it is no batch, or there is none; None: it is not at hand."""
+        return self.subscription.batch_size(position)
+
+    async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
+        """The same, waited for. Raises `BrokerError`."""
+        return await self.subscription.find_batch_sizes(positions)
 
     def room_again(self) -> None:
         """The sink had no room, and has some."""

@@ -152,6 +152,10 @@ class Producer:
         elif self._pending[0][4] != taken_at:
             self._count(taken_at)
 
+    async def lives(self) -> bool:
+        """Its client is still there, as far as can be told; where not, it has left by now."""
+        return await self._sink.lives()
+
     def stop(self) -> None:
         """Nothing more is taken; what was is still told."""
         self._stopped = True

@@ -23,3 +23,6 @@ class ProducerSink(Protocol):
 
     def ended(self, error: BrokerError) -> None:
         """Nothing more is taken, or told, of this producer; but `decided` still is."""
+
+    async def lives(self) -> bool:
+        """Whoever publishes is still there, as far as can be told; where not, it has been let go of by now."""

@@ -31,8 +31,13 @@ class PublishBudget:
             if not waiter.done():
                 waiter.set_result(None)
 
+    @property
+    def full(self) -> bool:
+        """Whoever takes more waits for room first."""
+        return self.used_bytes >= self._max_bytes
+
     async def room(self) -> None:
-        while self.used_bytes >= self._max_bytes:
+        while self.full:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if self._waiting is None:
                 self._waiting = deque()

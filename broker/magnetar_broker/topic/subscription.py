@@ -42,7 +42,7 @@ from magnetar_protos.broker_pb2 import (
     StartAt,
     SubscriptionType,
 )
-from magnetar_wire.clock import Clock
+from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["Subscription"]
 
@@ -56,6 +56,7 @@ class Subscription:
         "_changing",
         "_clock",
         "_consumers",
+        "_kept",
         "_log",
         "_options",
         "_partition",
@@ -104,6 +105,8 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
+        # Until when it stays though nobody is there.
+        self._kept: Timer | None = None
         self.history = ServedHistory()
         self.receipts = AckReceipts(cursor, tasks, self.release)
         self.counters = counters
@@ -127,7 +130,7 @@ class Subscription:
     @property
     def idle(self) -> bool:
         receipts = self.durable and self.receipts.waiting
-        return not self._consumers and not self.waiting and not receipts
+        return not self._consumers and not self.waiting and not receipts and self._kept is None
 
     @property
     def dispatch(self) -> Dispatch | None:
@@ -157,6 +160,7 @@ class Subscription:
             )
             self._pump.paused = self.waiting > 0
         self._consumers[consumer.state] = consumer
+        self._not_kept()
         changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
         self._note_who_is_served()
         sink.opened(consumer)
@@ -164,6 +168,20 @@ class Subscription:
         self._tell(changes)
         self.run()
         return consumer
+
+    def keep_for_return(self, seconds: float) -> None:
+        """Its consumers are about to come back: until one has, or that time is over, it stays, durable or not."""
+        self._not_kept()
+        self._kept = self._clock.call_later(seconds, self._kept_long_enough)
+
+    def _not_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.cancel()
+            self._kept = None
+
+    def _kept_long_enough(self) -> None:
+        self._kept = None
+        self.release()
 
     def _drop_broken(self) -> None:
         for consumer in [one for one in self.consumers if one.sink.broken]:
@@ -233,6 +251,7 @@ class Subscription:
 
     def end(self, problem: Problem | None) -> None:
         """All its consumers, for good."""
+        self._not_kept()
         consumers, self._consumers = self.consumers, {}
         if self._pump is not None:
             self._pump.stop()
@@ -286,6 +305,18 @@ class Subscription:
         self._pump.run()
         if acknowledged.problem is not None:
             raise acknowledged.problem
+
+    def batch_size(self, position: Position) -> int | None:
+        if not self._log.before_first < position <= self._log.last:
+            return 0
+        entries = self._log.read_nowait(position, 1, 1)
+        if entries is None:
+            return None
+        return entries[0].batch_size if entries and entries[0].position == position else 0
+
+    async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
+        entries = await self._log.read_at(positions)
+        return [0 if entry is None else entry.batch_size for entry in entries]
 
     # What goes out.
 

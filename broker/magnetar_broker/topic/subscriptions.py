@@ -218,6 +218,23 @@ class Subscriptions:
         self._check_open()
         await self._tasks.whole(self._create(name, start, dict(properties or {}), may_exist))
 
+    async def make_on_first_use(self, name: str, start: StartAt) -> None:
+        """Unless it is there. Raises NOT_ALLOWED where only administrators make subscriptions."""
+        if self._cursors.get(name) is None and not self._options.allow_auto_subscription_creation:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"topic {self._name} has no subscription {name!r:.200}, and none is made on first use "
+                "(allow_auto_subscription_creation)",
+            )
+        await self.create(name, start, may_exist=True)
+
+    def holder(self, name: str, durable: bool) -> Consumer | None:
+        """Who has the subscription to itself."""
+        loaded = self._loaded.get((name, durable))
+        if loaded is None or loaded.type != SubscriptionType.EXCLUSIVE:
+            return None
+        return next(iter(loaded.consumers), None)
+
     async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
         async with self._claimed(name):
             if self._cursors.get(name) is not None:

@@ -27,6 +27,9 @@ def standalone(
     grpc_port: Annotated[
         int | None, typer.Option("--grpc-port", help="Where clients connect: 6652 if not said; 0: any free one.")
     ] = None,
+    pulsar_port: Annotated[
+        int | None, typer.Option("--pulsar-port", help="For Pulsar's clients: 6650 if not said; 0: any free one.")
+    ] = None,
     http_port: Annotated[
         int | None, typer.Option("--http-port", help="Health, metrics: 8080 if not said; 0: any free one.")
     ] = None,
@@ -36,7 +39,7 @@ def standalone(
     config: ConfigFile = None,
     settings: SetFlags = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "http": …}.')
+        bool, typer.Option("--json", help='Once ready, one line on standard output: {"grpc": …, "pulsar": …, …}.')
     ] = False,
     options: ListOptions = False,
 ) -> None:
@@ -54,7 +57,13 @@ def standalone(
         list_options(StandaloneSettings)
         return
 
-    named = {"data_folder": data, "grpc_port": grpc_port, "http_port": http_port, "host": host}
+    named = {
+        "data_folder": data,
+        "grpc_port": grpc_port,
+        "pulsar_port": pulsar_port,
+        "http_port": http_port,
+        "host": host,
+    }
     flags = [*(settings or ()), *(f"{name}={value}" for name, value in named.items() if value is not None)]
     if ephemeral:
         flags.append("ephemeral=true")

@@ -105,7 +105,7 @@ def _tell_ready(standalone: Standalone, as_json: bool) -> None:
     folder = standalone.folder
     assert folder is not None
     if as_json:
-        urls = {"grpc": standalone.grpc_url, "http": standalone.http_url}
+        urls = {"grpc": standalone.grpc_url, "pulsar": standalone.pulsar_url, "http": standalone.http_url}
         said = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
     else:
         kept = "in a temporary folder, which goes when this ends" if folder.ephemeral else f"in {folder.path}"

@@ -75,6 +75,11 @@ class Standalone:
         return f"magnetar://{self.broker.advertised_address}"
 
     @property
+    def pulsar_url(self) -> str:
+        assert self.broker is not None, "it has not been started"
+        return f"pulsar://{self.broker.advertised.pulsar_at('')}"
+
+    @property
     def http_url(self) -> str:
         return f"http://{_reachable(self._http.address)}" if self._http else ""
 
@@ -182,18 +187,26 @@ class Standalone:
             options_of(LedgerClientOptions, self.settings),
             self._advertised_address,
             broker_id=_BROKER,
+            pulsar_listeners=[("", f"{settings.host}:{settings.pulsar_port}")],
+            pulsar_advertised=self._pulsar_advertised,
         )
         await self.broker.start()
         assert self.bookie is not None
         assert self._bookie_running is not None
         await self._bookie_started(self.bookie, self._bookie_running)
         self._http.serve(self.broker, self.bookie, self.folder.path, options_of(HttpOptions, self.settings))
-        self.folder.tell({"grpc": self.grpc_url, "http": self.http_url})
+        self.folder.tell({"grpc": self.grpc_url, "pulsar": self.pulsar_url, "http": self.http_url})
 
     @property
     def _advertised_address(self) -> str:
         """What clients are told; empty: where it listens."""
         return self.settings.advertised_address or ("127.0.0.1:0" if self.settings.host in _ANY_HOST else "")
+
+    @property
+    def _pulsar_advertised(self) -> list[tuple[str, str]]:
+        """On the same host."""
+        host = self._advertised_address.rpartition(":")[0]
+        return [("internal", f"{host}:0")] if host else []
 
     def _make_bookie(
         self, session: Callable[[], Awaitable[MetadataStore]], within: Transport, address: str

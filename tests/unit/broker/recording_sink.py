@@ -24,6 +24,9 @@ class RecordingSink:
         self.consumer: Consumer | None = None
         self.problems: list[Problem | None] = []
 
+    async def lives(self) -> bool:
+        return not self.broken
+
     @property
     def positions(self) -> list[Position]:
         return [position for position, _, _, _ in self.delivered]

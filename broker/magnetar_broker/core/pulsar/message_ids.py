@@ -31,7 +31,10 @@ def place_of(message_id: MessageIdData) -> StartAt:
     first = _first_bit(message_id.ack_set)
     return StartAt(
         place=MessagePlace(
-            ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=first if first > 0 else -1, inclusive=True
+            ledger_id=position.ledger_id,
+            entry_id=position.entry_id,
+            batch_index=first if first > 0 else -1,
+            inclusive=True,
         )
     )
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker.core.position import Position
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandError, ServerError
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAckResponse, CommandError, CommandSuccess, ServerError
 
-__all__ = ["MessageHeads", "ReceiptFrames", "error_frame", "frame"]
+__all__ = ["MessageHeads", "ReceiptFrames", "error_frame", "frame", "no_consumer_frame", "success_frame"]
 
 _SMALL: Final = [bytes((number,)) for number in range(128)]
 _UINT64: Final = 2**64 - 1
@@ -32,6 +32,17 @@ def error_frame(request_id: int, error: ServerError, text: str) -> bytes:
     text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
     told = CommandError(request_id=request_id, error=error, message=text)
     return frame(BaseCommand(type=BaseCommand.ERROR, error=told))
+
+
+def success_frame(request_id: int) -> bytes:
+    return frame(BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=request_id)))
+
+
+def no_consumer_frame(consumer_id: int, request_id: int, text: str) -> bytes:
+    """Of an acknowledgement whose consumer is not there (any more)."""
+    error = ServerError.CONSUMER_NOT_FOUND
+    told = CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=error, message=text)
+    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told))
 
 
 def _varint(value: int) -> bytes:

@@ -1,0 +1,438 @@
+"""A consumer of a connection: what the subscription deals out goes to it as MESSAGE, entries as they are stored.
+
+**Permits.** The protocol's permits are one running number; the broker's begin anew with each epoch. So what the client
+has granted and was not used yet is counted here (`_permits`), and granted again when an epoch begins. Of a batch that
+was partly acknowledged only the rest counts, as clients count it.
+
+**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the epoch in which it comes. Those that
+have an epoch of their own tell it with a redelivery, and get it back with each message that follows, to tell what was
+on its way before.
+
+**Moved.** A subscription that was moved, by a seek or an administrator, lets go of its consumers, as Pulsar does:
+clients drop what they have, and subscribe again. Until then one that is not durable is kept (`_RETURN_S`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.core.pulsar.acknowledged_ids import OpenMessages, ranges_of, whole_and_partial
+from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
+from magnetar_broker.core.pulsar.replies import MessageHeads, frame, success_frame
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.pulsar.asked_schema import check_schema
+from magnetar_broker.pulsar.producer import NO_REQUEST
+from magnetar_broker.topic.consumer import Consumer, DeliveryRun
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos.broker_pb2 import (
+    Acknowledge,
+    BatchMessages,
+    EntryRange,
+    ErrorCode,
+    OpenConsumer,
+    Problem,
+    StartAt,
+    SubscriptionType,
+)
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandAckResponse,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSubscribe,
+)
+from magnetar_wire.entry import broker_part_bytes
+from magnetar_wire.topic_name import TopicName
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from magnetar_broker.pulsar.connection import PulsarConnection
+
+__all__ = ["ConnectedConsumer"]
+
+_log = logging.getLogger(__name__)
+# How long a client may take to subscribe again.
+_RETURN_S: Final = 30.0
+_MAX_PRIORITY: Final = 2**31 - 1
+_ONE_AT_A_TIME: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+
+
+class ConnectedConsumer:
+    """A `ConsumerSink`."""
+
+    __slots__ = (
+        "_client_epoch",
+        "_connection",
+        "_consumer",
+        "_heads",
+        "_logged",
+        "_moved",
+        "_owed",
+        "_permits",
+        "_regranting",
+        "_request_id",
+        "_type",
+        "closed",
+        "consumer_id",
+        "opening",
+        "topic",
+    )
+
+    def __init__(self, connection: PulsarConnection, consumer_id: int) -> None:
+        self._connection = connection
+        self.consumer_id = consumer_id
+        self.opening: asyncio.Task[None] | None = None
+        # Nothing more is delivered.
+        self.closed = False
+        self.topic: Topic | None = None
+        self._consumer: Consumer | None = None
+        self._heads: MessageHeads | None = None
+        self._type = SubscriptionType.EXCLUSIVE
+        # Of the SUBSCRIBE that opens it.
+        self._request_id = 0
+        # What the client calls its epoch; None: it has none.
+        self._client_epoch: int | None = None
+        # How often the subscription had been moved.
+        self._moved = 0
+        # What the client has granted, less what was delivered; and what of that the rule of dispatch does not know of,
+        # since an epoch began while it was below 0.
+        self._permits = 0
+        self._owed = 0
+        self._regranting = False
+        self._logged = False
+
+    @property
+    def opened_as(self) -> Consumer | None:
+        return self._consumer
+
+    @property
+    def permits(self) -> int:
+        return self._permits
+
+    # Opening and closing.
+
+    async def open(self, asked: CommandSubscribe) -> None:
+        """Answers it, too. Raises `BrokerError`."""
+        serving = self._connection.door.serving()
+        name = TopicName.parse(asked.topic)
+        opening = _opening(asked, serving_time_ms=self._connection.door.clock.time_ms())
+        self._request_id = asked.request_id
+        self._type = opening.type
+        if asked.HasField("consumer_epoch"):
+            self._client_epoch = asked.consumer_epoch
+        self._heads = MessageHeads(self.consumer_id, name.partition_index)
+        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation)
+        try:
+            await topic.subscriptions.subscribe(opening, self)
+        except BrokerError as error:
+            holder = topic.subscriptions.holder(opening.subscription, opening.durable)
+            if error.code != ErrorCode.CONSUMER_BUSY or holder is None or await holder.sink.lives():
+                raise
+            await topic.subscriptions.subscribe(opening, self)
+
+    def opened(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._moved = _moves(consumer)
+        self.tell_success(self._request_id)
+        if self._type == SubscriptionType.FAILOVER:
+            self.active_changed(consumer.active)
+
+    def tell_success(self, request_id: int) -> None:
+        self._connection.write(success_frame(request_id))
+
+    def close(self, request_id: int) -> None:
+        """The client asks for it: answered when what it has acknowledged is durable."""
+        consumer = self._consumer
+        if consumer is None:
+            self.leave()
+            self.tell_success(request_id)
+            return
+
+        def saved(error: BrokerError | None) -> None:
+            self._connection.answered()
+            self.tell_success(request_id)  # what was not saved comes again, as after a crash
+
+        self._connection.asked()
+        consumer.when_saved(saved)
+        self.leave()
+
+    def leave(self) -> None:
+        self.closed = True
+        if self.opening is not None:
+            self.opening.cancel()
+        self._connection.forget_consumer(self)
+        if self._consumer is not None:
+            self._consumer.leave()
+
+    async def unsubscribe(self, request_id: int, *, force: bool) -> None:
+        """Raises `BrokerError`."""
+        consumer = self._open_consumer()
+        if force and consumer.subscription.durable:
+            assert self.topic is not None
+            await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
+        else:
+            await consumer.unsubscribe()
+        self.leave()
+        self.tell_success(request_id)
+
+    def _open_consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open on this connection")
+        return self._consumer
+
+    # What the client asks for.
+
+    def flow(self, permits: int) -> None:
+        self._permits += permits
+        if self._consumer is None:
+            return
+        owed = min(permits, self._owed)
+        self._owed -= owed
+        if permits > owed:
+            self._consumer.flow(self._consumer.epoch, permits - owed)
+
+    def redeliver(self, asked: CommandRedeliverUnacknowledgedMessages) -> None:
+        consumer = self._consumer
+        if consumer is None:
+            return
+        if asked.HasField("consumer_epoch"):
+            self._client_epoch = asked.consumer_epoch
+        ranges = ranges_of(asked.message_ids) if self._type == SubscriptionType.SHARED else []
+        if asked.message_ids and self._type == SubscriptionType.SHARED and not ranges:
+            return  # what it names is nothing: to name nothing would mean everything
+        try:
+            consumer.redeliver(consumer.epoch, ranges)
+        except BrokerError as error:
+            self._log_once("a redelivery", error)
+
+    async def seek(self, asked: CommandSeek) -> None:
+        """Raises `BrokerError`."""
+        if asked.HasField("message_id"):
+            to = place_of(asked.message_id)
+        elif asked.HasField("message_publish_time"):
+            to = StartAt(time_ms=min(asked.message_publish_time, 2**63 - 1))
+        else:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "a seek names a message or a time, and this one neither")
+        await self._open_consumer().seek(to)
+        self.tell_success(asked.request_id)
+
+    def acknowledge(self, asked: CommandAck) -> None:
+        if asked.txnid_least_bits or asked.txnid_most_bits:
+            no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
+            self._answer_ack(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
+            return
+        whole, partial = whole_and_partial(asked.message_id)
+        consumer = self._consumer
+        if consumer is None:
+            self._answer_ack(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open"))
+            return
+        sizes = [consumer.batch_size(position) for position, _ in partial]
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes):
+            self._acknowledge(consumer, asked, whole, partial, known)
+        else:
+            self._connection.spawn(self._find_and_acknowledge(consumer, asked, whole, partial))
+
+    async def _find_and_acknowledge(
+        self, consumer: Consumer, asked: CommandAck, whole: list[EntryRange], partial: list[OpenMessages]
+    ) -> None:
+        try:
+            sizes = await consumer.find_batch_sizes([position for position, _ in partial])
+        except BrokerError as error:
+            self._answer_ack(asked, error)
+            return
+        self._acknowledge(consumer, asked, whole, partial, sizes)
+
+    def _acknowledge(
+        self,
+        consumer: Consumer,
+        asked: CommandAck,
+        whole: list[EntryRange],
+        partial: list[OpenMessages],
+        sizes: list[int],
+    ) -> None:
+        request = Acknowledge(
+            epoch=consumer.epoch,
+            cumulative=asked.ack_type == CommandAck.CUMULATIVE,
+            entries=whole,
+            messages=_batches(partial, sizes),
+        )
+        try:
+            if request.entries or request.messages:
+                consumer.acknowledge(request)
+        except BrokerError as error:
+            self._answer_ack(asked, error)
+            return
+        if not asked.HasField("request_id"):
+            return
+
+        def saved(error: BrokerError | None) -> None:
+            self._connection.answered()
+            self._answer_ack(asked, error)
+
+        self._connection.asked()
+        consumer.when_saved(saved)
+
+    def _answer_ack(self, asked: CommandAck, error: BrokerError | None) -> None:
+        if not asked.HasField("request_id"):
+            if error is not None:
+                self._log_once("an acknowledgement", error)
+            return
+        told = CommandAckResponse(consumer_id=self.consumer_id, request_id=asked.request_id)
+        told.txnid_least_bits, told.txnid_most_bits = asked.txnid_least_bits, asked.txnid_most_bits
+        if error is not None:
+            told.error, told.message = server_error(error.code), str(error)
+        self._connection.write(frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told)))
+
+    def _log_once(self, what: str, error: BrokerError) -> None:
+        """Of what nobody waits for an answer."""
+        if not self._logged:
+            self._logged = True
+            _log.warning(
+                "consumer %d of %s: %s was dropped: %s", self.consumer_id, self._connection.address, what, error
+            )
+
+    # What the subscription tells: `ConsumerSink`.
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    @property
+    def broken(self) -> bool:
+        return self._connection.broken
+
+    async def lives(self) -> bool:
+        return await self._connection.lives()
+
+    def room(self) -> int:
+        return 0 if self.closed else self._connection.room_for(self)
+
+    def reserve(self, size_bytes: int) -> None:
+        self._connection.reserve(size_bytes)
+
+    def room_again(self) -> None:
+        if self._consumer is not None and not self.closed:
+            self._consumer.room_again()
+
+    def deliver(self, runs: Sequence[DeliveryRun]) -> None:
+        assert self._heads is not None
+        epoch = self._client_epoch if self._type in _ONE_AT_A_TIME else None
+        with_broker_part = self._connection.wants_broker_part
+        head, write = self._heads.head, self._connection.write
+        for run in runs:
+            words: Sequence[int] = ()
+            if run.acknowledged:
+                [entry] = run.entries
+                words = unacknowledged_words(run.acknowledged, entry.batch_size)
+                self._give_back(int.from_bytes(run.acknowledged, "little").bit_count())
+            tail = self._heads.tail(run.redelivery_count, words, epoch)
+            for entry in run.entries:
+                self._permits -= entry.messages
+                stored = entry.stored
+                if not with_broker_part:
+                    stored = stored[broker_part_bytes(stored) :]
+                write(head(entry.position, tail, len(stored)))
+                write(stored)
+
+    def _give_back(self, permits: int) -> None:
+        """They were taken for messages that are acknowledged already, and that the client does not count."""
+        self._connection.soon(lambda: None if self.closed else self.flow(permits))
+
+    def epoch_began(self, consumer: Consumer) -> None:
+        if _moves(consumer) != self._moved:
+            consumer.subscription.keep_for_return(_RETURN_S)
+            self.closed = True
+            self._connection.forget_consumer(self)
+            self._tell_closed()
+            self._connection.soon(self.leave)  # the subscription is telling others yet
+        elif not self._regranting:
+            self._regranting = True
+            self._connection.soon(self._grant_again)
+
+    def _grant_again(self) -> None:
+        self._regranting = False
+        if self._consumer is None or self.closed:
+            return
+        self._owed = max(0, -self._permits)
+        if self._permits > 0:
+            self._consumer.flow(self._consumer.epoch, self._permits)
+
+    def active_changed(self, active: bool) -> None:
+        told = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
+        self._connection.write(frame(BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=told)))
+
+    def ended(self, problem: Problem | None) -> None:
+        """The client subscribes again, where the topic is by then."""
+        if self.closed:
+            return
+        self.closed = True
+        self._connection.forget_consumer(self)
+        self._tell_closed()
+
+    def _tell_closed(self) -> None:
+        told = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
+        self._connection.write(frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=told)))
+
+
+def _moves(consumer: Consumer) -> int:
+    """How often the subscription was moved; take-overs are no such."""
+    return consumer.subscription.cursor.moves
+
+
+def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:
+    """What is acknowledged of each; what is no batch, or not there any more, is passed over."""
+    batches = []
+    for (position, words), size in zip(partial, sizes, strict=True):
+        bits = acknowledged_bits(words, size)
+        if bits:
+            ledger_id, entry_id = position
+            data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+            batches.append(BatchMessages(ledger_id=ledger_id, entry_id=entry_id, messages=data, batch_size=size))
+    return batches
+
+
+def _opening(asked: CommandSubscribe, serving_time_ms: int) -> OpenConsumer:
+    """Raises `BrokerError`."""
+    check_schema(asked.schema if asked.HasField("schema") else None)
+    if asked.sub_type not in SubscriptionType.values():
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"there is no subscription type {asked.sub_type}")
+    if asked.read_compacted and asked.sub_type not in _ONE_AT_A_TIME:
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED,
+            "read_compacted is for Exclusive and Failover subscriptions: others read all there is",
+        )
+    return OpenConsumer(
+        consumer_id=asked.consumer_id,
+        topic=asked.topic,
+        subscription=asked.subscription,
+        type=SubscriptionType.Name(SubscriptionType.ValueType(asked.sub_type)),
+        consumer_name=asked.consumer_name,
+        priority_level=min(max(asked.priority_level, 0), _MAX_PRIORITY),
+        durable=asked.durable,
+        start=_start(asked, serving_time_ms),
+        properties={one.key: one.value for one in asked.metadata},
+        subscription_properties={one.key: one.value for one in asked.subscription_properties},
+        # Nothing is compacted yet, so what a client gets that asks for what is left of that is everything.
+        read_compacted=False,
+    )
+
+
+def _start(asked: CommandSubscribe, now_ms: int) -> StartAt:
+    """Where the subscription begins if this makes it. Clients pass over what is before their id in its entry."""
+    if asked.start_message_rollback_duration_sec:
+        return StartAt(time_ms=max(0, now_ms - asked.start_message_rollback_duration_sec * 1000))
+    if not asked.durable and asked.HasField("start_message_id"):
+        position = position_of(asked.start_message_id)
+        start: Any = place_of(asked.start_message_id)
+        start.place.batch_index = -1
+        return StartAt(earliest=True) if position < Position(0, 0) else start
+    return StartAt(earliest=True) if asked.initial_position == 1 else StartAt(latest=True)

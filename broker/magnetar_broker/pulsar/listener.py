@@ -1,0 +1,80 @@
+"""Where clients of Pulsar's protocol connect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_broker.pulsar.serving import Door
+from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.transport import NotReached
+
+__all__ = ["PulsarListener"]
+
+_BACKLOG = 1024
+# How long ending waits for clients to take what they are told.
+_TELLING_S = 2.0
+
+
+class PulsarListener:
+    """One address, and the connections that came to it."""
+
+    def __init__(self, door: Door, listener_name: str) -> None:
+        self._door = door
+        # Which of the broker's listeners it is, for clients that name none; empty: the internal one.
+        self.listener_name = listener_name
+        # host:port, once it listens.
+        self.address = ""
+        self.connections: set[PulsarConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._by_ip: Counter[str] = Counter()
+        self._all_gone: asyncio.Future[None] | None = None
+
+    async def listen(self, address: str) -> None:
+        """Raises `NotReached` where it can't."""
+        try:
+            listening = await listening_socket(address)
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(
+                lambda: PulsarConnection(self._door, self), sock=listening, backlog=_BACKLOG
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            raise NotReached(
+                f"Pulsar's protocol can't be served at {address}: {reason}: choose another address"
+            ) from error
+        host, port = listening.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def opened(self, connection: PulsarConnection) -> str:
+        options, ip = self._door.options, connection.address.rpartition(":")[0]
+        self.connections.add(connection)
+        self._by_ip[ip] += 1
+        if 0 < options.broker_max_connections < len(self.connections):
+            return f"the broker has {options.broker_max_connections} connections, which is broker_max_connections"
+        most = options.broker_max_connections_per_ip
+        if 0 < most < self._by_ip[ip]:
+            return f"{ip} has {most} connections, which is broker_max_connections_per_ip"
+        return ""
+
+    def closed(self, connection: PulsarConnection) -> None:
+        self.connections.discard(connection)
+        ip = connection.address.rpartition(":")[0]
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]
+        if not self.connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    async def close(self) -> None:
+        """Whoever does not take what it is told within a moment is cut off."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self.connections:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_gone], timeout=_TELLING_S)
+        for connection in list(self.connections):
+            connection.abort()

@@ -1,0 +1,261 @@
+"""A connection's producer: what SEND brings goes to the topic, and its fate comes back as SEND_RECEIPT or SEND_ERROR.
+
+Entries that came in one piece go to the topic together (`gather`, `publish`). The topic tells their fates by number, in
+order, but for one that may not be stored: that is told at once. `_sent` has what the client calls them by.
+
+Who is the same producer as before? The protocol has no token for that. A name that the broker made up belongs to one
+producer: whoever comes with it in a higher epoch is that one, on whatever connection. A name that the application chose
+may be chosen twice: it is the same producer only if it comes on the same connection with the same number. For any
+other the name is taken, as long as the connection of who has it lives, which is then asked for a sign of life.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_broker.core.pulsar.replies import ReceiptFrames, frame
+from magnetar_broker.core.system_topics import is_system_topic
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.pulsar.asked_schema import check_schema
+from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, StartAt
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseProducer,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSendError,
+    ProducerAccessMode,
+)
+from magnetar_wire.topic_name import TopicName
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from magnetar_broker.pulsar.connection import PulsarConnection
+
+__all__ = ["ConnectedProducer"]
+
+# As request id of what no request has asked for.
+NO_REQUEST: Final = 2**64 - 1
+_MAX_TEXT: Final = 1_000
+# The instance of every producer whose name a broker has made up: the name says which it is.
+_MADE_UP: Final = b""
+
+
+class ConnectedProducer:
+    """A `ProducerSink`."""
+
+    __slots__ = (
+        "_budget",
+        "_connection",
+        "_first",
+        "_gathered",
+        "_gathered_bytes",
+        "_gathered_from",
+        "_producer",
+        "_receipts",
+        "_sent",
+        "_topic",
+        "closed",
+        "opening",
+        "producer_id",
+    )
+
+    def __init__(self, connection: PulsarConnection, producer_id: int) -> None:
+        self._connection = connection
+        self.producer_id = producer_id
+        self.opening: asyncio.Task[None] | None = None
+        # Nothing more is taken or told.
+        self.closed = False
+        self._topic: Topic | None = None
+        self._producer: Producer | None = None
+        self._budget: PublishBudget | None = None
+        self._receipts: ReceiptFrames | None = None
+        # Of what was sent and is not told yet: the client's numbers, None where it was told out of turn; and the
+        # broker's number of the first.
+        self._sent: deque[tuple[int, int] | None] = deque()
+        self._first = 0
+        # Not handed to the topic yet: the last of `_sent`.
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._gathered_from = 0
+
+    @property
+    def opened(self) -> bool:
+        return self._producer is not None
+
+    @property
+    def topic(self) -> Topic | None:
+        return self._topic
+
+    # Opening and closing.
+
+    async def open(self, asked: CommandProducer) -> None:
+        """Answers it, too. Raises `BrokerError`."""
+        serving = self._connection.door.serving()
+        name = TopicName.parse(asked.topic)
+        if is_system_topic(name):
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: servers alone write to it")
+        _check_asked(asked)
+        topic = await serving.topics.find(name, "", True)
+        if asked.initial_subscription_name:
+            await topic.subscriptions.make_on_first_use(asked.initial_subscription_name, StartAt(earliest=True))
+        producer = await self._open(topic, asked)
+        if self.closed:  # meanwhile
+            topic.leave(producer, TopicGivenUp("its connection has ended"))
+            return
+        self._topic, self._producer, self._budget = topic, producer, serving.budget
+        self._receipts = ReceiptFrames(self.producer_id, name.partition_index)
+        self.tell_opened(asked.request_id)
+
+    async def _open(self, topic: Topic, asked: CommandProducer) -> Producer:
+        opening = OpenProducer(
+            producer_id=self.producer_id,
+            producer_name=asked.producer_name,
+            instance=self._instance(asked),
+            connection_epoch=asked.epoch,
+            properties={one.key: one.value for one in asked.metadata},
+        )
+        try:
+            return await topic.open_producer(opening, self, self._connection.address)
+        except BrokerError as error:
+            holder = next((one for one in topic.producers() if one.producer_name == asked.producer_name), None)
+            if error.code != ErrorCode.PRODUCER_BUSY or holder is None or await holder.lives():
+                raise
+        return await topic.open_producer(opening, self, self._connection.address)
+
+    def _instance(self, asked: CommandProducer) -> bytes:
+        if asked.producer_name and asked.user_provided_producer_name:
+            return self._connection.token + self.producer_id.to_bytes(8, "big")
+        return _MADE_UP
+
+    def tell_opened(self, request_id: int) -> None:
+        assert self._topic is not None
+        assert self._producer is not None
+        opened = CommandProducerSuccess(
+            request_id=request_id,
+            producer_name=self._producer.producer_name,
+            last_sequence_id=self._topic.last_sequence_id(self._producer),
+            schema_version=b"",
+            producer_ready=True,
+        )
+        self._connection.write(frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=opened)))
+
+    async def close(self) -> None:
+        """The client asks for it: what it sent before is decided and told first."""
+        producer = self._producer
+        if producer is not None:
+            producer.stop()
+            await producer.settled()
+        self.leave(TopicGivenUp("it was closed"))
+
+    def leave(self, why: BrokerError) -> None:
+        """The client has closed it, or is gone: nothing more is told."""
+        self.closed = True
+        if self.opening is not None:
+            self.opening.cancel()
+        self._connection.forget_producer(self)
+        self._drop_gathered()
+        if self._producer is not None and self._topic is not None:
+            self._topic.leave(self._producer, why)
+
+    # What comes.
+
+    def gather(self, sequence_id: int, highest_sequence_id: int, entry: bytes) -> None:
+        """Keeps it until `publish`."""
+        if not self._gathered:
+            self._gathered_from = self._first + len(self._sent)
+        self._sent.append((sequence_id, highest_sequence_id))
+        self._gathered.append(entry)
+        self._gathered_bytes += len(entry)
+
+    @property
+    def has_gathered(self) -> bool:
+        return bool(self._gathered)
+
+    def publish(self) -> None:
+        if self.closed or not self._gathered:
+            return
+        assert self._producer is not None
+        assert self._budget is not None
+        entries, self._gathered = self._gathered, []
+        size, self._gathered_bytes = self._gathered_bytes, 0
+        self._budget.take(size)
+        self._connection.undecided(size)
+        self._producer.publish(self._gathered_from, entries)
+
+    def _drop_gathered(self) -> None:
+        self._gathered, self._gathered_bytes = [], 0
+
+    @property
+    def must_wait(self) -> bool:
+        """Its topic, or the broker, has too much that is not decided."""
+        return self._topic is not None and self._budget is not None and (self._topic.budget.full or self._budget.full)
+
+    async def room(self) -> None:
+        if self._topic is not None and self._budget is not None:
+            await self._topic.budget.room()
+            await self._budget.room()
+
+    # What the topic tells: `ProducerSink`.
+
+    def stored(self, number: int, position: Position) -> None:
+        sent = self._take(number)
+        if sent is not None and not self.closed:
+            assert self._receipts is not None
+            self._connection.write(self._receipts.receipt(sent[0], sent[1], position))
+
+    def _take(self, number: int) -> tuple[int, int] | None:
+        while self._first < number:  # those were told out of turn
+            self._sent.popleft()
+            self._first += 1
+        self._first += 1
+        return self._sent.popleft()
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        sent, self._sent[number - self._first] = self._sent[number - self._first], None
+        if sent is not None and not self.closed:
+            told = CommandSendError(
+                producer_id=self.producer_id,
+                sequence_id=sent[0],
+                error=server_error(error.code),
+                message=str(error)[:_MAX_TEXT],
+            )
+            self._connection.write(frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=told)))
+
+    def decided(self, size_bytes: int) -> None:
+        if self._budget is not None:
+            self._budget.give_back(size_bytes)
+        self._connection.decided(size_bytes)
+
+    def ended(self, error: BrokerError) -> None:
+        """The client connects it again, where the topic is by then, and sends again what has no receipt."""
+        if self.closed:
+            return
+        mine = self._connection.has_producer(self)
+        self.leave(error)
+        if mine:
+            told = CommandCloseProducer(producer_id=self.producer_id, request_id=NO_REQUEST)
+            self._connection.write(frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=told)))
+
+    async def lives(self) -> bool:
+        """Its client, asked now, gives a sign of life; else its connection has been closed."""
+        return await self._connection.lives()
+
+
+def _check_asked(asked: CommandProducer) -> None:
+    if asked.producer_access_mode != ProducerAccessMode.ACCESS_SHARED:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED, "producers share their topics here: access mode Shared is the only one there is yet"
+        )
+    if asked.txn_enabled:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "this broker has no transactions: open the producer without")
+    if asked.encrypted:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "this broker can't demand encryption: open the producer without")
+    check_schema(asked.schema if asked.HasField("schema") else None)

@@ -1,0 +1,64 @@
+"""What a connection needs of the broker, and what there is of it while the broker serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.options import BrokerOptions
+from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.service.finding import Finding
+from magnetar_broker.service.outbox_budget import OutboxBudget
+from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topic.topics import Topics
+from magnetar_metadata.store import MetadataStore
+from magnetar_wire.clock import Clock
+
+__all__ = ["Door", "Serving"]
+
+
+class Serving(Protocol):
+    """The broker with its present session: `BrokerLife`."""
+
+    store: MetadataStore
+    topics: Topics
+    catalog: Catalog
+    finding: Finding
+    # Published and not decided, of all clients.
+    budget: PublishBudget
+
+    @property
+    def ownership(self) -> Ownership: ...
+
+
+class Door:
+    """What all connections share."""
+
+    def __init__(
+        self,
+        serving: Callable[[], Serving | None],
+        options: BrokerOptions,
+        clock: Clock,
+        counters: BrokerCounters,
+        outboxes: OutboxBudget,
+    ) -> None:
+        self._serving = serving
+        self.options = options
+        self.clock = clock
+        self.counters = counters
+        # What waits to be sent, of all clients.
+        self.outboxes = outboxes
+        # Of frames that have not come whole yet.
+        self.unfinished_bytes = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def serving(self) -> Serving:
+        """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""
+        serving = self._serving()
+        if serving is None:
+            raise TopicGivenUp("the broker serves nothing at the moment: it starts, ends, or has lost its session")
+        return serving
