@@ -127,7 +127,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
 def test_a_wrong_setting_is_told_before_anything_is_started(cluster: LocalCluster) -> None:
     with pytest.raises(ClusterError, match="max_topics_per_namespac"):
         cluster.add_broker("other", max_topics_per_namespac=1)
-    for reserved in ("broker_id", "metadata", "listen_addresses", "http_address"):
+    for reserved in ("broker_id", "metadata", "listen_addresses", "pulsar_listen_addresses", "http_address"):
         with pytest.raises(ClusterError, match="chooses it for each broker"):
             cluster.up(broker_settings={reserved: "x"})
     with pytest.raises(ClusterError, match="a bookie can't be set so"):

@@ -298,7 +298,7 @@ def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) ->
     """The class that the command runs, for tests and notebooks."""
 
     async def body() -> None:
-        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, http_port=0)
+        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, pulsar_port=0, http_port=0)
         for _ in range(2):
             async with Standalone(settings) as one:
                 with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):

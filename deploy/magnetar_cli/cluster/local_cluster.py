@@ -38,7 +38,7 @@ from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.process import find_by_command, is_paused, send
 from magnetar_cli.cluster.starting import Starter
 from magnetar_cli.cluster.state import ClusterState, ZooKeeperState, forget, load, locked, save
-from magnetar_cli.cluster.status import ClusterStatus, look, service_url_of
+from magnetar_cli.cluster.status import ClusterStatus, look, pulsar_url_of, service_url_of
 from magnetar_cli.cluster.stopping import kill, stop
 
 if TYPE_CHECKING:
@@ -95,10 +95,12 @@ class LocalCluster:
     @property
     def service_url(self) -> str:
         """What a client is given. Raises `ClusterError` where there are no brokers."""
-        url = service_url_of(self._members.brokers(load(self.folder)))
-        if not url:
-            raise ClusterError("the cluster has no brokers: `magnetar cluster add --broker` adds one")
-        return url
+        return self._url(service_url_of)
+
+    @property
+    def pulsar_url(self) -> str:
+        """What a client of Pulsar's is given. Raises `ClusterError` where there are no brokers."""
+        return self._url(pulsar_url_of)
 
     def names(self) -> list[str]:
         """Its bookies."""
