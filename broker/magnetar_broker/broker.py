@@ -99,7 +99,7 @@ class Broker:
         self._outboxes = OutboxBudget(self.options.max_queued_bytes_of_all_streams)
         self._pulsar_at = list(pulsar_listeners)
         self._pulsar_advertised = list(pulsar_advertised)
-        self._door = Door(self._serving, self.options, clock, self.counters, self._outboxes)
+        self.door = Door(self._serving, self.options, clock, self.counters, self._outboxes)
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
@@ -155,7 +155,7 @@ class Broker:
         for transport, address, service in self._listen_at:
             self._listeners.append(await transport.listen(address, service))
         for name, address in self._pulsar_at:
-            listener = PulsarListener(self._door, name)
+            listener = PulsarListener(self.door, name)
             await listener.listen(address)
             self.pulsar_listeners.append(listener)
         await self._new_life()
