@@ -136,11 +136,6 @@ class Broker:
         return [connection for listener in self.pulsar_listeners for connection in listener.connections]
 
     @property
-    def unfinished_bytes(self) -> int:
-        """Of frames of Pulsar's protocol that have not come whole yet."""
-        return self._door.unfinished_bytes
-
-    @property
     def advertised(self) -> Advertised:
         """What others are told of where it is reached."""
         if not self._listeners:  # it has not been started

@@ -114,7 +114,9 @@ class BrokerMetrics:
         yield self._gauge("listener_producers", "Producers on them.", sum(len(one.producers) for one in connections))
         yield self._gauge("listener_consumers", "Consumers on them.", sum(len(one.consumers) for one in connections))
         yield self._gauge(
-            "listener_unfinished_bytes", "Bytes of frames that have not come whole yet.", self._broker.unfinished_bytes
+            "listener_unfinished_bytes",
+            "Bytes of frames that have not come whole yet.",
+            self._broker.door.unfinished_bytes,
         )
         yield self._counter("listener_connections_opened", "Such connections that came.", counters.connections_opened)
         yield self._counter(

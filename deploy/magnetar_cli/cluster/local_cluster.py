@@ -86,21 +86,20 @@ class LocalCluster:
     @property
     def exists(self) -> bool:
         """Whether there is one in the folder."""
-        try:
+        with contextlib.suppress(NoCluster):
             load(self.folder)
-        except NoCluster:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def service_url(self) -> str:
         """What a client is given. Raises `ClusterError` where there are no brokers."""
-        return self._url(service_url_of)
+        return service_url_of(self._members.some_brokers(load(self.folder)))
 
     @property
     def pulsar_url(self) -> str:
-        """What a client of Pulsar's is given. Raises `ClusterError` where there are no brokers."""
-        return self._url(pulsar_url_of)
+        """The same for Pulsar's clients."""
+        return pulsar_url_of(self._members.some_brokers(load(self.folder)))
 
     def names(self) -> list[str]:
         """Its bookies."""

@@ -89,7 +89,7 @@ def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str =
         if name not in names:
             there = f"has {', '.join(names)}" if names else "is not set"
             raise ValueError(
-                f"bind_addresses names the listener {name!r} for {scheme}, and advertised_listeners {there}"
+                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://"
             )
     return found
 
