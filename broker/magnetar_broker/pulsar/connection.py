@@ -451,7 +451,7 @@ class PulsarConnection(asyncio.Protocol):
         self._signs_of_life.append(sign)
         self.write(_PING)
         await asyncio.wait([sign], timeout=self.door.options.connection_liveness_check_timeout_millis / 1000)
-        if not sign.done():
+        if not sign.done() and not self._held:  # one that is held is not listened to
             _log.info(
                 "the connection of %s is closed: somebody else asks for what it has, and it is silent", self.address
             )
