@@ -53,6 +53,7 @@ class ConnectedProducer:
 
     __slots__ = (
         "_budget",
+        "_closing",
         "_connection",
         "_first",
         "_gathered",
@@ -71,7 +72,8 @@ class ConnectedProducer:
         self._connection = connection
         self.producer_id = producer_id
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is taken or told.
+        # Nothing more is taken; nor told.
+        self._closing = False
         self.closed = False
         self._topic: Topic | None = None
         self._producer: Producer | None = None
@@ -88,7 +90,8 @@ class ConnectedProducer:
 
     @property
     def opened(self) -> bool:
-        return self._producer is not None
+        """It takes what comes."""
+        return self._producer is not None and not self._closing
 
     @property
     def topic(self) -> Topic | None:
@@ -149,6 +152,7 @@ class ConnectedProducer:
 
     async def close(self) -> None:
         """The client asks for it: what it sent before is decided and told first."""
+        self._closing = True
         producer = self._producer
         if producer is not None:
             producer.stop()
@@ -186,6 +190,10 @@ class ConnectedProducer:
         assert self._budget is not None
         entries, self._gathered = self._gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
+        if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
+            for _ in entries:
+                self._sent.pop()
+            return
         self._budget.take(size)
         self._connection.undecided(size)
         self._producer.publish(self._gathered_from, entries)
@@ -220,6 +228,9 @@ class ConnectedProducer:
 
     def refused(self, number: int, error: BrokerError) -> None:
         sent, self._sent[number - self._first] = self._sent[number - self._first], None
+        while self._sent and self._sent[0] is None:
+            self._sent.popleft()
+            self._first += 1
         if sent is not None and not self.closed:
             told = CommandSendError(
                 producer_id=self.producer_id,
