@@ -53,6 +53,7 @@ _LONG_S: Final = 0.005
 _FRAMES_BETWEEN_LOOKS: Final = 64
 _COMMAND_COUNTS_FOR: Final = 8
 _TOKEN_BYTES: Final = 16
+_MAX_VERSION_LENGTH: Final = 100
 # How long who is closed may take to read what was written.
 _CLOSING_S: Final = 5.0
 _GONE: Final = TopicGivenUp("its connection has ended")
@@ -81,6 +82,7 @@ class PulsarConnection(asyncio.Protocol):
         # Of CONNECT.
         self.connected = False
         self.wants_broker_part = False
+        self.client_version = ""
         self.producers: dict[int, ConnectedProducer] = {}
         self.consumers: dict[int, ConnectedConsumer] = {}
         self._transport: asyncio.Transport | None = None
@@ -407,6 +409,7 @@ class PulsarConnection(asyncio.Protocol):
             return
         self.connected = True
         asked, options = command.connect, self.door.options
+        self.client_version = asked.client_version[:_MAX_VERSION_LENGTH]
         self.wants_broker_part = asked.feature_flags.supports_broker_entry_metadata
         told = CommandConnected(
             server_version=f"magnetar-{magnetar_version()}",

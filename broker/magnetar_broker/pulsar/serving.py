@@ -22,6 +22,7 @@ from magnetar_wire.clock import Clock
 __all__ = ["Door", "Serving"]
 
 _READING_SIZES: Final = 16
+_LISTS_AT_A_TIME: Final = 4
 
 
 class Serving(Protocol):
@@ -58,6 +59,8 @@ class Door:
         # Acknowledgements of parts of batches for which entries are read: so many at a time.
         self.reading_sizes = asyncio.Semaphore(_READING_SIZES)
         self.unfinished = UnfinishedFrames(options.max_unfinished_frames_bytes)
+        # Of lists of topics, which may be long, so many are made at a time.
+        self.listing = asyncio.Semaphore(_LISTS_AT_A_TIME)
 
     def serving(self) -> Serving:
         """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""
