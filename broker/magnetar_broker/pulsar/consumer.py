@@ -61,6 +61,8 @@ __all__ = ["ConnectedConsumer"]
 _log = logging.getLogger(__name__)
 # How long a client may take to subscribe again.
 _RETURN_S: Final = 30.0
+# Entries that are read at a time to learn how many messages they have: each may be as large as any.
+_READ_TOGETHER: Final = 4
 _MAX_PRIORITY: Final = 2**31 - 1
 _ONE_AT_A_TIME: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
@@ -250,6 +252,10 @@ class ConnectedConsumer:
             no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
             self._answer_ack(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
             return
+        if asked.ack_type == CommandAck.CUMULATIVE and len(asked.message_id) != 1:
+            text = f"a cumulative acknowledgement names one message, and this one {len(asked.message_id)}"
+            self._answer_ack(asked, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
+            return
         whole, partial = whole_and_partial(asked.message_id)
         consumer = self._consumer
         if consumer is None:
@@ -259,33 +265,31 @@ class ConnectedConsumer:
             whole = _up_to_ledger(consumer, asked)
         sizes = [consumer.batch_size(position) for position, _ in partial]
         known = [size for size in sizes if size is not None]
-        request = Acknowledge(epoch=consumer.epoch, cumulative=asked.ack_type == CommandAck.CUMULATIVE, entries=whole)
         if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, request, partial, known)
+            self._acknowledge(consumer, asked, _request(asked, consumer.epoch, whole, partial, known))
         else:
-            finding = self._connection.spawn(self._find_and_acknowledge(consumer, asked, request, partial))
+            finding = self._connection.spawn(
+                self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial)
+            )
             self._finding.add(finding)
             finding.add_done_callback(self._finding.discard)
 
     async def _find_and_acknowledge(
-        self, consumer: Consumer, asked: CommandAck, request: Acknowledge, partial: list[OpenMessages]
+        self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
     ) -> None:
+        """Whole entries are read for it: few at a time, whatever clients name."""
+        positions = [position for position, _ in partial]
+        sizes: list[int] = []
         try:
-            sizes = await consumer.find_batch_sizes([position for position, _ in partial])
+            async with self._connection.door.reading_sizes:
+                for begin in range(0, len(positions), _READ_TOGETHER):
+                    sizes += await consumer.find_batch_sizes(positions[begin : begin + _READ_TOGETHER])
         except BrokerError as error:
             self._answer_ack(asked, error)
             return
-        self._acknowledge(consumer, asked, request, partial, sizes)
+        self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, sizes))
 
-    def _acknowledge(
-        self,
-        consumer: Consumer,
-        asked: CommandAck,
-        request: Acknowledge,
-        partial: list[OpenMessages],
-        sizes: list[int],
-    ) -> None:
-        request.messages.extend(_batches(partial, sizes))
+    def _acknowledge(self, consumer: Consumer, asked: CommandAck, request: Acknowledge) -> None:
         try:
             if request.entries or request.messages:
                 consumer.acknowledge(request)
@@ -335,10 +339,10 @@ class ConnectedConsumer:
         return await self._connection.lives()
 
     def room(self) -> int:
-        return 0 if self.closed else self._connection.room_for(self)
+        return 0 if self.closed else self._connection.outgoing.room_for(self)
 
     def reserve(self, size_bytes: int) -> None:
-        self._connection.reserve(size_bytes)
+        self._connection.outgoing.reserve(size_bytes)
 
     def room_again(self) -> None:
         if self._consumer is not None and not self.closed:
@@ -419,6 +423,18 @@ def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
         if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
             return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
     return []
+
+
+def _request(
+    asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages], sizes: list[int]
+) -> Acknowledge:
+    """`epoch`: in which it came, however long finding the sizes of batches took."""
+    return Acknowledge(
+        epoch=epoch,
+        cumulative=asked.ack_type == CommandAck.CUMULATIVE,
+        entries=whole,
+        messages=_batches(partial, sizes),
+    )
 
 
 def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:

@@ -14,7 +14,6 @@ from magnetar_protos.pulsar_pb2 import (
     CommandUnsubscribe,
 )
 from tests.produce_client import entry
-from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import Delivered, PulsarClient, sent
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
@@ -127,19 +126,3 @@ def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
         assert not client.told(BaseCommand.CLOSE_CONSUMER)
 
     in_pulsar(test)
-
-
-def test_a_connection_that_is_held_is_not_taken_for_gone() -> None:
-    """WIRE-1, PRD-11: what it sends is not read, so its silence says nothing; nobody takes its names meanwhile."""
-
-    async def test(scene: PulsarScene) -> None:
-        holder, other = await scene.pulsar_client(), await scene.pulsar_client()
-        await holder.subscribe()
-        holder.connection._hold()
-        answer = await other.try_subscribe()
-        assert answer.error.error, answer
-        assert not holder.gone
-        holder.connection._go_on_soon()
-        await until(lambda: not holder.connection._held, "it is read on")
-
-    in_pulsar(test, connection_liveness_check_timeout_millis=50)
