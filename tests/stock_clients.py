@@ -40,7 +40,7 @@ __all__ = [
 
 # For what must come, and for what must not.
 LONG_MS: Final = 60_000
-SHORT_MS: Final = 100
+SHORT_MS: Final = 50
 
 _ELSEWHERE: Final = os.environ.get("MAGNETAR_TEST_PULSAR_URL", "")
 _ELSEWHERE_HTTP: Final = os.environ.get("MAGNETAR_TEST_PULSAR_HTTP", "http://127.0.0.1:18080")

@@ -193,7 +193,7 @@ def test_a_reader_of_all_partitions(server: StockServer, client: pulsar.Client) 
 
 def test_a_reader_of_one_partition(server: StockServer, client: pulsar.Client) -> None:
     """WIRE-1."""
-    name = server.make_partitioned(topic("one-partition"), 2)
+    name = server.make_partitioned(topic("of-two"), 2)
     producer = client.create_producer(name, message_router=lambda message, count: 1)
     sent = producer.send(b"x")
     assert sent.partition() == 1

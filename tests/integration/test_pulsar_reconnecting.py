@@ -3,7 +3,6 @@ readers go on by themselves, and nothing that had a receipt is lost."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -77,6 +76,22 @@ class Publishing:
         return self.acknowledged
 
 
+class Late:
+    """Subscribes in a thread of its own."""
+
+    def __init__(self, client: pulsar.Client, name: str, subscription: str) -> None:
+        self._made: list[pulsar.Consumer] = []
+        self._thread = threading.Thread(
+            target=lambda: self._made.append(client.subscribe(name, subscription, **EARLIEST))
+        )
+        self._thread.start()
+
+    def drain(self, expected: set[bytes]) -> None:
+        self._thread.join(GENEROUS_S)
+        [consumer] = self._made
+        drain(consumer, expected)
+
+
 def first_times(contents: list[bytes]) -> list[int]:
     """In the order in which each came first."""
     return [int(content) for content in dict.fromkeys(contents)]
@@ -96,45 +111,47 @@ def drain(receiver: Any, expected: set[bytes]) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("options", [{}, {"batching_enabled": True}], ids=["singles", "batches"])
-def test_nothing_that_had_a_receipt_is_lost_or_reordered_by_kill_9(
-    server: StockServer, process: StandaloneProcess, options: dict[str, Any]
+def test_nothing_that_had_a_receipt_is_lost_or_reordered_by_a_server_that_ends(
+    server: StockServer, process: StandaloneProcess
 ) -> None:
-    """WIRE-1, MSG-1, SUB-7, PRD-11: a producer with a name of its own and one without, consumers of each type and a
-    reader go on, at the places where they were."""
-    name, named = topic("killed"), topic("killed-named")
+    """WIRE-1, MSG-1, SUB-7, PRD-11: killed, or ended in peace. Producers with a name of their own and without,
+    consumers of each type and readers go on, at the places where they were; who comes while nothing serves waits."""
+    single, batched = topic("singles"), topic("batches")
     with server.client() as client:
-        consumers = [
-            client.subscribe([name, named], kind.name, kind, **EARLIEST)
+        consumers = {
+            kind: client.subscribe([single, batched], kind.name, kind, **EARLIEST)
             for kind in (ConsumerType.Exclusive, ConsumerType.Failover, ConsumerType.Shared)
-        ]
-        readers = {one: client.create_reader(one, MessageId.earliest) for one in (name, named)}
-        publishing = {
-            name: Publishing(client, name, **options),
-            named: Publishing(client, named, producer_name="mine", **options),
         }
-        for _ in range(2):
+        readers = {one: client.create_reader(one, MessageId.earliest) for one in (single, batched)}
+        publishing = {
+            single: Publishing(client, single, producer_name="mine"),
+            batched: Publishing(client, batched, batching_enabled=True),
+        }
+        lates: list[Late] = []
+        for end in (process.kill, process.stop):
             for one in publishing.values():
                 one.wait_more(50)
-            process.kill()
+            end()
+            lates.append(Late(client, single, f"late-{len(lates)}"))
             process.start()
         for one in publishing.values():
             one.wait_more(50)
         acknowledged = {of: one.end() for of, one in publishing.items()}
         assert not any(one.refused for one in publishing.values())
         for of, reader in readers.items():
-            found = first_times(drain(reader, set(acknowledged[of])))
-            assert found == list(range(publishing[of].sent))
-        for consumer, kind in zip(consumers, ("Exclusive", "Failover", "Shared"), strict=True):
+            assert first_times(drain(reader, set(acknowledged[of]))) == list(range(publishing[of].sent))
+        for late in lates:
+            late.drain(set(acknowledged[single]))
+        for kind, consumer in consumers.items():
             missing = {(of, content) for of, contents in acknowledged.items() for content in contents}
-            found_of: dict[str, list[bytes]] = {name: [], named: []}
+            found: dict[str, list[bytes]] = {single: [], batched: []}
             while missing:
                 message = consumer.receive(LONG_MS)
                 consumer.acknowledge(message)
-                found_of[message.topic_name()].append(message.data())
+                found[message.topic_name()].append(message.data())
                 missing.discard((message.topic_name(), message.data()))
-            if kind != "Shared":
-                assert all(first_times(found) == sorted(first_times(found)) for found in found_of.values())
+            if kind != ConsumerType.Shared:
+                assert all(first_times(one) == sorted(first_times(one)) for one in found.values())
 
 
 def test_acknowledgements_survive_kill_9_parts_of_batches_too(server: StockServer, process: StandaloneProcess) -> None:
@@ -234,24 +251,3 @@ def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: Sto
         successor = client.create_producer(name, producer_name="p")
         successor.send(b"y")
         assert payloads(client.subscribe(name, "s"), 2) == [b"x", b"y"]
-
-
-def test_a_clean_end_loses_nothing(server: StockServer, process: StandaloneProcess) -> None:
-    """WIRE-1, MSG-1: clients wait for it to come again; one that came while it was down is served, too."""
-    name = topic("ended")
-    with server.client() as client:
-        publishing = Publishing(client, name)
-        consumer = client.subscribe(name, "s", **EARLIEST)
-        publishing.wait_more(20)
-        assert process.stop() == 0
-        late: list[pulsar.Consumer] = []
-        waiting = threading.Thread(target=lambda: late.append(client.subscribe(name, "late", **EARLIEST)))
-        waiting.start()
-        process.start()
-        publishing.wait_more(20)
-        waiting.join(GENEROUS_S)
-        acknowledged = publishing.end()
-        for one in (consumer, *late):
-            assert first_times(drain(one, set(acknowledged))) == list(range(publishing.sent))
-        with contextlib.suppress(pulsar.PulsarException):
-            late[0].unsubscribe()
