@@ -11,6 +11,7 @@ from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.pulsar.topic_watches import TopicWatches
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.topic.publish_budget import PublishBudget
@@ -59,6 +60,7 @@ class Door:
         self.tasks: set[asyncio.Task[None]] = set()
         # Of lists of topics, which may be long, so many are made at a time.
         self.listing = asyncio.Semaphore(_LISTS_AT_A_TIME)
+        self.watches = TopicWatches(self.serving, clock, options.topic_list_watch_interval_s)
 
     def serving(self) -> Serving:
         """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""
