@@ -7,17 +7,15 @@ arms take turns. `MAGNETAR_BENCH_FOLDER` says on which disk ours is, and `MAGNET
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.bench_ledger import tell
+from tests.bench.client_runs import run_client
 from tests.bench.harness import Result, beside_peer
 from tests.running_standalone import standalone
 
@@ -38,8 +36,6 @@ PER_CPU: Final = [
     Result("sdk.consume_batch", None, "ratio", PULSAR, 1.3),
 ]
 FLUSHED: Final = Result("sdk.publish_flushed", None, "ratio", "confluent-kafka on Kafka, with fsync, messages/s", 0.7)
-_CLIENTS: Final = Path(__file__).resolve().parents[1] / "peers" / "clients.py"
-_TIMEOUT_S: Final = 900
 
 # By bench: what clients.py said of it.
 Figures = dict[str, dict[str, Any]]
@@ -92,14 +88,6 @@ def _per_cpu_second(name: str, said: dict[str, Any]) -> float:
 
 def _run(client: list[str], names: list[str]) -> Figures:
     """What one client process says of these benches, with messages of 100 bytes."""
-    command = [sys.executable, str(_CLIENTS), *client, "--only", ",".join(names), "--scale", str(SCALE)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    found: Figures = {}
-    for line in ended.stdout.splitlines():
-        said = json.loads(line)
-        if said["size"] == MESSAGE_BYTES:
-            found[said["bench"]] = said
-    for name in names:
-        last_words = ended.stderr.strip().splitlines()[-1:] or ["it does not say why"]
-        found.setdefault(name, {"error": f"{client[-1]} told no figure (status {ended.returncode}): {last_words[0]}"})
-    return found
+    benches = [(name, MESSAGE_BYTES) for name in names]
+    said = run_client(client, benches, SCALE)
+    return {name: said[name, MESSAGE_BYTES] for name in names}

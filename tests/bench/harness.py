@@ -26,7 +26,7 @@ TURN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line of the report. `floor` is what is asked for at least; `ceiling` at most."""
+    """One line of the report. `floor` is what is asked for at least; `ceiling` at most; `aim` is better than that."""
 
     bench: str
     value: float | None
@@ -35,10 +35,11 @@ class Result:
     floor: float | None = None
     ceiling: float | None = None
     why: str | None = None
+    aim: float | None = None
 
     def line(self) -> str:
         shown = {"bench": self.bench, "value": None if self.value is None else _rounded(self.value), "unit": self.unit}
-        rest = {name: getattr(self, name) for name in ("against", "floor", "ceiling", "why")}
+        rest = {name: getattr(self, name) for name in ("against", "floor", "ceiling", "aim", "why")}
         return json.dumps(shown | {name: value for name, value in rest.items() if value is not None})
 
 

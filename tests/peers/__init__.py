@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PeerUnavailable", "java_client_jars", "running", "spark_kafka_rates"]
+__all__ = ["PeerUnavailable", "java_client_jars", "pid", "running", "spark_kafka_rates"]
 
 _SCRIPT = Path(__file__).with_name("peer")
 
@@ -40,6 +40,11 @@ def running(name: str, *, fsync: bool = False, environment: Mapping[str, str] | 
         if not was_running:
             stopped = _run("down", name, variables)
             sys.stderr.write(stopped.stderr)
+
+
+def pid(name: str) -> int:
+    """The process id of a peer that runs."""
+    return int(_run("pid", name, os.environ).stdout)
 
 
 def spark_kafka_rates(rows: int) -> list[dict[str, Any]]:

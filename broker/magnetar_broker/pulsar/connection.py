@@ -97,7 +97,7 @@ class PulsarConnection(asyncio.Protocol):
         self._gathering: list[ConnectedProducer] = []
         # Published and not decided; asked and not answered, in tasks and otherwise.
         self._undecided_bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self._asked = 0
         # Nothing is read; it goes on in a moment; a topic or the broker has no room for what it sends.
         self._held = False
@@ -185,7 +185,7 @@ class PulsarConnection(asyncio.Protocol):
         for producer in producers:
             producer.leave(_GONE)
         self._finding.close()
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
         self._tell_of_life()
 
@@ -268,7 +268,7 @@ class PulsarConnection(asyncio.Protocol):
         return (
             self._waits_for_room
             or self._undecided_bytes >= options.max_pending_publish_bytes_per_connection
-            or self._asked + len(self._tasks) > options.max_waiting_requests_per_connection
+            or self._asked + len(self.tasks) > options.max_waiting_requests_per_connection
             or self.waiting_bytes > options.max_queued_bytes_per_stream + _WAITING_ANSWERS_BYTES
         )
 
@@ -332,12 +332,12 @@ class PulsarConnection(asyncio.Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a request of %s failed", self.address, exc_info=error)
         if self._held:

@@ -1,0 +1,254 @@
+"""A client of Pulsar's protocol that sends what it is told to, however wrong, and remembers what it is told.
+
+Commands are protobuf objects on both sides: nothing of the broker's own encoding is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandAckResponse,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnect,
+    CommandFlow,
+    CommandLookupTopic,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSeek,
+    CommandSend,
+    CommandSendReceipt,
+    CommandSubscribe,
+    FeatureFlags,
+)
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.pulsar.fake_transport import FakeTransport
+
+__all__ = ["Delivered", "PulsarClient", "framed", "sent"]
+
+
+def framed(command: BaseCommand, payload: bytes = b"") -> bytes:
+    """Also of a command that lacks what it needs."""
+    data = command.SerializePartialToString()
+    total = 4 + len(data) + len(payload)
+    return total.to_bytes(4, "big") + len(data).to_bytes(4, "big") + data + payload
+
+
+@dataclass(frozen=True)
+class Delivered:
+    consumer_id: int
+    ledger_id: int
+    entry_id: int
+    redelivery_count: int
+    open_messages: tuple[int, ...]
+    entry: bytes
+
+
+class PulsarClient:
+    def __init__(self, connection: PulsarConnection, transport: FakeTransport) -> None:
+        self.connection = connection
+        self.transport = transport
+        self.answers: list[BaseCommand] = []
+        self.delivered: list[Delivered] = []
+        self._left = b""
+        self._requests = 0
+        transport.takes = self._take
+        connection.connection_made(transport)
+
+    # Bytes.
+
+    def send(self, *commands: BaseCommand) -> None:
+        """In one piece."""
+        self.send_bytes(b"".join(map(framed, commands)))
+
+    def send_bytes(self, data: bytes) -> None:
+        self.transport.arrives(data)
+
+    def stop_reading(self) -> None:
+        self.transport.takes = None
+
+    def read_on(self) -> None:
+        self.transport.takes = self._take
+        self._take(self.transport.take())
+
+    def cut(self) -> None:
+        self.transport.cut()
+
+    @property
+    def gone(self) -> bool:
+        """The broker has closed the connection."""
+        return self.transport.closing
+
+    async def wait_gone(self) -> None:
+        await until(lambda: self.transport.lost, "the connection is closed")
+
+    def _take(self, data: bytes) -> None:
+        self._left += data
+        at = 0
+        while len(self._left) - at >= 4:
+            end = at + 4 + int.from_bytes(self._left[at : at + 4], "big")
+            if end > len(self._left):
+                break
+            behind = at + 8 + int.from_bytes(self._left[at + 4 : at + 8], "big")
+            command = BaseCommand.FromString(self._left[at + 8 : behind])
+            self._note(command, self._left[behind:end])
+            at = end
+        self._left = self._left[at:]
+
+    def _note(self, command: BaseCommand, payload: bytes) -> None:
+        assert command.IsInitialized(), f"the broker sent a command that lacks what it needs: {command}"
+        self.answers.append(command)
+        assert bool(payload) == (command.type == BaseCommand.MESSAGE)
+        if command.type == BaseCommand.MESSAGE:
+            told = command.message
+            place = told.message_id
+            self.delivered.append(
+                Delivered(
+                    told.consumer_id,
+                    place.ledgerId,
+                    place.entryId,
+                    told.redelivery_count,
+                    tuple(told.ack_set),
+                    payload,
+                )
+            )
+
+    # Asking.
+
+    def request_id(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    def told(self, kind: BaseCommand.Type) -> list[BaseCommand]:
+        return [one for one in self.answers if one.type == kind]
+
+    async def wait_told(self, kind: BaseCommand.Type, count: int = 1) -> BaseCommand:
+        """The last of so many."""
+        await until(lambda: len(self.told(kind)) >= count, f"{count} of {BaseCommand.Type.Name(kind)} came")
+        return self.told(kind)[count - 1]
+
+    async def answer(self, request_id: int) -> BaseCommand:
+        await until(lambda: self._answer(request_id) is not None, f"request {request_id} is answered")
+        answer = self._answer(request_id)
+        assert answer is not None
+        return answer
+
+    def _answer(self, request_id: int) -> BaseCommand | None:
+        return next((one for one in self.answers if _request_id_of(one) == request_id), None)
+
+    async def ask(self, kind: BaseCommand.Type, **part: Message) -> BaseCommand:
+        """Sends a command whose request has an id already, and waits for what answers it."""
+        [asked] = part.values()
+        self.send(BaseCommand(type=kind, **part))  # type: ignore[arg-type]
+        return await self.answer(asked.request_id)  # type: ignore[attr-defined]
+
+    # What clients usually do.
+
+    async def connect(self, *, broker_entry_metadata: bool = False, protocol_version: int = 21) -> BaseCommand:
+        self.send(
+            BaseCommand(
+                type=BaseCommand.CONNECT,
+                connect=CommandConnect(
+                    client_version="test",
+                    protocol_version=protocol_version,
+                    feature_flags=FeatureFlags(supports_broker_entry_metadata=broker_entry_metadata),
+                ),
+            )
+        )
+        return await self.wait_told(BaseCommand.CONNECTED)
+
+    async def lookup(self, topic: str) -> BaseCommand:
+        asked = CommandLookupTopic(topic=topic, request_id=self.request_id())
+        return await self.ask(BaseCommand.LOOKUP, lookup_topic=asked)
+
+    async def open_producer(self, producer_id: int = 1, topic: str = "t", **asked: Any) -> CommandProducerSuccess:
+        command = CommandProducer(topic=topic, producer_id=producer_id, request_id=self.request_id(), **asked)
+        answer = await self.ask(BaseCommand.PRODUCER, producer=command)
+        assert answer.type == BaseCommand.PRODUCER_SUCCESS, answer
+        return answer.producer_success
+
+    def publish(self, producer_id: int, *sequence_ids: int, name: str, payload: bytes = b"x") -> None:
+        """One message to an entry, in one piece."""
+        self.send_bytes(b"".join(sent(producer_id, number, entry(number, payload, name)) for number in sequence_ids))
+
+    async def receipts(self, producer_id: int, count: int) -> list[CommandSendReceipt]:
+        def mine() -> list[CommandSendReceipt]:
+            receipts = [one.send_receipt for one in self.told(BaseCommand.SEND_RECEIPT)]
+            return [one for one in receipts if one.producer_id == producer_id]
+
+        await until(lambda: len(mine()) >= count, f"{count} receipts came")
+        return mine()
+
+    async def subscribe(self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **asked: Any) -> None:
+        """From the beginning, with permits."""
+        permits = asked.pop("permits", 1000)
+        answer = await self.try_subscribe(consumer_id, topic, subscription, **asked)
+        assert answer.type == BaseCommand.SUCCESS, answer
+        if permits:
+            self.flow(consumer_id, permits)
+
+    async def try_subscribe(
+        self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **asked: Any
+    ) -> BaseCommand:
+        parts: dict[str, Any] = {"sub_type": 0, "initial_position": 1, **asked}
+        command = CommandSubscribe(
+            topic=topic, subscription=subscription, consumer_id=consumer_id, request_id=self.request_id(), **parts
+        )
+        return await self.ask(BaseCommand.SUBSCRIBE, subscribe=command)
+
+    def flow(self, consumer_id: int, permits: int) -> None:
+        flow = CommandFlow(consumer_id=consumer_id, message_permits=permits)
+        self.send(BaseCommand(type=BaseCommand.FLOW, flow=flow))
+
+    async def wait_delivered(self, count: int, consumer_id: int = 1) -> list[Delivered]:
+        def mine() -> list[Delivered]:
+            return [one for one in self.delivered if one.consumer_id == consumer_id]
+
+        await until(lambda: len(mine()) >= count, f"{count} entries came")
+        return mine()
+
+    async def acknowledge(
+        self, consumer_id: int, ids: Sequence[MessageIdData], *, cumulative: bool = False
+    ) -> CommandAckResponse:
+        asked = CommandAck(
+            consumer_id=consumer_id,
+            ack_type=CommandAck.CUMULATIVE if cumulative else CommandAck.INDIVIDUAL,
+            message_id=ids,
+            request_id=self.request_id(),
+        )
+        return (await self.ask(BaseCommand.ACK, ack=asked)).ack_response
+
+    async def seek(self, consumer_id: int, **to: Any) -> BaseCommand:
+        asked = CommandSeek(consumer_id=consumer_id, request_id=self.request_id(), **to)
+        return await self.ask(BaseCommand.SEEK, seek=asked)
+
+    async def close_producer(self, producer_id: int = 1) -> BaseCommand:
+        asked = CommandCloseProducer(producer_id=producer_id, request_id=self.request_id())
+        return await self.ask(BaseCommand.CLOSE_PRODUCER, close_producer=asked)
+
+    async def close_consumer(self, consumer_id: int = 1) -> BaseCommand:
+        asked = CommandCloseConsumer(consumer_id=consumer_id, request_id=self.request_id())
+        return await self.ask(BaseCommand.CLOSE_CONSUMER, close_consumer=asked)
+
+
+def sent(producer_id: int, sequence_id: int, stored: bytes) -> bytes:
+    """A SEND of an entry."""
+    send = CommandSend(producer_id=producer_id, sequence_id=sequence_id)
+    return framed(BaseCommand(type=BaseCommand.SEND, send=send), stored)
+
+
+def _request_id_of(command: BaseCommand) -> int | None:
+    for _, part in command.ListFields():
+        if isinstance(part, Message):
+            return getattr(part, "request_id", None)
+    return None
