@@ -1,4 +1,6 @@
+import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
@@ -34,9 +36,9 @@ final class Acknowledging {
         consumer.close();
         Consumer<byte[]> again = scene.subscribing(topic, "s").subscribe();
         Scene.equal(Scene.range(12, 20), Scene.numbers(Scene.receive(again, 8)));
-        again.acknowledgeCumulative(messages.get(13)); // within a batch, of which nothing is done by that
+        again.acknowledgeCumulative(messages.get(13)); // within a batch
         again.close();
-        Scene.equal(12, Scene.numbers(Scene.receive(scene.subscribing(topic, "s").subscribe(), 1)).get(0));
+        Scene.equal(Scene.range(14, 20), Scene.numbers(Scene.receive(scene.subscribing(topic, "s").subscribe(), 6)));
     }
 
     @Check
@@ -52,7 +54,6 @@ final class Acknowledging {
             List<MessageId> two = List.of(messages.get(7).getMessageId(), messages.get(8).getMessageId());
             consumer.acknowledgeAsync(two).get(Scene.LONG_S, TimeUnit.SECONDS);
             consumer.acknowledgeCumulativeAsync(messages.get(2)).get(Scene.LONG_S, TimeUnit.SECONDS);
-            Scene.equal("4", scene.ask("backlog", topic, "s"));
             consumer.close();
             Scene.equal(List.of(3, 4, 6, 9), Scene.numbers(Scene.receive(subscribing.subscribe(), 4)));
         }
@@ -67,11 +68,13 @@ final class Acknowledging {
             Scene.send(scene.batches(topic, 100).create(), 0, 300);
             Consumer<byte[]> consumer = subscribing.subscribe();
             List<Message<byte[]>> messages = Scene.receive(consumer, 300);
+            List<CompletableFuture<Void>> acknowledged = new ArrayList<>();
             for (int number = 0; number < 300; number++) {
                 if (number % 3 == 0 || number / 100 == 1) {
-                    consumer.acknowledgeAsync(messages.get(number)).get(Scene.LONG_S, TimeUnit.SECONDS);
+                    acknowledged.add(consumer.acknowledgeAsync(messages.get(number)));
                 }
             }
+            CompletableFuture.allOf(acknowledged.toArray(CompletableFuture[]::new)).get(Scene.LONG_S, TimeUnit.SECONDS);
             consumer.close();
             List<Integer> left = Scene.range(0, 300).stream().filter(number -> number % 3 != 0 && number / 100 != 1).toList();
             Consumer<byte[]> again = subscribing.subscribe();
@@ -92,7 +95,7 @@ final class Acknowledging {
     static void partsOfBatchesWhichDoNotCountUnlessAskedFor(Scene scene) throws Exception {
         String topic = scene.topic();
         Scene.send(scene.batches(topic, 10).create(), 0, 20);
-        Consumer<byte[]> consumer = scene.subscribing(topic, "s").subscribe();
+        Consumer<byte[]> consumer = scene.subscribing(topic, "s").enableBatchIndexAcknowledgment(false).subscribe();
         List<Message<byte[]>> messages = Scene.receive(consumer, 20);
         for (int number = 0; number < 15; number++) {
             consumer.acknowledge(messages.get(number));

@@ -16,7 +16,7 @@ import org.apache.pulsar.client.api.PulsarClient;
  * <pre>java Main pulsar://127.0.0.1:6650 [Reading.fromAnId …]</pre>
  *
  * Checks are methods that are marked as such. All are done at once, since most of them wait most of the time; each has
- * topics of its own, and all share one connection unless they say otherwise. When one has ended there is a line on
+ * topics of its own, and those of one class share a connection unless they say otherwise. When one has ended there is a line on
  * standard output: {"check": "Reading.fromAnId", "problem": ""}. What only an administrator can do is asked of whoever
  * started the program: {@link Asking}.
  */
@@ -29,10 +29,10 @@ final class Main {
     public static void main(String[] arguments) throws Exception {
         String url = arguments[0];
         Set<String> wanted = Set.copyOf(Arrays.asList(arguments).subList(1, arguments.length));
-        PulsarClient client = PulsarClient.builder().serviceUrl(url).ioThreads(2).listenerThreads(2).build();
         Asking asking = new Asking();
         Map<String, Thread> running = new LinkedHashMap<>();
         for (Class<?> group : GROUPS) {
+            PulsarClient client = PulsarClient.builder().serviceUrl(url).ioThreads(1).listenerThreads(1).build();
             for (Method method : group.getDeclaredMethods()) {
                 String name = group.getName() + "." + method.getName();
                 if (method.isAnnotationPresent(Check.class) && (wanted.isEmpty() || wanted.contains(name))) {

@@ -62,13 +62,13 @@ final class Redelivery {
             String topic = scene.topic();
             Producer<byte[]> producer = scene.singly(topic).create();
             Scene.send(producer, 0, 200);
-            Consumer<byte[]> consumer = scene.subscribing(topic, "s").subscriptionType(type).receiverQueueSize(50).subscribe();
+            Consumer<byte[]> consumer = scene.subscribing(topic, "s").subscriptionType(type).receiverQueueSize(50)
+                    .isAckReceiptEnabled(true).subscribe();
             for (int round = 0; round < 5; round++) {
                 List<Message<byte[]>> messages = Scene.receive(consumer, 20);
                 Scene.equal(Scene.range(10 * round, 10 * round + 20), Scene.numbers(messages));
-                for (Message<byte[]> message : messages.subList(0, 10)) {
-                    consumer.acknowledgeAsync(message);
-                }
+                List<MessageId> half = messages.subList(0, 10).stream().map(Message::getMessageId).toList();
+                consumer.acknowledgeAsync(half).get(Scene.LONG_S, TimeUnit.SECONDS);
                 consumer.redeliverUnacknowledgedMessages();
             }
             Scene.equal(Scene.range(50, 200), Scene.numbers(Scene.receive(consumer, 150)));
