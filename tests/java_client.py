@@ -3,8 +3,8 @@
     problems = run_java_checks(folder, "pulsar://127.0.0.1:6650", {"unload": unload})
     assert problems["Reading.fromAnId"] == ""
 
-All of its checks are done at once, in one process. What only an administrator can do, or another client, they ask for by
-name: whoever runs them says what is done then.
+All of its checks are done at once, in one process. What only an administrator can do, or another client, they ask for
+by name: whoever runs them says what is done then.
 """
 
 from __future__ import annotations
