@@ -6,9 +6,9 @@ was partly acknowledged only the rest counts, as clients count it.
 
 **Epochs.** Clients send no epoch with what they acknowledge: it counts as of the last one that was told here
 (`_told_epoch`). A subscription that is being moved has begun the next before it tells of it, and what comes meanwhile
-is of before: A acknowledges all and seeks back at once; its acknowledgement comes while the cursor moves, and would undo
-that. Clients that have an epoch of their own tell it with a redelivery, and get it back with each message that follows,
-to tell what was on its way before.
+is of before: A acknowledges all and seeks back at once; its acknowledgement comes while the cursor moves, and would
+undo that. Clients that have an epoch of their own tell it with a redelivery, and get it back with each message that
+follows, to tell what was on its way before.
 
 **Moved.** A subscription that was moved, by a seek or an administrator, lets go of its consumers, as Pulsar does:
 clients drop what they have, and subscribe again. Until then one that is not durable is kept (`_RETURN_S`).
