@@ -237,11 +237,9 @@ class PulsarInput:
     # Entries.
 
     def _metadata(self, producer_id: int) -> MessageMetadata:
-        random = self._random
-        made = MessageMetadata(
-            producer_name=self._names[producer_id], sequence_id=random.randrange(1000), publish_time=1
+        return MessageMetadata(
+            producer_name=self._names[producer_id], sequence_id=self._random.randrange(1000), publish_time=1
         )
-        return made
 
     def _entry(self, producer_id: int) -> bytes:
         metadata, messages = self._metadata(producer_id), self._random.choice((0, 0, 1, 3, 70))
