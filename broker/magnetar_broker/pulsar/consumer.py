@@ -14,6 +14,7 @@ clients drop what they have, and subscribe again. Until then one that is not dur
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,7 @@ from magnetar_protos.broker_pb2 import (
     StartAt,
     SubscriptionType,
 )
+from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
@@ -52,8 +54,6 @@ from magnetar_wire.entry import broker_part_bytes
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
-    import asyncio
-
     from magnetar_broker.pulsar.connection import PulsarConnection
 
 __all__ = ["ConnectedConsumer"]
@@ -74,6 +74,7 @@ class ConnectedConsumer:
         "_client_epoch",
         "_connection",
         "_consumer",
+        "_finding",
         "_heads",
         "_logged",
         "_moved",
@@ -82,6 +83,7 @@ class ConnectedConsumer:
         "_regranting",
         "_request_id",
         "_type",
+        "_unsubscribing",
         "closed",
         "consumer_id",
         "opening",
@@ -108,7 +110,12 @@ class ConnectedConsumer:
         # since an epoch began while it was below 0.
         self._permits = 0
         self._owed = 0
+        # An epoch has begun, and is granted them in a moment, with what comes until then.
         self._regranting = False
+        # Acknowledgements of parts of batches whose sizes are looked up.
+        self._finding: set[asyncio.Task[None]] = set()
+        # It deletes the subscription from under all its consumers, itself too.
+        self._unsubscribing = False
         self._logged = False
 
     @property
@@ -152,6 +159,16 @@ class ConnectedConsumer:
 
     def close(self, request_id: int) -> None:
         """The client asks for it: answered when what it has acknowledged is durable."""
+        if self._finding:
+            self._connection.ask(request_id, self._close_when_found(request_id))
+        else:
+            self._close(request_id)
+
+    async def _close_when_found(self, request_id: int) -> None:
+        await asyncio.wait(self._finding)
+        self._close(request_id)
+
+    def _close(self, request_id: int) -> None:
         consumer = self._consumer
         if consumer is None:
             self.leave()
@@ -177,11 +194,15 @@ class ConnectedConsumer:
     async def unsubscribe(self, request_id: int, *, force: bool) -> None:
         """Raises `BrokerError`."""
         consumer = self._open_consumer()
-        if force and consumer.subscription.durable:
-            assert self.topic is not None
-            await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
-        else:
-            await consumer.unsubscribe()
+        self._unsubscribing = True
+        try:
+            if force and consumer.subscription.durable:
+                assert self.topic is not None
+                await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
+            else:
+                await consumer.unsubscribe()
+        finally:
+            self._unsubscribing = False
         self.leave()
         self.tell_success(request_id)
 
@@ -194,7 +215,7 @@ class ConnectedConsumer:
 
     def flow(self, permits: int) -> None:
         self._permits += permits
-        if self._consumer is None:
+        if self._consumer is None or self._regranting:
             return
         owed = min(permits, self._owed)
         self._owed -= owed
@@ -240,12 +261,18 @@ class ConnectedConsumer:
         if consumer is None:
             self._answer_ack(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open"))
             return
+        if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
+            whole = _up_to_ledger(consumer, asked)
         sizes = [consumer.batch_size(position) for position, _ in partial]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
             self._acknowledge(consumer, asked, _request(asked, consumer.epoch, whole, partial, known))
         else:
-            self._connection.spawn(self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial))
+            finding = self._connection.spawn(
+                self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial)
+            )
+            self._finding.add(finding)
+            finding.add_done_callback(self._finding.discard)
 
     async def _find_and_acknowledge(
         self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
@@ -374,7 +401,8 @@ class ConnectedConsumer:
             return
         self.closed = True
         self._connection.forget_consumer(self)
-        self._tell_closed()
+        if not self._unsubscribing:  # it would make the subscription anew
+            self._tell_closed()
 
     def _tell_closed(self) -> None:
         told = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
@@ -384,6 +412,17 @@ class ConnectedConsumer:
 def _moves(consumer: Consumer) -> int:
     """How often the subscription was moved; take-overs are no such."""
     return consumer.subscription.cursor.moves
+
+
+def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
+    """What is named by the place right before the first entry of a ledger.
+
+    A client that does not count by messages and acknowledges up to one within the batch (7, 0) names (7, -1).
+    """
+    for position in map(position_of, asked.message_id):
+        if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
+            return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
+    return []
 
 
 def _request(

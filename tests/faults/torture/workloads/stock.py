@@ -48,7 +48,7 @@ WORKLOAD = Workload(
     ),
     consumers=(
         Worker(stock_consumer(TOPIC, "cumulative", "Exclusive", "cumulative", stock_cumulatively, stays=True)),
-        Worker(stock_consumer(TOPIC, "refusing", "Exclusive", "refusing", stock_some_each)),
+        Worker(stock_consumer(TOPIC, "refusing", "Exclusive", "refusing", stock_some_each, stays=True)),
         Worker(stock_consumer(TOPIC, "staying", "Shared", "staying", stock_some_each, stays=True), processes=2),
         Worker(stock_consumer(TOPIC, "both", "Shared", "stock", stock_some_each, batch_index_ack_enabled=True)),
         Worker(async_consumer(TOPIC, "both", "Shared", "native", some_each_async)),
