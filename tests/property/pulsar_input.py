@@ -151,7 +151,7 @@ class PulsarInput:
     def _any_command(self) -> bytes:
         """Of any type, with any part: those that a broker sends, too."""
         command = BaseCommand(type=self._random.randrange(-1, 80))  # type: ignore[arg-type]
-        field = self._random.choice(BaseCommand.DESCRIPTOR.fields[1:])
+        field: Any = self._random.choice(BaseCommand.DESCRIPTOR.fields[1:])
         part = getattr(command, field.name)
         part.SetInParent()
         self._fill(part, whole=True)
@@ -162,7 +162,8 @@ class PulsarInput:
         return self._request_id
 
     def _fill(self, message: Message, *, whole: bool) -> None:
-        for field in message.DESCRIPTOR.fields:
+        fields: list[Any] = list(message.DESCRIPTOR.fields)  # of which the stubs know two kinds
+        for field in fields:
             needed = field.is_required and whole
             if not needed and self._random.random() < (0.99 if field.name.startswith("txn") else 0.6):
                 continue
