@@ -58,8 +58,8 @@ class StockServer:
         self.url = _ELSEWHERE if process is None else process.pulsar
 
     @contextlib.contextmanager
-    def client(self, **options: Any) -> Iterator[pulsar.Client]:
-        client = pulsar.Client(self.url, logger=QUIET, operation_timeout_seconds=30, **options)
+    def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
+        client = pulsar.Client(url or self.url, logger=logger, operation_timeout_seconds=30, **options)
         try:
             yield client
         finally:

@@ -5,15 +5,19 @@ With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clien
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import _pulsar
 import pulsar
 import pytest
 from pulsar import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerType, InitialPosition, MessageId
 
+import magnetar
+from magnetar.admin import Admin
 from tests.running import GENEROUS_S
 from tests.stock_clients import (
     LONG_MS,
@@ -555,6 +559,54 @@ def test_one_consumer_of_many_topics(server: StockServer, client: pulsar.Client)
     again = client.subscribe(partitioned, "s", ConsumerType.Shared)
     nothing_more(again)
     again.unsubscribe()
+
+
+def test_a_pattern_of_topics(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, SUB-8: those that there are, and those that come later, from their first message."""
+    prefix = topic("pattern")
+    names = [f"{prefix}-a", server.make_partitioned(f"{prefix}-b", 2)]
+    for name in (*names, topic("stranger")):
+        send(client, name, 1)
+    consumer = client.subscribe(re.compile(f"{prefix}-.*"), "s", **EARLIEST)
+    assert sorted(message.topic_name().removeprefix(prefix)[:2] for message in received(consumer, 2)) == ["-a", "-b"]
+    nothing_more(consumer)
+    consumer.close()
+    options = _pulsar.ConsumerConfiguration()  # the module's own way has no period
+    options.pattern_auto_discovery_period(1)
+    options.subscription_initial_position(InitialPosition.Earliest)
+    watching = client._client.subscribe_pattern(f"{prefix}-.*", "watching", options)
+    assert len({watching.receive(LONG_MS).topic_name() for _ in range(2)}) == 2
+    send(client, f"{prefix}-c", 1)
+    assert watching.receive(LONG_MS).topic_name() == f"{prefix}-c"
+    watching.close()
+
+
+@OURS_ALONE
+def test_administrators_see_and_move_stock_consumers(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, ADM-3, SUB-9: moved, they drop what they have, and go on from there."""
+    assert server.process is not None
+    name = topic("administered")
+    producer = client.create_producer(name, producer_name="p", properties={"team": "a"})
+    for content in numbers(*range(4)):
+        producer.send(content)
+    consumer = client.subscribe(name, "s", ConsumerType.Shared, consumer_name="c", properties={"team": "b"}, **EARLIEST)
+    messages = received(consumer, 4)
+    with Admin(server.process.grpc) as admin:
+        stats = admin.topics.stats(name)
+        [seen] = stats.producers
+        assert (seen.producer_name, dict(seen.properties)) == ("p", {"team": "a"})
+        [held] = stats.subscription("s").consumers
+        assert (held.consumer_name, dict(held.properties)) == ("c", {"team": "b"})
+        assert (held.unacknowledged_messages, held.permits) == (4, 996)
+        for message in messages:
+            consumer.acknowledge(message)
+        until(lambda: admin.topics.stats(name).subscription("s").backlog_entries == 0, "all is acknowledged")
+        admin.subscriptions.reset(name, "s", magnetar.MessageId.earliest)
+        assert payloads(consumer, 4) == numbers(*range(4))
+        admin.subscriptions.skip_all(name, "s")
+    producer.send(b"4")
+    assert payloads(consumer, 1, acknowledge=True) == [b"4"]
+    consumer.close()
 
 
 def test_options_that_change_nothing_are_taken(client: pulsar.Client) -> None:
