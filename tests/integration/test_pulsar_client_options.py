@@ -14,13 +14,21 @@ from typing import Any
 
 import pulsar
 import pytest
-from pulsar import ConsumerCryptoFailureAction, CryptoKeyReader, InitialPosition, MessageId
+from pulsar import ConsumerCryptoFailureAction, CryptoKeyReader, MessageId
 
-from tests.stock_clients import LONG_MS, SHORT_MS, StockServer, payloads, send_batch, stock_server, topic, until
+from tests.stock_clients import (
+    EARLIEST,
+    LONG_MS,
+    SHORT_MS,
+    StockServer,
+    payloads,
+    send_batch,
+    stock_server,
+    topic,
+    until,
+)
 
 pytestmark = pytest.mark.slow
-
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
 
 @pytest.fixture(scope="module")
