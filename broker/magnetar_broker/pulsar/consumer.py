@@ -4,9 +4,11 @@
 has granted and was not used yet is counted here (`_permits`), and granted again when an epoch begins. Of a batch that
 was partly acknowledged only the rest counts, as clients count it.
 
-**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the epoch in which it comes. Those that
-have an epoch of their own tell it with a redelivery, and get it back with each message that follows, to tell what was
-on its way before.
+**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the last one that was told here
+(`_told_epoch`). A subscription that is being moved has begun the next before it tells of it, and what comes meanwhile
+is of before: A acknowledges all and seeks back at once; its acknowledgement comes while the cursor moves, and would
+undo that. Clients that have an epoch of their own tell it with a redelivery, and get it back with each message that
+follows, to tell what was on its way before.
 
 **Moved.** A subscription that was moved, by a seek or an administrator, lets go of its consumers, as Pulsar does:
 clients drop what they have, and subscribe again. Until then one that is not durable is kept (`_RETURN_S`).
@@ -82,6 +84,7 @@ class ConnectedConsumer:
         "_permits",
         "_regranting",
         "_request_id",
+        "_told_epoch",
         "_type",
         "_unsubscribing",
         "closed",
@@ -102,6 +105,8 @@ class ConnectedConsumer:
         self._type = SubscriptionType.EXCLUSIVE
         # Of the SUBSCRIBE that opens it.
         self._request_id = 0
+        # The subscription's, of what the client acknowledges now.
+        self._told_epoch = 0
         # What the client calls its epoch; None: it has none.
         self._client_epoch: int | None = None
         # How often the subscription had been moved.
@@ -138,7 +143,8 @@ class ConnectedConsumer:
         if asked.HasField("consumer_epoch"):
             self._client_epoch = asked.consumer_epoch
         self._heads = MessageHeads(self.consumer_id, name.partition_index)
-        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation)
+        # A partition is there when its topic is, used or not: whoever follows a pattern asks for no topic to be made.
+        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation or name.is_partition)
         try:
             await topic.subscriptions.subscribe(opening, self)
         except BrokerError as error:
@@ -149,6 +155,7 @@ class ConnectedConsumer:
 
     def opened(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._told_epoch = consumer.epoch
         self._moved = _moves(consumer)
         self.tell_success(self._request_id)
         if self._type == SubscriptionType.FAILOVER:
@@ -266,10 +273,10 @@ class ConnectedConsumer:
         sizes = [consumer.batch_size(position) for position, _ in partial]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, _request(asked, consumer.epoch, whole, partial, known))
+            self._acknowledge(consumer, asked, _request(asked, self._told_epoch, whole, partial, known))
         else:
             finding = self._connection.spawn(
-                self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial)
+                self._find_and_acknowledge(consumer, asked, self._told_epoch, whole, partial)
             )
             self._finding.add(finding)
             finding.add_done_callback(self._finding.discard)
@@ -373,6 +380,7 @@ class ConnectedConsumer:
         self._connection.soon(lambda: None if self.closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:
+        self._told_epoch = consumer.epoch
         if _moves(consumer) != self._moved:
             consumer.subscription.keep_for_return(_RETURN_S)
             self.closed = True
