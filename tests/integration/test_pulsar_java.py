@@ -56,6 +56,7 @@ _REDELIVERY: Final = (
     "ofWhatWasRefused",
     "ofWhatWasRefusedInOrder",
     "ofEverythingUnderANewEpoch",
+    "ofWhatIsStillOnItsWay",
     "ofWhatWasNotAcknowledgedInTime",
     "ofSomeOnly",
     "toTheDeadLetters",
