@@ -29,6 +29,7 @@ _PUBLISHING: Final = (
     "toPartitions",
     "toPartitionsThatTheApplicationChooses",
     "toPartitionsThatAreAddedLater",
+    "inChunks",
     "nothingThatIsTooLarge",
     "valuesOfPlainSchemas",
     "ofWhateverSchemaThereIs",
