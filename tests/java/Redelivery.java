@@ -79,6 +79,22 @@ final class Redelivery {
     }
 
     @Check
+    static void ofWhatIsStillOnItsWay(Scene scene) throws Exception {
+        String topic = scene.topic();
+        Producer<byte[]> producer = scene.singly(topic).maxPendingMessages(0).create();
+        for (int number = 0; number < 900; number++) {
+            producer.sendAsync(Scene.bytes(String.format("%04000d", number)));
+        }
+        producer.flush();
+        Consumer<byte[]> consumer = scene.subscribing(topic, "s").receiverQueueSize(900).subscribe();
+        for (int round = 0; round < 3; round++) {
+            Scene.equal(Scene.range(0, 2), Scene.numbers(Scene.receive(consumer, 2)));
+            consumer.redeliverUnacknowledgedMessages();
+        }
+        Scene.equal(Scene.range(0, 900), Scene.numbers(Scene.receive(consumer, 900)));
+    }
+
+    @Check
     static void ofWhatWasNotAcknowledgedInTime(Scene scene) throws Exception {
         String topic = scene.topic();
         Scene.send(scene.singly(topic).create(), 0, 6);
@@ -134,7 +150,7 @@ final class Redelivery {
             Message<byte[]> message = Scene.receive(consumer);
             Scene.equal("0", Scene.text(message));
             Scene.equal(time == 0 ? null : Integer.toString(time), message.getProperty("RECONSUMETIMES"));
-            consumer.reconsumeLater(message, Map.of("why", "later"), 10, TimeUnit.MILLISECONDS);
+            consumer.reconsumeLater(message, Map.of("why", "later"), 0, TimeUnit.MILLISECONDS);
         }
         Message<byte[]> letter = Scene.receive(dead);
         Scene.equal(topic, letter.getProperty("REAL_TOPIC"));
