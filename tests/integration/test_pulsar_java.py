@@ -31,6 +31,7 @@ _PUBLISHING: Final = (
     "toPartitionsThatAreAddedLater",
     "nothingThatIsTooLarge",
     "valuesOfPlainSchemas",
+    "ofWhateverSchemaThereIs",
 )
 _CONSUMING: Final = (
     "alone",
@@ -57,6 +58,8 @@ _REDELIVERY: Final = (
     "ofEverythingUnderANewEpoch",
     "ofWhatWasNotAcknowledgedInTime",
     "ofSomeOnly",
+    "toTheDeadLetters",
+    "byTheRetryTopic",
 )
 _READING: Final = (
     "fromEitherEnd",
@@ -77,8 +80,9 @@ _FINDING: Final = (
     "withATokenThatNobodyAsksFor",
     "aBrokerThatAnswersAsLongAsNothingIsSaid",
 )
-_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofSchemasThatNeedARegistry", "ofTransactions")
+_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofSchemasThatNeedARegistry", "ofDelays", "ofTransactions")
 _MOVING: Final = ("onWhileTopicsAreUnloaded", "withOneOfPython")
+_RECOVERING: Final = ("fromKill9",)
 _ALL: Final = {
     "Publishing": _PUBLISHING,
     "Consuming": _CONSUMING,
@@ -88,6 +92,7 @@ _ALL: Final = {
     "Finding": _FINDING,
     "Refusals": _REFUSALS,
     "Moving": _MOVING,
+    "Recovering": _RECOVERING,
 }
 
 
@@ -103,6 +108,7 @@ class _Acts:
             "partitions": self._partitions,
             "more partitions": self._more_partitions,
             "unload": self._unload,
+            "kill and start": self._kill_and_start,
             "subscriptions": self._subscriptions_of,
             "exists": self._exists,
             "pulsar-client": self._pulsar_client,
@@ -118,6 +124,11 @@ class _Acts:
 
     def _unload(self, topic: str) -> str:
         self._topics.unload(topic)
+        return ""
+
+    def _kill_and_start(self) -> str:
+        self._server.kill()
+        self._server.start()
         return ""
 
     def _subscriptions_of(self, topic: str) -> str:
@@ -206,3 +217,9 @@ def test_refusals(problems: dict[str, str], check: str) -> None:
 def test_moving(problems: dict[str, str], check: str) -> None:
     """WIRE-1, MSG-4, PRD-9, PRD-10"""
     assert problems[f"Moving.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _RECOVERING)
+def test_recovering(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, PRD-1, PRD-9, CON-3, CON-4: what has a receipt is there, and what was acknowledged with one is gone."""
+    assert problems[f"Recovering.{check}"] == ""

@@ -24,14 +24,22 @@ final class Main {
     private static final List<Class<?>> GROUPS = List.of(
             Publishing.class, Consuming.class, Acknowledging.class, Redelivery.class, Reading.class, Finding.class,
             Refusals.class, Moving.class);
+    // By themselves, when the others have ended: what they have done to the broker all would feel.
+    private static final List<Class<?>> AFTERWARDS = List.of(Recovering.class);
     private static final long LONGEST_S = 60;
 
     public static void main(String[] arguments) throws Exception {
-        String url = arguments[0];
         Set<String> wanted = Set.copyOf(Arrays.asList(arguments).subList(1, arguments.length));
         Asking asking = new Asking();
+        for (List<Class<?>> groups : List.of(GROUPS, AFTERWARDS)) {
+            run(groups, arguments[0], wanted, asking);
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void run(List<Class<?>> groups, String url, Set<String> wanted, Asking asking) throws Exception {
         Map<String, Thread> running = new LinkedHashMap<>();
-        for (Class<?> group : GROUPS) {
+        for (Class<?> group : groups) {
             PulsarClient client = PulsarClient.builder().serviceUrl(url).ioThreads(1).listenerThreads(1).build();
             for (Method method : group.getDeclaredMethods()) {
                 String name = group.getName() + "." + method.getName();
@@ -50,7 +58,6 @@ final class Main {
                 tell(thread.getName(), "not done after " + LONGEST_S + " s, at " + Arrays.toString(thread.getStackTrace()));
             }
         }
-        Runtime.getRuntime().halt(0);
     }
 
     private static String problem(Method method, Scene scene) {

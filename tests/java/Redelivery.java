@@ -134,7 +134,7 @@ final class Redelivery {
             Message<byte[]> message = Scene.receive(consumer);
             Scene.equal("0", Scene.text(message));
             Scene.equal(time == 0 ? null : Integer.toString(time), message.getProperty("RECONSUMETIMES"));
-            consumer.reconsumeLater(message, Map.of("why", "later"), 10, TimeUnit.MILLISECONDS);
+            consumer.reconsumeLater(message, Map.of("why", "later"), 0, TimeUnit.MILLISECONDS);
         }
         Message<byte[]> letter = Scene.receive(dead);
         Scene.equal(topic, letter.getProperty("REAL_TOPIC"));

@@ -59,6 +59,14 @@ final class Refusals {
     }
 
     @Check
+    static void ofDelays(Scene scene) throws Exception {
+        Producer<byte[]> producer = scene.client.newProducer().topic(scene.topic()).create();
+        Scene.refused(PulsarClientException.NotAllowedException.class,
+                () -> producer.newMessage().deliverAfter(1, TimeUnit.HOURS).value(Scene.bytes("later")).send());
+        worksYet(producer);
+    }
+
+    @Check
     static void ofTransactions(Scene scene) throws Exception {
         Scene.refused(PulsarClientException.class, () -> {
             PulsarClient client = scene.ownClient(builder -> builder.enableTransaction(true));

@@ -25,6 +25,9 @@ final class Scene implements AutoCloseable {
     /** For what must not come: whoever waits for nothing can't wait long. */
     static final int MOMENT_MS = 300;
 
+    /** Of this run, for a server that has seen others. */
+    private static final String RUN = Long.toString(System.currentTimeMillis(), 36);
+
     final PulsarClient client;
     private final String name;
     private final String url;
@@ -59,7 +62,7 @@ final class Scene implements AutoCloseable {
     }
 
     String topic() {
-        return "persistent://public/default/java-" + name.toLowerCase() + "-" + topics.incrementAndGet();
+        return "persistent://public/default/java-" + RUN + "-" + name.toLowerCase() + "-" + topics.incrementAndGet();
     }
 
     /** A topic of so many partitions. */
