@@ -144,3 +144,26 @@ def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
             assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
 
     in_pulsar(test)
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
+    """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, *[4] * 20)
+        await client.subscribe(sub_type=kind)
+        delivered = await client.wait_delivered(20)
+        await client.acknowledge(1, [id_of(one, 0b0100) for one in delivered])
+        await client.close_consumer()
+        for consumer_id in (2, 3):
+            await client.subscribe(consumer_id, sub_type=kind, permits=0)
+            for granted in range(1, 21):
+                client.flow(consumer_id, 1)
+                again = await client.wait_delivered(granted, consumer_id=consumer_id)
+                assert len(again) == granted
+            assert {one.open_messages for one in again} == {(0b0100,)}
+            await client.close_consumer(consumer_id)
+
+    in_pulsar(test)
