@@ -16,11 +16,9 @@ import pytest
 from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
 from pulsar.schema import JsonSchema, Record, String, StringSchema
 
-from tests.stock_clients import LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
+from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
 
 
 @pytest.fixture(scope="module")

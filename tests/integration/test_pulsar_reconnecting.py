@@ -10,17 +10,25 @@ from typing import Any
 
 import pulsar
 import pytest
-from pulsar import ConsumerType, InitialPosition, MessageId
+from pulsar import ConsumerType, MessageId
 
 from tests.running import GENEROUS_S
 from tests.running_standalone import StandaloneProcess
-from tests.stock_clients import LONG_MS, SHORT_MS, StockServer, payloads, send_batch, stock_server, topic, until
+from tests.stock_clients import (
+    BATCHES,
+    BY_MESSAGE,
+    EARLIEST,
+    LONG_MS,
+    SHORT_MS,
+    StockServer,
+    payloads,
+    send_batch,
+    stock_server,
+    topic,
+    until,
+)
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
-BY_MESSAGE: Any = {"batch_index_ack_enabled": True}
 
 
 @pytest.fixture(scope="module")
