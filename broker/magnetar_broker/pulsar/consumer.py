@@ -381,6 +381,8 @@ class ConnectedConsumer:
         self._connection.soon(lambda: None if self.closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:
+        if self.closed:
+            return  # others leave before it does
         self._told_epoch = consumer.epoch
         if _moves(consumer) != self._moved:
             consumer.subscription.keep_for_return(_RETURN_S)
@@ -401,6 +403,8 @@ class ConnectedConsumer:
             self._consumer.flow(self._consumer.epoch, self._permits)
 
     def active_changed(self, active: bool) -> None:
+        if self.closed:
+            return
         told = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
         self._connection.write(frame(BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=told)))
 
