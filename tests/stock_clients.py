@@ -80,7 +80,7 @@ class StockServer:
 
     @contextlib.contextmanager
     def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
-        client = pulsar.Client(url or self.url, logger=logger, operation_timeout_seconds=30, **options)
+        client = pulsar.Client(url or self.url, logger=logger, operation_timeout_seconds=60, **options)
         try:
             yield client
         finally:

@@ -17,7 +17,7 @@ from magnetar.admin import Admin
 from magnetar_cli.cluster import LocalCluster
 from tests.running import run, until
 from tests.running_cluster import running_cluster
-from tests.topic_owner import owner_of
+from tests.topic_owner import looked_up, owner_of
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +163,28 @@ def test_kill_of_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
         assert owner_of(cluster, "killed") == other
         going.whole()
     cluster.start(owner)
+
+
+def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path: Path) -> None:
+    """WIRE-1, OWN-2: a broker that stood still finds its session over, and tells its clients, who are at it still, that
+    their topic is elsewhere; what it took without a receipt is sent again there."""
+    with connected(cluster.pulsar_url, tmp_path) as client:
+        going = Traffic(client, "paused")
+        owner = owner_of(cluster, "paused")
+        other = other_than(cluster, owner)
+
+        async def taken_over() -> bool:
+            there = cluster.broker(other).address
+            return (await looked_up(there, "paused")).address == there
+
+        with going.going_on():
+            cluster.pause(owner)
+            run(until(taken_over, "the other broker takes over"))
+            cluster.resume(owner)
+            run(until(lambda: clients_at(cluster, other)["producers"] == 1, "its producer comes to the other broker"))
+        going.all_receipted()
+        going.whole()
+        assert "all topics are given up" in cluster.log(owner).read_text()
 
 
 def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
