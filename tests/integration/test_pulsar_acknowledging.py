@@ -217,12 +217,11 @@ def test_dead_letters_go_to_their_topic(client: pulsar.Client) -> None:
 # Moving.
 
 
-@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared], ids=lambda kind: kind.name)
-def test_seeking_by_id(client: pulsar.Client, kind: ConsumerType) -> None:
+def test_seeking_by_id(client: pulsar.Client) -> None:
     """WIRE-1, SUB-9: to the ends, to an entry, into a batch, back and forth; what is sent later comes behind."""
     name = topic("seek")
     send_batches(client, name, 1, 1, 5, 1, 1)
-    consumer = client.subscribe(name, "s", kind, **EARLIEST)
+    consumer = client.subscribe(name, "s", **EARLIEST)
     messages = received(consumer, 9)
     ids = [message.message_id() for message in messages]
     for target, first in ((MessageId.earliest, 0), (ids[1], 2), (ids[4], 5), (ids[0], 1), (ids[8], 9)):

@@ -16,6 +16,7 @@ from pulsar import ConsumerType, MessageId
 from tests.running import GENEROUS_S
 from tests.running_standalone import StandaloneProcess
 from tests.stock_clients import (
+    ALL_TYPES,
     BATCHES,
     BY_MESSAGE,
     EARLIEST,
@@ -128,10 +129,7 @@ def test_nothing_that_had_a_receipt_is_lost_or_reordered_by_a_server_that_ends(
     consumers of each type and readers go on, at the places where they were; who comes while nothing serves waits."""
     single, batched = topic("singles"), topic("batches")
     with server.client() as client:
-        consumers = {
-            kind: client.subscribe([single, batched], kind.name, kind, **EARLIEST)
-            for kind in (ConsumerType.Exclusive, ConsumerType.Failover, ConsumerType.Shared)
-        }
+        consumers = {kind: client.subscribe([single, batched], kind.name, kind, **EARLIEST) for kind in ALL_TYPES}
         readers = {one: client.create_reader(one, MessageId.earliest) for one in (single, batched)}
         publishing = {
             single: Publishing(client, single, producer_name="mine"),
@@ -193,12 +191,13 @@ def test_acknowledgements_survive_kill_9_parts_of_batches_too(server: StockServe
             again.close()
 
 
-@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Failover, ConsumerType.Shared])
-def test_an_unload_is_only_noticed_by_a_pause(server: StockServer, kind: ConsumerType) -> None:
+def test_an_unload_is_only_noticed_by_a_pause(server: StockServer) -> None:
     """WIRE-1, ADM-1: all go on by themselves; nothing is lost, and order is kept."""
     name = topic("unloaded")
     with server.client() as client:
-        consumer = client.subscribe(name, "s", kind, receiver_queue_size=10, **EARLIEST)
+        consumers = {
+            kind: client.subscribe(name, kind.name, kind, receiver_queue_size=10, **EARLIEST) for kind in ALL_TYPES
+        }
         reader = client.create_reader(name, MessageId.earliest, receiver_queue_size=10)
         publishing = Publishing(client, name)
         for _ in range(3):
@@ -207,9 +206,10 @@ def test_an_unload_is_only_noticed_by_a_pause(server: StockServer, kind: Consume
         publishing.wait_more(20)
         acknowledged = publishing.end()
         assert first_times(drain(reader, set(acknowledged))) == list(range(publishing.sent))
-        found = first_times(drain(consumer, set(acknowledged)))
-        assert sorted(found) == list(range(publishing.sent))
-        assert kind == ConsumerType.Shared or found == sorted(found)
+        for kind, consumer in consumers.items():
+            found = first_times(drain(consumer, set(acknowledged)))
+            assert sorted(found) == list(range(publishing.sent))
+            assert kind == ConsumerType.Shared or found == sorted(found)
 
 
 def test_a_reader_goes_on_within_a_batch(server: StockServer) -> None:
