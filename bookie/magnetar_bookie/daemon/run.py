@@ -34,6 +34,7 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.configuration import options_of
+from magnetar_wire.event_loop import new_event_loop
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
@@ -64,8 +65,7 @@ class Parts:
 def run_bookie(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
     """Runs one bookie until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    loop = new_event_loop()
     status = loop.run_until_complete(_run(settings, signals))
     if status is ExitStatus.ENDED:
         loop.run_until_complete(loop.shutdown_asyncgens())

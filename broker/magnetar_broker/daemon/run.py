@@ -26,6 +26,7 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.configuration import options_of
+from magnetar_wire.event_loop import new_event_loop
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.garbage import collect_seldom
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
@@ -62,8 +63,7 @@ def run_broker(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     """Runs one broker until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
     allow_many_files()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    loop = new_event_loop()
     return loop.run_until_complete(_run(settings, signals))
 
 
