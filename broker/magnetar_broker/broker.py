@@ -25,6 +25,7 @@ from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
 from magnetar_broker.peers import NoPeers, Peers, PeersLike
+from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.listener import PulsarListener
 from magnetar_broker.pulsar.serving import Door
 from magnetar_broker.service.at_listener import AtListener
@@ -39,7 +40,7 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Listener, Service, Transport
 from magnetar_wire.version import magnetar_version
 
-__all__ = ["Broker"]
+__all__ = ["INTERNAL", "Broker"]
 
 _log = logging.getLogger(__name__)
 # What the listener is called where only one is advertised.
@@ -124,6 +125,15 @@ class Broker:
     def addresses(self) -> list[str]:
         """Where it listens."""
         return [listener.address for listener in self._listeners]
+
+    @property
+    def pulsar_addresses(self) -> list[str]:
+        """Where it listens for clients of Pulsar's protocol."""
+        return [listener.address for listener in self.pulsar_listeners]
+
+    @property
+    def pulsar_connections(self) -> list[PulsarConnection]:
+        return [connection for listener in self.pulsar_listeners for connection in listener.connections]
 
     @property
     def advertised(self) -> Advertised:
@@ -264,6 +274,7 @@ class Broker:
             version=magnetar_version(),
             broker_id=self.broker_id,
             address=self.advertised_address,
+            pulsar_address=self.advertised.internal_pulsar,
             cluster=self.options.cluster_name,
             started_ms=self._started_ms,
         )

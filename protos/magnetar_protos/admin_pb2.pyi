@@ -590,7 +590,7 @@ class BrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class BrokerAnswer(_message.Message):
-    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics", "broker_id")
+    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics", "broker_id", "pulsar_address")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -598,6 +598,7 @@ class BrokerAnswer(_message.Message):
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     LOADED_TOPICS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     version: str
     address: str
@@ -605,7 +606,8 @@ class BrokerAnswer(_message.Message):
     started_ms: int
     loaded_topics: int
     broker_id: str
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ..., broker_id: _Optional[str] = ...) -> None: ...
+    pulsar_address: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ..., broker_id: _Optional[str] = ..., pulsar_address: _Optional[str] = ...) -> None: ...
 
 class HealthRequest(_message.Message):
     __slots__ = ()

@@ -196,6 +196,9 @@ def _kept_indexes(kept: list[int], batch_size: int) -> list[int]:
 def _compressed(
     metadata: MessageMetadata, payload: bytes | bytearray, compression: CompressionType
 ) -> tuple[MessageMetadata, bytes | bytearray]:
+    if compression == CompressionType.ZLIB and not payload:
+        # Clients made of the C++ library take zlib's nothing for damaged, and drop the message.
+        compression = NONE
     if compression != NONE:
         size = len(payload)
         if size > MAX_UNCOMPRESSED_BYTES:  # no reader would take it

@@ -41,14 +41,14 @@ def benches() -> Iterator[Result]:
 
 def _start(compiled: str) -> tuple[float, float]:
     """Seconds to the first receipt, and MB afterwards."""
-    grpc_port, http_port = _free_ports()
+    grpc_port, pulsar_port, http_port = _free_ports(3)
     with (
         tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as folder,
         _client(grpc_port) as client,
     ):
         began = time.monotonic()
         command = [sys.executable, "-m", "magnetar_cli", "standalone", f"--data={Path(folder) / 'data'}"]
-        command += [f"--grpc-port={grpc_port}", f"--http-port={http_port}"]
+        command += [f"--grpc-port={grpc_port}", f"--pulsar-port={pulsar_port}", f"--http-port={http_port}"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = compiled
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as server:
@@ -106,11 +106,12 @@ def _listens(host: str, port: int) -> bool:
     return False
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
 
 
 if __name__ == "__main__":

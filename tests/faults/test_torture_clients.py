@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pulsar
 import pytest
 
 from magnetar import MessageId, Result
@@ -30,6 +31,8 @@ from tests.faults.torture.connections import Connections
 from tests.faults.torture.consuming import ConsumerLog
 from tests.faults.torture.messages import Outgoing, make_message
 from tests.faults.torture.producing import Load, ProducerLog, send_all
+from tests.faults.torture.stock_consumers import StockMessage, stock_cumulatively, stock_some_each
+from tests.faults.torture.stock_producing import StockProducerLog
 from tests.faults.torture.workload import Workload
 from tests.running import run, until
 from tests.running_standalone import StandaloneProcess, standalone
@@ -44,7 +47,9 @@ def _made(size: int | None, key: str | None = "k", seed: int = 0) -> Outgoing:
 @pytest.fixture
 def clients(tmp_path: Path) -> Iterator[Clients]:
     with Recorder(tmp_path, "publish-1-1") as recorder:
-        yield Clients("magnetar://127.0.0.1:1", None, tmp_path, "a seed", "publish-1-1", recorder)
+        yield Clients(
+            "magnetar://127.0.0.1:1", "pulsar://127.0.0.1:2", None, tmp_path, "a seed", "publish-1-1", recorder
+        )
 
 
 class _Lines:
@@ -177,6 +182,77 @@ def test_what_came_is_written_down_by_place_and_what_is_damaged_too(clients: Cli
     assert (unreadable["place"], unreadable["id"]) == ("t-partition-0", [5, 2, -1])
 
 
+# ── clients of Pulsar's own library ──
+
+
+def test_what_pulsars_library_could_not_send_is_unknown_but_where_it_never_left_it(clients: Clients) -> None:
+    log = StockProducerLog(clients, "stock", "stock.p", Load(burst=6), random.Random(1))
+    while log.goes_on and len(log.burst()) < 6:
+        pass
+    outcomes = [
+        (pulsar.Result.Timeout, "unknown"),
+        (pulsar.Result.MessageTooBig, "refused"),
+        (pulsar.Result.AlreadyClosed, "unknown"),
+        (pulsar.Result.ProducerFenced, "unknown"),
+        (pulsar.Result.ConnectError, "unknown"),
+    ]
+    for number, (result, _) in enumerate(outcomes):
+        log.callback(number)(result, None)
+    log.callback(5)(pulsar.Result.Ok, pulsar.MessageId(2, 70, 8, 1))
+    log.tell()
+    for number, (result, what) in enumerate(outcomes):
+        (line,) = [one for one in _lines(clients.histories, "unknown", "refused") if number in one["numbers"]]
+        assert (line["what"], line["why"]) == (what, str(result))
+    (receipt,) = _lines(clients.histories, "receipt")
+    assert (receipt["place"], receipt["items"]) == ("stock-partition-2", [[5, 70, 8, 1]])
+
+
+class _StockConsumer:
+    """Takes acknowledgements, having seen what was written down of them before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.acknowledged: list[int] = []
+        self.refused: list[int] = []
+
+    def acknowledge(self, message: _Received) -> None:
+        announced = [item for line in _lines(self.folder, "acking") for item in line["ids"]]
+        assert [5, message.entry, -1] in announced
+        self.acknowledged.append(message.entry)
+
+    def acknowledge_cumulative(self, message: _Received) -> None:
+        assert [5, message.entry, -1] in [line["id"] for line in _lines(self.folder, "acking_up_to")]
+        self.acknowledged.append(message.entry)
+
+    def negative_acknowledge(self, message: _Received) -> None:
+        assert [5, message.entry, -1] in [item for line in _lines(self.folder, "nacked") for item in line["ids"]]
+        self.refused.append(message.entry)
+
+
+def test_of_acknowledgements_without_receipts_nothing_is_told_but_that_they_are_to_be(clients: Clients) -> None:
+    log = ConsumerLog(clients, "stock", "s", "w", stays=True)
+    consumer = _StockConsumer(clients.histories)
+    with log.life():
+        for lot in range(40):
+            found = [StockMessage(_Received(_made(10), "stock", lot * 10 + entry)) for entry in range(10)]
+            stock_some_each(log, consumer, found)
+        stock_cumulatively(log, consumer, [StockMessage(_Received(_made(10), "stock", 400))])
+    assert sorted([*consumer.acknowledged, *consumer.refused]) == list(range(401))
+    assert len(consumer.acknowledged) > 300
+    assert consumer.refused
+    assert not _lines(clients.histories, "acked", "acked_up_to", "ack_unknown")
+
+
+def test_who_stays_goes_on_when_producers_stop_and_refuses_nothing_from_then_on(clients: Clients) -> None:
+    log = ConsumerLog(clients, "stock", "s", "w", stays=True)
+    with log.life():
+        clients.stopping.set()
+        assert log.goes_on
+        assert len(log.chosen(list(range(100)))) == 100
+        clients.quitting.set()
+        assert not log.goes_on
+
+
 # ── connections ──
 
 
@@ -238,7 +314,7 @@ def test_workloads_are_found_by_their_names() -> None:
 # ── all of it ──
 
 # Workers that have one, in all workloads.
-_PRODUCERS = 13
+_PRODUCERS = 19
 
 
 class _Rig:
@@ -250,7 +326,7 @@ class _Rig:
         self.lines = _Lines(self.histories).of
         self.recorder = Recorder(self.histories, "rig")
         self.clients = Processes(folder / "logs", self.histories, "a test", self.recorder, self.workloads)
-        self.clients.url = server.grpc
+        self.clients.url, self.clients.pulsar_url = server.grpc, server.pulsar
         self.subscriptions = [*kept(self.workloads), *(one for each in self.workloads for one in each.subscriptions)]
 
     def prepare(self) -> None:
@@ -269,10 +345,13 @@ class _Rig:
                     self.recorder.say("subscription", **said, durable=True)
 
     def working(self) -> bool:
-        """Each producer has got receipts, and each subscription's consumers."""
+        """Each producer has got receipts, and each subscription's consumers, where their library has receipts."""
         producers = {line["producer"].partition("~")[0] for line in self.lines("receipt")}
         subscriptions = {line["consumer"].partition("#")[0] for line in self.lines("acked", "acked_up_to")}
+        unheard = {line["consumer"].partition("#")[0] for line in self.lines("acking", "acking_up_to")}
         wanted = {one.full_name for one in self.subscriptions if one.name != KEEP}
+        stock_alone = {name for name in wanted if name.startswith("stock") and not name.endswith(".both")}
+        subscriptions |= stock_alone & unheard
         return len(producers) == _PRODUCERS and subscriptions == wanted
 
     def grown(self) -> bool:

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -22,6 +22,7 @@ from tests.faults.torture import faults
 from tests.faults.torture.bookie_disk import flip_bit
 from tests.faults.torture.cluster import Cluster
 from tests.faults.torture.fault import Bears, Fault
+from tests.faults.torture.faults.connections import OnConnections
 from tests.faults.torture.standalone import Standalone
 from tests.faults.torture.system import System
 from tests.running import run, until, within
@@ -29,7 +30,8 @@ from tests.running import run, until, within
 _PLACE = "t0"
 # Who leaves is empty the sooner.
 _BRISK_REPAIRS: dict[str, Any] = {"auditor_scan_interval_s": 1.0, "open_ledger_rereplication_grace_period_s": 1.0}
-# What an HTTP/2 client says first; a server says something of its own at once.
+# What an HTTP/2 client says first; a server says something of its own at once, and one of Pulsar's protocol that it
+# can't read that.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 
 
@@ -90,6 +92,37 @@ def test_as_many_stay_as_are_needed(tmp_path: Path) -> None:
         large.brokers.append("broker-4")
         assert [name for name in large.brokers if large.may_remove(name)] == ["broker-4"]
         assert not large.may_remove("zookeeper")
+
+
+class _Proxied:
+    """A system of which only the broker's proxies are seen, which are not open."""
+
+    def __init__(self) -> None:
+        self.proxies = {"b1": Proxy("127.0.0.1", 1)}
+        self.pulsar_proxies = {"b1": Proxy("127.0.0.1", 2)}
+
+
+def test_what_befalls_a_brokers_connections_befalls_those_of_both_protocols() -> None:
+    system, chance = _Proxied(), SeededRandomness("both")
+    both = system.proxies["b1"], system.pulsar_proxies["b1"]
+    struck = [one for one in faults.all() if isinstance(one, OnConnections) and one.group == "broker"]
+    struck = [one for one in struck if not one.kind.endswith("METADATA")]
+    assert len(struck) == 8
+
+    async def body() -> None:
+        for fault in struck:
+            sound = [_state(proxy) for proxy in both]
+            await fault.begin(cast(System, system), "b1", chance)
+            assert all(_state(proxy) != before for proxy, before in zip(both, sound, strict=True)), fault.kind
+            await fault.heal(cast(System, system), "b1")
+            assert [_state(proxy) for proxy in both] == sound, fault.kind
+
+    run(body())
+
+
+def _state(proxy: Proxy) -> tuple[object, ...]:
+    ways = proxy.loses_requests, proxy.loses_answers, proxy.holds_requests, proxy.holds_answers
+    return (*ways, proxy.closed_to_new, proxy.delay_requests_s, proxy.delay_answers_s, proxy.cut_after)
 
 
 # ── real processes ──
@@ -201,6 +234,7 @@ async def _connections(cluster: Cluster, struck: _Struck) -> None:
     for group in ("broker", "bookie"):
         async with struck.by("CUT", group) as name:
             assert not await _greeted(cluster.proxies[name])
+            assert group != "broker" or not await _greeted(cluster.pulsar_proxies[name])
         async with struck.by("MUTE", group) as name:
             proxy = cluster.proxies[name]
             loses = _loses_more(proxy)
@@ -233,6 +267,7 @@ async def _connections(cluster: Cluster, struck: _Struck) -> None:
             proxy.cut_after = 0  # at the next byte: nobody says much at the moment
             assert not await _greeted(proxy)
         assert await _greeted(cluster.proxies[name])
+        assert group != "broker" or await _greeted(cluster.pulsar_proxies[name])
 
 
 async def _metadata(cluster: Cluster, struck: _Struck) -> None:
@@ -332,7 +367,7 @@ async def _members(cluster: Cluster, struck: _Struck) -> None:
         proxy = cluster.proxies[first]
         async with _told_all_the_while(cluster), struck.by(f"REMOVE_{kind.upper()}", kind, first):
             assert first not in cluster.names
-            assert first not in {**cluster.proxies, **cluster.metadata_proxies}
+            assert first not in {**cluster.proxies, **cluster.pulsar_proxies, **cluster.metadata_proxies}
             assert not cluster.running(first)
             assert not await _greeted(proxy)
         assert [(act["act"], act["target"], act["result"]) for act in struck.said("act")[-2:]] == [

@@ -37,6 +37,7 @@ class BrokerProcess:
             "broker_id": "b1",
             "metadata": "zookeeper://127.0.0.1:1?connect_timeout_s=1",
             "listen_addresses": "127.0.0.1:0",
+            "pulsar_listen_addresses": "127.0.0.1:0",
             "http_address": "127.0.0.1:0",
             **settings,
         }
@@ -121,7 +122,7 @@ def test_it_refuses_what_can_not_be(broker: BrokerProcess) -> None:
     assert "magnetar standalone" in broker.said
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = f"127.0.0.1:{somebody.getsockname()[1]}"
-        for name in ("listen_addresses", "http_address"):
+        for name in ("listen_addresses", "pulsar_listen_addresses", "http_address"):
             broker.spawn(**{name: taken})
             assert broker.ended() == ExitStatus.REFUSED
             assert taken in broker.said.splitlines()[-1]

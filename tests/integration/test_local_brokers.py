@@ -79,6 +79,8 @@ def test_without_brokers_there_is_no_service_url(cluster: LocalCluster) -> None:
     assert cluster.status().service_url == ""
     with pytest.raises(ClusterError, match="add --broker"):
         _ = cluster.service_url
+    with pytest.raises(ClusterError, match="add --broker"):
+        _ = cluster.pulsar_url
 
 
 def test_every_act_on_a_broker(cluster: LocalCluster) -> None:
@@ -111,6 +113,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     settings = told["settings"]
     assert (settings["broker_id"], settings["cluster_name"], settings["max_topics_per_namespace"]) == ("other", "c", 10)
     assert settings["listen_addresses"] == [added.address]
+    assert settings["pulsar_listen_addresses"] == [added.pulsar_address]
     assert settings["metadata"] == cluster.metadata
     assert "garbage_interval_s" not in settings
     added.set(environment={}, advertised_listeners="internal:magnetar://127.0.0.1:0,out:magnetar://h:7")
@@ -127,7 +130,7 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
 def test_a_wrong_setting_is_told_before_anything_is_started(cluster: LocalCluster) -> None:
     with pytest.raises(ClusterError, match="max_topics_per_namespac"):
         cluster.add_broker("other", max_topics_per_namespac=1)
-    for reserved in ("broker_id", "metadata", "listen_addresses", "http_address"):
+    for reserved in ("broker_id", "metadata", "listen_addresses", "pulsar_listen_addresses", "http_address"):
         with pytest.raises(ClusterError, match="chooses it for each broker"):
             cluster.up(broker_settings={reserved: "x"})
     with pytest.raises(ClusterError, match="a bookie can't be set so"):
@@ -236,10 +239,12 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     shown = magnetar("status")
     assert shown.exit_code == 0, shown.output
     assert f"service URL: {cluster.service_url}" in shown.stdout
+    assert f"for Pulsar's clients: {cluster.pulsar_url}" in shown.stdout
     said = json.loads(magnetar("status", "--json").stdout)
     broker = next(part for part in said["parts"] if part["name"] == "broker-1")
     assert (broker["kind"], broker["topics"], broker["bundles"], broker["state"]) == ("broker", 5, 2, "running")
-    assert said["service_url"] == cluster.service_url
+    assert (said["service_url"], said["pulsar_url"]) == (cluster.service_url, cluster.pulsar_url)
+    assert cluster.pulsar_url.startswith(f"pulsar://{broker['pulsar']},127.0.0.1:")
     assert magnetar("kill", "broker-1").exit_code == 0
     assert magnetar("status").exit_code == 1
     assert magnetar("remove", "broker-1").stdout == "broker-1 is taken out\n"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -197,8 +198,13 @@ def test_a_folder_in_use_and_a_port_taken_are_refused_clearly(tmp_path: Path) ->
         other.spawn()
         assert other.wait() == ExitStatus.REFUSED
         assert f"HTTP can't be served at 127.0.0.1:{server.http.rpartition(':')[2]}" in other.logged
+        other.http, other.pulsar = "", server.pulsar
+        other.spawn()
+        assert other.wait() == ExitStatus.REFUSED
+        taken = server.pulsar.removeprefix("pulsar://")
+        assert f"Pulsar's protocol can't be served at {taken}" in other.logged
         # What it had begun is closed: on other ports it starts.
-        other.http = ""
+        other.pulsar = ""
         other.start()
         other.stop()
         wrong = StandaloneProcess(tmp_path / "wrong", grpc_prot=1)
@@ -298,7 +304,7 @@ def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) ->
     """The class that the command runs, for tests and notebooks."""
 
     async def body() -> None:
-        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, http_port=0)
+        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, pulsar_port=0, http_port=0)
         for _ in range(2):
             async with Standalone(settings) as one:
                 with pytest.raises(FolderTaken, match=f"process {os.getpid()}"):
@@ -314,11 +320,33 @@ def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Path) ->
     run(body(), 110)
 
 
+def test_it_listens_at_all_addresses_and_tells_clients_one(tmp_path: Path) -> None:
+    """WIRE-1: one that its own machine reaches, unless it is said which; of Pulsar's clients the same host."""
+    server = StandaloneProcess(tmp_path / "data", flags=("--host", "0.0.0.0"))
+    try:
+        server.start()
+        assert server.pulsar.startswith("pulsar://127.0.0.1:")
+        assert server.grpc.startswith("magnetar://127.0.0.1:")
+        assert server.stop() == ExitStatus.ENDED
+        server.settings = {"advertised_address": "localhost:7"}
+        server.pulsar = ""
+        server.start()
+        assert re.fullmatch(r"pulsar://localhost:[1-9]\d+", server.pulsar)
+        assert server.stop() == ExitStatus.ENDED
+        server.settings["pulsar_advertised_address"] = "example.org:8"
+        server.grpc = server.pulsar = ""  # what it was told to say is nothing to listen at
+        server.start()
+        assert server.pulsar == "pulsar://example.org:8"
+        assert server.stop() == ExitStatus.ENDED
+    finally:
+        server.close()
+
+
 def test_what_it_says_when_it_is_ready_is_one_line(tmp_path: Path) -> None:
     server = StandaloneProcess(tmp_path / "data")
     try:
         server.start()
-        assert set(server.said) >= {"grpc", "http"}
+        assert set(server.said) >= {"grpc", "pulsar", "http"}
         assert server.process is not None
         assert server.process.stdout is not None
         stdout = server.process.stdout

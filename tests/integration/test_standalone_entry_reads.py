@@ -24,7 +24,7 @@ def test_entries_are_read_at_the_standalones_own_address_and_nothing_else(tmp_pa
     """SPK-5: executors read a standalone's bookie by plain range reads; a fence, an add or the like is refused."""
 
     async def body() -> None:
-        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, http_port=0)
+        settings = StandaloneSettings(data_folder=tmp_path / "data", grpc_port=0, pulsar_port=0, http_port=0)
         async with Standalone(settings) as standalone:
             await asyncio.to_thread(_publish, standalone.grpc_url)
             assert standalone.broker is not None

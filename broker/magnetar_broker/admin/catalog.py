@@ -175,6 +175,10 @@ class Catalog:
         found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
         return found.node.state if found else None
 
+    async def sync(self) -> None:
+        """What is read after it is at least as new."""
+        await self._nodes.sync()
+
     async def topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
         """All topics in it that are stored, partitions among them, by their full names, in order."""
         names = []

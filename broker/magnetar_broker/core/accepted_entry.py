@@ -69,7 +69,9 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
         return AcceptedEntry(1, 0, sequence_id)
     messages = metadata.num_messages_in_batch
     _check_batch(messages, metadata, payload_bytes)
-    return AcceptedEntry(messages, messages, sequence_id)
+    # Some libraries say only what the first of a batch has.
+    highest = max(sequence_id, min(metadata.sequence_id + messages - 1, _MAX_SEQUENCE_ID))
+    return AcceptedEntry(messages, messages, highest)
 
 
 def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:

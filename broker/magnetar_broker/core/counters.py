@@ -140,6 +140,8 @@ class BrokerCounters:
         "bundle_splits",
         "bundle_unloads",
         "bundles_lost",
+        "connections_opened",
+        "connections_refused",
         "delivered",
         "entry_bytes",
         "load_seconds",
@@ -175,3 +177,6 @@ class BrokerCounters:
         self.bundle_unloads = 0
         self.bundles_lost = 0
         self.bundle_splits = 0
+        # Of Pulsar's protocol; of those, for which there was no room.
+        self.connections_opened = 0
+        self.connections_refused = 0

@@ -102,6 +102,8 @@ class BrokerDaemon:
             peer_transport=parts.transport,
             advertised=settings.advertised,
             named_listeners=[(name, parts.transport, address) for name, address in settings.bound],
+            pulsar_listeners=[*(("", address) for address in settings.pulsar_listen_addresses), *settings.pulsar_bound],
+            pulsar_advertised=settings.pulsar_advertised,
         )
 
     def end(self) -> None:
@@ -178,7 +180,7 @@ class BrokerDaemon:
 
     def _say_so(self) -> None:
         broker = self.broker
-        addresses = ", ".join(broker.addresses)
+        addresses = ", ".join([*broker.addresses, *(f"pulsar://{address}" for address in broker.pulsar_addresses)])
         if broker.life is None or broker.life.ownership.waits_for:
             _log.info("broker %s listens at %s, and is not registered yet", broker.broker_id, addresses)
             return

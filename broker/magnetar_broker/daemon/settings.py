@@ -16,7 +16,14 @@ from magnetar_metadata.location import ZooKeeperLocation, parse_location
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.process.listeners import AdvertisedAt, advertised_listeners, bind_addresses
+from magnetar_wire.process.listeners import (
+    PULSAR,
+    AdvertisedAt,
+    advertised_for_pulsar,
+    advertised_listeners,
+    apart_by_scheme,
+    bind_addresses,
+)
 
 __all__ = ["BrokerSettings"]
 
@@ -31,13 +38,20 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     # What clients and other brokers are told, where that differs from the first of these. Port 0 in it is the port that
     # was chosen there.
     advertised_address: str = ""
-    # The same by the names of its listeners, in its place: internal:magnetar://host:port,external:magnetar://host:port.
-    # Clients get the address of the listener that they name; where they name none, of the one that they came to, if
-    # that is one of bind_addresses, else of the internal one.
+    # Where it listens for clients of Pulsar's protocol; empty: nowhere.
+    pulsar_listen_addresses: tuple[str, ...] = Field(default=("127.0.0.1:6650",), max_length=16)
+    # What these are told. Empty: the host of advertised_address, or of the internal one of advertised_listeners, with
+    # the port of the first of these; where there is neither, just the first of these.
+    pulsar_advertised_address: str = ""
+    # The same by the names of its listeners, in the place of both: internal:magnetar://host:port,
+    # external:magnetar://host:port, and pulsar:// in place of magnetar:// for clients of Pulsar's protocol. Clients get
+    # the address of the listener that they name; where they name none, of the one that they came to, if that is one of
+    # bind_addresses, else of the internal one.
     advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
     # Which of them other brokers use; empty: the first.
     internal_listener_name: str = ""
-    # Where it listens besides, each for one of advertised_listeners: external:magnetar://0.0.0.0:6653.
+    # Where it listens besides, each for one of advertised_listeners: external:magnetar://0.0.0.0:6653,
+    # external:pulsar://0.0.0.0:6651.
     bind_addresses: tuple[str, ...] = Field(default=(), max_length=16)
     # Health, status and metrics. Empty: none.
     http_address: str = "127.0.0.1:8080"
@@ -47,14 +61,33 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     @property
     def advertised(self) -> AdvertisedAt:
         """Listeners' names and addresses, the internal one first."""
-        return advertised_listeners(self.advertised_listeners, self.internal_listener_name, self.advertised_address)
+        return advertised_listeners(
+            apart_by_scheme(self.advertised_listeners)[0], self.internal_listener_name, self.advertised_address
+        )
+
+    @property
+    def pulsar_advertised(self) -> AdvertisedAt:
+        """The same for clients of Pulsar's protocol. An address with port 0, or empty, is where it listens for them."""
+        return advertised_for_pulsar(
+            apart_by_scheme(self.advertised_listeners)[1],
+            self.advertised,
+            self.pulsar_advertised_address,
+            next(iter(self.pulsar_listen_addresses), ""),
+        )
 
     @property
     def bound(self) -> AdvertisedAt:
         """Listeners' names, and where it listens for who comes to them."""
-        return bind_addresses(self.bind_addresses, self.advertised)
+        return bind_addresses(apart_by_scheme(self.bind_addresses)[0], self.advertised)
 
-    @field_validator("listen_addresses", "advertised_listeners", "bind_addresses", mode="before")
+    @property
+    def pulsar_bound(self) -> AdvertisedAt:
+        """The same for clients of Pulsar's protocol."""
+        return bind_addresses(apart_by_scheme(self.bind_addresses)[1], self.pulsar_advertised, PULSAR)
+
+    @field_validator(
+        "listen_addresses", "pulsar_listen_addresses", "advertised_listeners", "bind_addresses", mode="before"
+    )
     @classmethod
     def _with_commas(cls, value: Any) -> Any:
         return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
@@ -66,20 +99,25 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
             raise ValueError("a broker shares its metadata store with others: `magnetar standalone` has one of its own")
         return value
 
-    @field_validator("listen_addresses")
+    @field_validator("listen_addresses", "pulsar_listen_addresses")
     @classmethod
     def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(check_address, value))
 
-    @field_validator("advertised_address", "http_address")
+    @field_validator("advertised_address", "pulsar_advertised_address", "http_address")
     @classmethod
     def _is_an_address(cls, value: str) -> str:
         return value and check_address(value)
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:
+        between_brokers, of_pulsar = apart_by_scheme(self.advertised_listeners)
+        if of_pulsar and not between_brokers:
+            raise ValueError("advertised_listeners has no magnetar://host:port, by which brokers reach each other")
         advertised_listeners(
-            self.advertised_listeners, self.internal_listener_name, self.advertised_address, self.listen_addresses[0]
+            between_brokers, self.internal_listener_name, self.advertised_address, self.listen_addresses[0]
         )
-        bind_addresses(self.bind_addresses, self.advertised)
+        bind_addresses(apart_by_scheme(self.bind_addresses)[0], self.advertised)
+        if not self.pulsar_bound and not self.pulsar_listen_addresses and self.pulsar_advertised:
+            raise ValueError("advertised_listeners has pulsar:// addresses, and pulsar_listen_addresses is empty")
         return self

@@ -7,7 +7,7 @@ time, and put into words in a thread: with many topics that takes long enough fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from prometheus_client.core import Metric
@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.options import MetricsOptions
 from magnetar_broker.http.topic_metrics import TopicMetrics, Totals
+from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_metadata.store import SessionState
 from magnetar_wire.metric_families import Families, exposition
 
@@ -54,7 +55,7 @@ class BrokerMetrics:
 
     def _own(self, totals: Totals) -> Iterator[Metric]:
         broker, counters = self._broker, self._broker.counters
-        life = broker.life
+        life, connections = broker.life, broker.pulsar_connections
         session = SessionState.LOST if life is None else life.store.session.state
         connected = session is SessionState.CONNECTED
         yield self._gauge("broker_metadata_connected", "1: there is a session, and it is connected.", connected)
@@ -95,15 +96,32 @@ class BrokerMetrics:
         )
         yield _FAMILIES.histogram("broker_entry_size_bytes", "Sizes of entries published.", counters.entry_bytes)
         yield _FAMILIES.histogram("topic_load_seconds", "Time to load a topic.", counters.load_seconds)
+        yield from self._of_pulsar_clients(connections)
         if life is not None:
             yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
-            yield self._gauge("active_connections", "Streams of clients.", life.sessions)
+            streams = life.sessions + len(connections)
+            yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
             cache = life.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))
             yield self._counter("ml_cache_hits", "Entries that were read from it.", cache.hits)
             yield self._counter("ml_cache_misses", "Entries that were not.", cache.misses)
+
+    def _of_pulsar_clients(self, connections: Sequence[PulsarConnection]) -> Iterator[Metric]:
+        counters = self._broker.counters
+        yield self._gauge("listener_connections", "Connections of Pulsar's protocol.", len(connections))
+        yield self._gauge("listener_producers", "Producers on them.", sum(len(one.producers) for one in connections))
+        yield self._gauge("listener_consumers", "Consumers on them.", sum(len(one.consumers) for one in connections))
+        yield self._gauge(
+            "listener_unfinished_bytes",
+            "Bytes of frames that have not come whole yet.",
+            self._broker.door.unfinished_bytes,
+        )
+        yield self._counter("listener_connections_opened", "Such connections that came.", counters.connections_opened)
+        yield self._counter(
+            "listener_connections_refused", "Of those, for which there was no room.", counters.connections_refused
+        )
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         return self._labelled(_FAMILIES.gauge(name, text, labels=["cluster"]), value)

@@ -52,6 +52,7 @@ class BrokerHttp:
                 "service": "Magnetar",
                 "version": magnetar_version(),
                 "address": self._broker.advertised_address,
+                "pulsar_address": self._broker.advertised.internal_pulsar,
                 "see": ["/health", "/ready", "/status", "/metrics"],
             }
         )

@@ -23,6 +23,8 @@ def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
         "uptime_s": round(broker.uptime_s, 3),
         "listen_addresses": broker.addresses,
         "advertised_listeners": dict(broker.advertised.listeners),
+        "pulsar_listen_addresses": broker.pulsar_addresses,
+        "pulsar_advertised_listeners": dict(broker.advertised.pulsar),
         "http_address": http_address,
         "serves": life is not None,
         # What it has to do first; empty: it serves.
@@ -33,5 +35,7 @@ def status_of(broker: Broker, http_address: str) -> dict[str, Any]:
         # That are loaded.
         "topics": len(topics),
         "producers": sum(len(topic.producers()) for topic in topics),
+        # Of clients: over gRPC, and of Pulsar's protocol.
         "streams": 0 if life is None else life.sessions,
+        "connections": len(broker.pulsar_connections),
     }

@@ -38,6 +38,7 @@ from magnetar_broker.ownership.interface import (
     NamespaceReader,
     OwnedBundle,
     advertised_as,
+    listeners_told,
 )
 from magnetar_broker.ownership.load import LoadSource
 from magnetar_broker.ownership.options import OwnershipOptions
@@ -95,10 +96,7 @@ class BundleOwnership:
         self._counters = counters or BrokerCounters()
         self._max_bundles = max_bundles
         self._me = Home(broker_id, me, here=True)
-        pulsar = dict(me.pulsar)
-        listeners = [
-            Listener(name=name, address=address, pulsar_address=pulsar.get(name, "")) for name, address in me.listeners
-        ]
+        listeners = listeners_told(me)
         self._owner = BundleOwner(broker_id=broker_id, instance=instance, listeners=listeners)
         self._nodes = OwnerNodes(store, clock)
         self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_s)

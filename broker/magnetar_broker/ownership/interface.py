@@ -14,7 +14,16 @@ from magnetar_protos.ownership_pb2 import Listener
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["Advertised", "BundleTopics", "Home", "NamespaceReader", "OwnedBundle", "Ownership", "advertised_as"]
+__all__ = [
+    "Advertised",
+    "BundleTopics",
+    "Home",
+    "NamespaceReader",
+    "OwnedBundle",
+    "Ownership",
+    "advertised_as",
+    "listeners_told",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,11 @@ class Advertised:
     def internal(self) -> str:
         return self.listeners[0][1]
 
+    @property
+    def internal_pulsar(self) -> str:
+        """Of clients of Pulsar's protocol that name no listener; empty: they can't reach it."""
+        return dict(self.pulsar).get(self.listeners[0][0], "")
+
     def at(self, listener_name: str) -> str:
         """Empty: the internal one. Raises `BrokerError` where it has none of that name."""
         return _at(self.listeners, listener_name)
@@ -39,16 +53,25 @@ class Advertised:
             raise BrokerError(
                 ErrorCode.SERVICE_NOT_READY, "the topic's broker has no listener for Pulsar's protocol: give it one"
             )
-        return _at(self.pulsar, listener_name)
+        return _at(self.pulsar, listener_name or self.listeners[0][0])
 
 
 def advertised_as(listeners: Iterable[Listener]) -> Advertised:
     """As a broker has written it down."""
     there = list(listeners)
     return Advertised(
-        tuple((one.name, one.address) for one in there),
+        tuple((one.name, one.address) for one in there if one.address),
         tuple((one.name, one.pulsar_address) for one in there if one.pulsar_address),
     )
+
+
+def listeners_told(advertised: Advertised) -> list[Listener]:
+    """The same, to be written down."""
+    between, pulsar = dict(advertised.listeners), dict(advertised.pulsar)
+    return [
+        Listener(name=name, address=between.get(name, ""), pulsar_address=pulsar.get(name, ""))
+        for name in dict.fromkeys([*between, *pulsar])
+    ]
 
 
 def _at(listeners: tuple[tuple[str, str], ...], listener_name: str) -> str:

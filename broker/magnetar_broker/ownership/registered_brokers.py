@@ -53,11 +53,19 @@ class RegisteredBrokers:
                     continue  # it went in between
                 try:
                     registration = BrokerRegistration.FromString(node.value)
-                    for listener in registration.listeners:
-                        check_address(listener.address)
+                    _check(registration)
                     found.append((decode_path_component(component), registration))
                 except (DecodeError, ValueError) as error:
                     _log.warning("%s/%s is no broker's registration: %s", paths.BROKERS, component, error)
         found.sort(key=lambda one: one[0])
         self._kept = began, found
         return found
+
+
+def _check(registration: BrokerRegistration) -> None:
+    """The internal listener, by which other brokers reach it, has an address for them. Raises `ValueError`."""
+    for number, listener in enumerate(registration.listeners):
+        if listener.address or number == 0:
+            check_address(listener.address)
+        if listener.pulsar_address:
+            check_address(listener.pulsar_address)

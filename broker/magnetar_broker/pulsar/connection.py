@@ -86,6 +86,7 @@ class PulsarConnection(asyncio.Protocol):
         # Of CONNECT.
         self.connected = False
         self.wants_broker_part = False
+        self.client_version = ""
         self.producers: dict[int, ConnectedProducer] = {}
         self.consumers: dict[int, ConnectedConsumer] = {}
         self._transport: asyncio.Transport | None = None
@@ -471,6 +472,7 @@ class PulsarConnection(asyncio.Protocol):
             return
         self.connected = True
         asked, options = command.connect, self.door.options
+        self.client_version = asked.client_version
         self.wants_broker_part = asked.feature_flags.supports_broker_entry_metadata
         told = CommandConnected(
             server_version=f"magnetar-{magnetar_version()}",

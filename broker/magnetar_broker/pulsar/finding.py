@@ -12,6 +12,8 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.replies import frame
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.pulsar.refused import transaction_commands
+from magnetar_broker.pulsar.topic_lists import TopicListsForClients
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -41,14 +43,18 @@ class FindingForClients:
 
     def __init__(self, connection: PulsarConnection) -> None:
         self._connection = connection
+        self._topic_lists = TopicListsForClients(connection)
         self.commands: dict[int, Callable[[BaseCommand], None]] = {
             BaseCommand.LOOKUP: self._lookup,
             BaseCommand.PARTITIONED_METADATA: self._partitions,
             BaseCommand.GET_LAST_MESSAGE_ID: self._last_message_id,
+            **self._topic_lists.commands,
+            **transaction_commands(connection),
         }
 
     def close(self) -> None:
         """The connection has ended."""
+        self._topic_lists.close()
 
     def _lookup(self, command: BaseCommand) -> None:
         self._connection.spawn(self._answer_lookup(command.lookup_topic))

@@ -48,9 +48,16 @@ class PulsarListener:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def opened(self, connection: PulsarConnection) -> str:
-        options, ip = self._door.options, connection.address.rpartition(":")[0]
         self.connections.add(connection)
-        self._by_ip[ip] += 1
+        self._by_ip[connection.address.rpartition(":")[0]] += 1
+        counters = self._door.counters
+        counters.connections_opened += 1
+        why_not = self._why_not(connection)
+        counters.connections_refused += bool(why_not)
+        return why_not
+
+    def _why_not(self, connection: PulsarConnection) -> str:
+        options, ip = self._door.options, connection.address.rpartition(":")[0]
         if 0 < options.broker_max_connections < len(self.connections):
             return f"the broker has {options.broker_max_connections} connections, which is broker_max_connections"
         most = options.broker_max_connections_per_ip

@@ -1,7 +1,9 @@
 """A connection's producer: what SEND brings goes to the topic, and its fate comes back as SEND_RECEIPT or SEND_ERROR.
 
 Entries that came in one piece go to the topic together (`gather`, `publish`). The topic tells their fates by number, in
-order, but for one that may not be stored: that is told at once. `_sent` has what the client calls them by.
+order, but for one that may not be stored: that it tells at once, and the client hears of it in its turn (`_refused`).
+For libraries take a SEND_ERROR to be about the oldest that they have sent, or connect again and send everything anew,
+the refused one too, for ever. `_sent` has what the client calls them by.
 
 Who is the same producer as before? The protocol has no token for that. A name that the broker made up belongs to one
 producer: whoever comes with it in a higher epoch is that one, on whatever connection. A name that the application chose
@@ -15,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_broker.core.pulsar.errors import refusal_error
 from magnetar_broker.core.pulsar.replies import ReceiptFrames, frame
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
@@ -60,6 +62,7 @@ class ConnectedProducer:
         "_gathered_from",
         "_producer",
         "_receipts",
+        "_refused",
         "_sent",
         "_topic",
         "closed",
@@ -77,10 +80,11 @@ class ConnectedProducer:
         self._producer: Producer | None = None
         self._budget: PublishBudget | None = None
         self._receipts: ReceiptFrames | None = None
-        # Of what was sent and is not told yet: the client's numbers, None where it was told out of turn; and the
-        # broker's number of the first.
-        self._sent: deque[tuple[int, int] | None] = deque()
+        # Of what was sent and is not told yet: the client's numbers, and the broker's number of the first.
+        self._sent: deque[tuple[int, int]] = deque()
         self._first = 0
+        # Of those, the ones that may not be stored, by the broker's number: it is not their turn.
+        self._refused: dict[int, BrokerError] = {}
         # Not handed to the topic yet: the last of `_sent`.
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
@@ -206,25 +210,27 @@ class ConnectedProducer:
     # What the topic tells: `ProducerSink`.
 
     def stored(self, number: int, position: Position) -> None:
-        sent = self._take(number)
-        if sent is not None and not self.closed:
+        sent = self._sent.popleft()
+        self._first = number + 1
+        if not self.closed:
             assert self._receipts is not None
             self._connection.write(self._receipts.receipt(sent[0], sent[1], position))
-
-    def _take(self, number: int) -> tuple[int, int] | None:
-        while self._first < number:  # those were told out of turn
-            self._sent.popleft()
-            self._first += 1
-        self._first += 1
-        return self._sent.popleft()
+            if self._refused:
+                self._tell_refused()
 
     def refused(self, number: int, error: BrokerError) -> None:
-        sent, self._sent[number - self._first] = self._sent[number - self._first], None
-        if sent is not None and not self.closed:
+        self._refused[number] = error
+        if not self.closed:
+            self._tell_refused()
+
+    def _tell_refused(self) -> None:
+        """Those whose turn it is."""
+        while (error := self._refused.pop(self._first, None)) is not None:
+            self._first += 1
             told = CommandSendError(
                 producer_id=self.producer_id,
-                sequence_id=sent[0],
-                error=server_error(error.code),
+                sequence_id=max(self._sent.popleft()),
+                error=refusal_error(error.code, self._connection.client_version),
                 message=str(error)[:_MAX_TEXT],
             )
             self._connection.write(frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=told)))
@@ -256,6 +262,4 @@ def _check_asked(asked: CommandProducer) -> None:
         )
     if asked.txn_enabled:
         raise BrokerError(ErrorCode.UNSUPPORTED, "this broker has no transactions: open the producer without")
-    if asked.encrypted:
-        raise BrokerError(ErrorCode.UNSUPPORTED, "this broker can't demand encryption: open the producer without")
     check_schema(asked.schema if asked.HasField("schema") else None)

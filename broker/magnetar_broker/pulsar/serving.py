@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.core.counters import BrokerCounters
@@ -19,6 +19,8 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
 
 __all__ = ["Door", "Serving"]
+
+_LISTS_AT_A_TIME: Final = 4
 
 
 class Serving(Protocol):
@@ -55,6 +57,8 @@ class Door:
         # Of frames that have not come whole yet.
         self.unfinished_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
+        # Of lists of topics, which may be long, so many are made at a time.
+        self.listing = asyncio.Semaphore(_LISTS_AT_A_TIME)
 
     def serving(self) -> Serving:
         """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""

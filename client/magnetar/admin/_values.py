@@ -125,7 +125,8 @@ def split_request(namespace: str, bundle: str, algorithm: str | None, at: int | 
 def active_broker(message: pb.ActiveBroker) -> ActiveBroker:
     return ActiveBroker(
         broker_id=message.broker_id,
-        listeners={one.name: one.address for one in message.listeners},
+        listeners={one.name: one.address for one in message.listeners if one.address},
+        pulsar_listeners={one.name: one.pulsar_address for one in message.listeners if one.pulsar_address},
         http_address=message.http_address,
         version=message.version,
         started_ms=message.started_ms,

@@ -282,6 +282,8 @@ class ActiveBroker:
     broker_id: str
     # By their names, the internal one first.
     listeners: Mapping[str, str]
+    # The same for clients of Pulsar's protocol.
+    pulsar_listeners: Mapping[str, str]
     http_address: str
     version: str
     started_ms: int
@@ -293,6 +295,8 @@ class BrokerInfo:
     broker_id: str
     version: str
     address: str
+    # For clients of Pulsar's protocol; empty: they can't reach it.
+    pulsar_address: str
     cluster: str
     started_ms: int
     loaded_topics: int

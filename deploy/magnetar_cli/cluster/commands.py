@@ -257,7 +257,20 @@ def _cluster(folder: Path) -> Iterator[LocalCluster]:
 
 def _show(found: ClusterStatus) -> None:
     table = Table(box=None)
-    for column in ("name", "state", "pid", "address", "http", "up", "memory", "topics", "bundles", "ledgers", "disk"):
+    for column in (
+        "name",
+        "state",
+        "pid",
+        "address",
+        "pulsar",
+        "http",
+        "up",
+        "memory",
+        "topics",
+        "bundles",
+        "ledgers",
+        "disk",
+    ):
         table.add_column(column, overflow="fold")
     for part in found.parts:
         colour = _COLOURS.get(part.state, "yellow")
@@ -274,12 +287,14 @@ def _show(found: ClusterStatus) -> None:
     console.print(f"metadata: {found.metadata}", highlight=False, soft_wrap=True)
     if found.service_url:
         console.print(f"service URL: {found.service_url}", highlight=False, soft_wrap=True)
+        console.print(f"for Pulsar's clients: {found.pulsar_url}", highlight=False, soft_wrap=True)
 
 
 def _cells(part: PartStatus) -> list[object]:
     return [
         part.pid,
         part.address,
+        part.pulsar,
         part.http,
         seconds_shown(part.uptime_s),
         bytes_shown(part.memory_bytes),

@@ -106,6 +106,24 @@ class BrokerPart(DaemonPart):
 
     def __init__(self, folder: Path, name: str, broker: BrokerState, command: Sequence[str] = BROKER_COMMAND) -> None:
         super().__init__(folder, name, broker, command)
+        self.broker = broker
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (*super().ports, self.broker.pulsar_port)
+
+    @property
+    def pulsar_address(self) -> str:
+        return f"{LOOPBACK}:{self.broker.pulsar_port}"
+
+    def choose_ports(self, taken: Sequence[int]) -> None:
+        super().choose_ports(taken)
+        self.broker.pulsar_port = free_port([*taken, self.broker.port, self.broker.http_port])
+
+    def configure(self, state: ClusterState) -> None:
+        if not self.broker.pulsar_port:
+            self.broker.pulsar_port = free_port(state.ports())
+        super().configure(state)
 
     def told(self, state: ClusterState) -> dict[str, Any]:
         return {
@@ -114,5 +132,6 @@ class BrokerPart(DaemonPart):
             "broker_id": self.name,
             "metadata": state.zookeeper.location,
             "listen_addresses": [self.address],
+            "pulsar_listen_addresses": [self.pulsar_address],
             "http_address": self.http_address,
         }

@@ -59,7 +59,13 @@ BOOKIES: Final = Daemons(
 BROKERS: Final = Daemons(
     "broker",
     _of_brokers,
-    {"broker_id": "x", "metadata": _METADATA, "listen_addresses": "127.0.0.1:0", "http_address": ""},
+    {
+        "broker_id": "x",
+        "metadata": _METADATA,
+        "listen_addresses": "127.0.0.1:0",
+        "pulsar_listen_addresses": "127.0.0.1:0",
+        "http_address": "",
+    },
 )
 
 

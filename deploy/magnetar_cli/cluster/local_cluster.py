@@ -38,7 +38,7 @@ from magnetar_cli.cluster.part import Part
 from magnetar_cli.cluster.process import find_by_command, is_paused, send
 from magnetar_cli.cluster.starting import Starter
 from magnetar_cli.cluster.state import ClusterState, ZooKeeperState, forget, load, locked, save
-from magnetar_cli.cluster.status import ClusterStatus, look, service_url_of
+from magnetar_cli.cluster.status import ClusterStatus, look, pulsar_url_of, service_url_of
 from magnetar_cli.cluster.stopping import kill, stop
 
 if TYPE_CHECKING:
@@ -86,19 +86,20 @@ class LocalCluster:
     @property
     def exists(self) -> bool:
         """Whether there is one in the folder."""
-        try:
+        with contextlib.suppress(NoCluster):
             load(self.folder)
-        except NoCluster:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def service_url(self) -> str:
         """What a client is given. Raises `ClusterError` where there are no brokers."""
-        url = service_url_of(self._members.brokers(load(self.folder)))
-        if not url:
-            raise ClusterError("the cluster has no brokers: `magnetar cluster add --broker` adds one")
-        return url
+        return service_url_of(self._members.some_brokers(load(self.folder)))
+
+    @property
+    def pulsar_url(self) -> str:
+        """The same for Pulsar's clients."""
+        return pulsar_url_of(self._members.some_brokers(load(self.folder)))
 
     def names(self) -> list[str]:
         """Its bookies."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar_cli.cluster.daemon_parts import DaemonPart
+from magnetar_cli.cluster.daemon_parts import BrokerPart, DaemonPart
 
 if TYPE_CHECKING:
     from magnetar_cli.cluster.local_cluster import LocalCluster
@@ -95,3 +95,15 @@ class LocalBroker(LocalDaemon):
     def url(self) -> str:
         """For a client that is to begin with this one."""
         return f"magnetar://{self.address}"
+
+    @property
+    def pulsar_address(self) -> str:
+        """Where it listens for Pulsar's clients."""
+        part = self._part
+        assert isinstance(part, BrokerPart), f"{self.name} is no broker"
+        return part.pulsar_address
+
+    @property
+    def pulsar_url(self) -> str:
+        """For one of Pulsar's clients that is to begin with this one."""
+        return f"pulsar://{self.pulsar_address}"

@@ -51,6 +51,12 @@ class Members:
     def brokers(self, state: ClusterState) -> list[BrokerPart]:
         return [self.broker(state, name) for name in state.brokers]
 
+    def some_brokers(self, state: ClusterState) -> list[BrokerPart]:
+        """Raises `ClusterError` where there are none."""
+        if not state.brokers:
+            raise ClusterError("the cluster has no brokers: `magnetar cluster add --broker` adds one")
+        return self.brokers(state)
+
     def one(self, state: ClusterState, name: str) -> Part:
         """Raises `NoSuchName`."""
         if name in state.zookeeper.servers:

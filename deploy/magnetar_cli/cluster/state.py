@@ -78,7 +78,8 @@ class BookieState(DaemonState):
 
 @dataclass
 class BrokerState(DaemonState):
-    pass
+    # For clients of Pulsar's protocol; 0: none was chosen yet, as brokers had none once.
+    pulsar_port: int = 0
 
 
 @dataclass
@@ -126,6 +127,7 @@ class ClusterState:
         return [
             *(port for one in servers for port in (one.port, one.peer_port, one.election_port)),
             *(port for one in daemons for port in (one.port, one.http_port)),
+            *(one.pulsar_port for one in self.brokers.values()),
         ]
 
     def launched(self) -> dict[str, Launched]:

@@ -17,7 +17,7 @@ from magnetar_cli.cluster.process import is_paused
 from magnetar_cli.cluster.state import ClusterState
 from magnetar_cli.http_asking import reasons_shown
 
-__all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look", "service_url_of"]
+__all__ = ["RUNNING", "ClusterStatus", "PartStatus", "ledgers_in_limbo", "look", "pulsar_url_of", "service_url_of"]
 
 RUNNING = "running"
 _CONNECTED: Final = "connected"
@@ -36,6 +36,8 @@ class PartStatus:
     reason: str = ""
     pid: int | None = None
     address: str = ""
+    # For clients of Pulsar's protocol.
+    pulsar: str = ""
     http: str = ""
     uptime_s: float | None = None
     memory_bytes: int | None = None
@@ -52,6 +54,8 @@ class ClusterStatus:
     metadata: str
     # For clients; empty: there is no broker.
     service_url: str = ""
+    # For Pulsar's clients.
+    pulsar_url: str = ""
     parts: list[PartStatus] = field(default_factory=list)
 
     @property
@@ -61,9 +65,15 @@ class ClusterStatus:
 
 def look(folder: Path, state: ClusterState, parts: Sequence[Part]) -> ClusterStatus:
     """Asks all of them at once: one that does not answer holds up nobody."""
-    service_url = service_url_of([part for part in parts if isinstance(part, BrokerPart)])
+    brokers = [part for part in parts if isinstance(part, BrokerPart)]
     with ThreadPoolExecutor(max_workers=min(len(parts), 32) or 1) as asking:
-        return ClusterStatus(str(folder), state.zookeeper.location, service_url, list(asking.map(_look_at, parts)))
+        return ClusterStatus(
+            str(folder),
+            state.zookeeper.location,
+            service_url_of(brokers),
+            pulsar_url_of(brokers),
+            list(asking.map(_look_at, parts)),
+        )
 
 
 def service_url_of(brokers: Sequence[BrokerPart]) -> str:
@@ -71,11 +81,17 @@ def service_url_of(brokers: Sequence[BrokerPart]) -> str:
     return f"magnetar://{','.join(part.address for part in brokers)}" if brokers else ""
 
 
+def pulsar_url_of(brokers: Sequence[BrokerPart]) -> str:
+    """The same for Pulsar's clients."""
+    return f"pulsar://{','.join(part.pulsar_address for part in brokers)}" if brokers else ""
+
+
 def _look_at(part: Part) -> PartStatus:
     process = part.place.process
     where: dict[str, Any] = {
         "kind": part.options.name if isinstance(part, DaemonPart) else "zookeeper",
         "address": part.address,
+        "pulsar": part.pulsar_address if isinstance(part, BrokerPart) else "",
         "http": part.http_address if isinstance(part, DaemonPart) else "",
         "disk_bytes": _size_of(part.folder),
     }

@@ -81,7 +81,11 @@ class HomesView:
 
 
 def _listeners(one: ActiveBroker) -> str:
-    return ", ".join(f"{name} {address}" for name, address in one.listeners.items())
+    of_pulsar = {name: f"pulsar://{address}" for name, address in one.pulsar_listeners.items()}
+    names = dict.fromkeys([*one.listeners, *of_pulsar])
+    return ", ".join(
+        f"{name} {' '.join(filter(None, (one.listeners.get(name), of_pulsar.get(name))))}" for name in names
+    )
 
 
 def _numbers(one: ActiveBroker) -> list[str]:

@@ -109,7 +109,10 @@ def _tell_ready(standalone: Standalone, as_json: bool) -> None:
         said = json.dumps({**urls, "data": str(folder.path), "pid": os.getpid()})
     else:
         kept = "in a temporary folder, which goes when this ends" if folder.ephemeral else f"in {folder.path}"
-        said = f"Magnetar serves {standalone.grpc_url}, and HTTP at {standalone.http_url}. Its data are {kept}."
+        served = (
+            f"{standalone.grpc_url}, Pulsar's clients at {standalone.pulsar_url}, and HTTP at {standalone.http_url}"
+        )
+        said = f"Magnetar serves {served}. Its data are {kept}."
     print(said, flush=True)
 
 

@@ -45,6 +45,8 @@ class StandaloneSettings(
     http_port: int = Field(default=8080, ge=0, le=65_535)
     # What clients are told, host:port, where that differs; port 0 in it is the port that was chosen.
     advertised_address: str = ""
+    # What Pulsar's clients are told. Empty: the same host, with the port that was chosen for them.
+    pulsar_advertised_address: str = ""
     # How long ending in peace waits for each of its parts.
     close_timeout_s: float = Field(default=10.0, gt=0)
     # Of a topic's ledgers: so many bookies, so many of which hold an entry, so many of which have it before it counts.

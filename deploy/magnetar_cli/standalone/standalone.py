@@ -8,8 +8,8 @@ The two stores are opened at the same time. Broker and bookie have a session eac
 The failure of either store, which is the disk's, is the end of it all: `wait_failed` tells. Nothing touches the disk
 again then, since nobody knows what is on it before it is opened anew: such a process is ended and not closed.
 
-    async with Standalone(StandaloneSettings(ephemeral=True, grpc_port=0, http_port=0)) as standalone:
-        standalone.grpc_url
+    async with Standalone(StandaloneSettings(ephemeral=True, grpc_port=0, pulsar_port=0, http_port=0)) as standalone:
+        standalone.grpc_url, standalone.pulsar_url
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from magnetar_bookie.server.bookie_process import BookieProcess
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb
-from magnetar_broker.broker import Broker
+from magnetar_broker.broker import INTERNAL, Broker
 from magnetar_broker.options import BrokerOptions
 from magnetar_cli.standalone.data_folder import DataFolder, remove_abandoned
 from magnetar_cli.standalone.entry_reads import ListensForBoth
@@ -204,9 +204,10 @@ class Standalone:
 
     @property
     def _pulsar_advertised(self) -> list[tuple[str, str]]:
-        """On the same host."""
+        """On the same host, unless it is said where."""
         host = self._advertised_address.rpartition(":")[0]
-        return [("internal", f"{host}:0")] if host else []
+        told = self.settings.pulsar_advertised_address or (f"{host}:0" if host else "")
+        return [(INTERNAL, told)] if told else []
 
     def _make_bookie(
         self, session: Callable[[], Awaitable[MetadataStore]], within: Transport, address: str

@@ -12,7 +12,7 @@ from magnetar_cli.tour.child import Child
 
 __all__ = ["USUAL_PORTS", "Server", "ServerFailed", "start_server"]
 
-USUAL_PORTS: Final = {"grpc": 6652, "http": 8080}
+USUAL_PORTS: Final = {"grpc": 6652, "pulsar": 6650, "http": 8080}
 _LOOPBACK: Final = "127.0.0.1"
 _READY_S: Final = 60.0
 _ATTEMPTS: Final = 3
@@ -25,8 +25,9 @@ class ServerFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Server:
     process: Child
-    # magnetar://host:port, http://host:port
+    # magnetar://host:port, pulsar://host:port, http://host:port
     grpc: str
+    pulsar: str
     http: str
     # Usual ports that somebody else has.
     taken: tuple[int, ...]
@@ -44,7 +45,7 @@ def start_server(log: Path) -> Server:
             if line is not None:
                 said = json.loads(line)
                 taken = tuple(usual for name, usual in USUAL_PORTS.items() if not ports[name])
-                return Server(process, said["grpc"], said["http"], taken)
+                return Server(process, said["grpc"], said["pulsar"], said["http"], taken)
             status = process.wait()
         except TimeoutError as error:
             process.close()

@@ -64,9 +64,10 @@ class _Story:
             server = start_server(self._folder / "standalone.log")
         tell.done(f"ready after {time.monotonic() - started:.1f} s at {server.grpc}")
         if server.taken:
-            one = f"Port {server.taken[0]} is taken by somebody else, so another one was chosen."
-            several = "Ports 6652 and 8080 are taken by somebody else, so others were chosen."
-            tell.say(f"[yellow]{one if len(server.taken) == 1 else several}[/yellow]")
+            *more, last = map(str, server.taken)
+            one = f"Port {last} is taken by somebody else, so another one was chosen."
+            several = f"Ports {', '.join(more)} and {last} are taken by somebody else, so others were chosen."
+            tell.say(f"[yellow]{several if more else one}[/yellow]")
         return server
 
     def _publish_and_consume(self, server: Server) -> None:
@@ -120,6 +121,7 @@ class _Story:
         table = Table.grid(padding=(0, 2))
         for what, where in (
             ("clients", server.grpc),
+            ("Pulsar's clients", server.pulsar),
             ("health", f"{server.http}/health"),
             ("metrics", f"{server.http}/metrics"),
             *(() if usual else (("tell commands", f"export MAGNETAR_URL={server.grpc}"),)),

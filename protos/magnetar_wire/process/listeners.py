@@ -1,5 +1,9 @@
 """Where others are told to reach a broker or a bookie: `internal:magnetar://host:port,external:magnetar://host:port`;
-and where it listens for those who come to one of these."""
+and where it listens for those who come to one of these.
+
+A broker has addresses of a second scheme, `internal:pulsar://host:port`, for clients of Pulsar's protocol. A listener
+may have one address of each; the internal one has one of `magnetar`, by which brokers reach each other.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,30 @@ from typing import Final
 
 from magnetar_wire.process.addresses import ANY_HOST, check_address
 
-__all__ = ["INTERNAL", "AdvertisedAt", "advertised_listeners", "bind_addresses"]
+__all__ = [
+    "INTERNAL",
+    "MAGNETAR",
+    "PULSAR",
+    "AdvertisedAt",
+    "advertised_for_pulsar",
+    "advertised_listeners",
+    "apart_by_scheme",
+    "bind_addresses",
+]
 
 # Listeners' names and addresses, the internal one first.
 AdvertisedAt = tuple[tuple[str, str], ...]
 
 INTERNAL: Final = "internal"
+MAGNETAR: Final = "magnetar"
+PULSAR: Final = "pulsar"
 _LISTENER: Final = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scheme>[A-Za-z0-9+]+)://(?P<address>.+)")
-_SCHEME: Final = "magnetar"
-_FORM: Final = f"a listener is name:{_SCHEME}://host:port"
+
+
+def apart_by_scheme(listeners: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those for clients of Pulsar's protocol come second, and whatever else there is first."""
+    of_pulsar = [one for one in listeners if f":{PULSAR}://" in one]
+    return [one for one in listeners if one not in of_pulsar], of_pulsar
 
 
 def advertised_listeners(
@@ -29,41 +48,73 @@ def advertised_listeners(
         if internal_name:
             raise ValueError(f"internal_listener_name is {internal_name!r}, and there are no advertised_listeners")
         told = address or listens_at
-        if told.rpartition(":")[0] in ANY_HOST:
+        if _is_any(told):
             raise ValueError(f"nobody can be told {told} to reach it at: set advertised_address")
         return ((INTERNAL, address),) if address else ()
     if address:
         raise ValueError("advertised_address and advertised_listeners say the same: set one of them")
-    found: dict[str, str] = {}
-    for one in listeners:
-        name, where = _taken_apart("advertised_listeners", one)
-        if where.rpartition(":")[0] in ANY_HOST:
-            raise ValueError(f"advertised_listeners has {one!r:.200}: nobody can be told that to reach it at")
-        if name in found:
-            raise ValueError(f"advertised_listeners has two of the name {name!r}")
-        found[name] = where
+    found = _by_name(listeners, MAGNETAR)
     internal = internal_name or next(iter(found))
     if internal not in found:
         raise ValueError(f"internal_listener_name is {internal!r}, which is none of {', '.join(found)}")
     return ((internal, found.pop(internal)), *found.items())
 
 
-def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt) -> AdvertisedAt:
+def advertised_for_pulsar(
+    listeners: Sequence[str], advertised: AdvertisedAt, address: str, listens_at: str
+) -> AdvertisedAt:
+    """What clients of Pulsar's protocol are told, by the names of `advertised` and of `listeners`, and for the internal
+    listener by `address`. Where neither says it, that is the host that others are told, with the port at which it
+    listens for such clients, or just where it listens. Empty `listens_at`: it listens for the internal one's nowhere.
+    Raises `ValueError`."""
+    found = _by_name(listeners, PULSAR)
+    if not listens_at:
+        if address:
+            raise ValueError(f"pulsar_advertised_address is {address}, and pulsar_listen_addresses is empty")
+        return tuple(found.items())
+    internal, reached_at = advertised[0] if advertised else (INTERNAL, "")
+    if address and internal in found:
+        raise ValueError("pulsar_advertised_address and advertised_listeners say the same: set one of them")
+    told = found.pop(internal, "") or address or (f"{reached_at.rpartition(':')[0]}:0" if reached_at else "")
+    if _is_any(told or listens_at):
+        raise ValueError(f"nobody can be told {told or listens_at} to reach it at: set pulsar_advertised_address")
+    return ((internal, told), *found.items())
+
+
+def bind_addresses(bound: Sequence[str], advertised: AdvertisedAt, scheme: str = MAGNETAR) -> AdvertisedAt:
     """Names of listeners and addresses to listen at, of which several may have one name. Raises `ValueError`."""
-    found = tuple(_taken_apart("bind_addresses", one) for one in bound)
+    found = tuple(_taken_apart("bind_addresses", one, scheme) for one in bound)
     names = [name for name, _ in advertised]
     for name, _ in found:
         if name not in names:
             there = f"has {', '.join(names)}" if names else "is not set"
-            raise ValueError(f"bind_addresses names the listener {name!r}, and advertised_listeners {there}")
+            raise ValueError(
+                f"bind_addresses names the listener {name!r}, and advertised_listeners {there} for {scheme}://"
+            )
     return found
 
 
-def _taken_apart(setting: str, listener: str) -> tuple[str, str]:
+def _by_name(listeners: Sequence[str], scheme: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in listeners:
+        name, where = _taken_apart("advertised_listeners", one, scheme)
+        if _is_any(where):
+            raise ValueError(f"advertised_listeners has {one!r:.200}: nobody can be told that to reach it at")
+        if name in found:
+            raise ValueError(f"advertised_listeners has two of the name {name!r}, both for {scheme}")
+        found[name] = where
+    return found
+
+
+def _taken_apart(setting: str, listener: str, scheme: str) -> tuple[str, str]:
     parts = _LISTENER.fullmatch(listener)
-    if parts is None or parts["scheme"] != _SCHEME:
-        raise ValueError(f"{setting} has {listener!r:.200}: {_FORM}")
+    if parts is None or parts["scheme"] != scheme:
+        raise ValueError(f"{setting} has {listener!r:.200}: a listener is name:{scheme}://host:port")
     try:
         return parts["name"], check_address(parts["address"])
     except ValueError as error:
         raise ValueError(f"{setting} has {listener!r:.200}: {error}") from None
+
+
+def _is_any(address: str) -> bool:
+    return address.rpartition(":")[0] in ANY_HOST

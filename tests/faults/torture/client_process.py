@@ -1,5 +1,5 @@
-"""One life of a client process: `python -m tests.faults.torture.client_process URL LISTENER HISTORIES SEED ROLE LIFE
-WORKLOADS`.
+"""One life of a client process: `python -m tests.faults.torture.client_process URL PULSAR_URL LISTENER HISTORIES SEED
+ROLE LIFE WORKLOADS`.
 
 Its role says which workers of the workloads run in it. It says `begun` on standard output when they do. Told `stop` on
 standard input, producers end, and it says `stopped` when they have; told `quit`, all end, and it says `ended`. A worker
@@ -80,10 +80,12 @@ class _Workers:
         _say(f"broken {self.broken}" if self.broken else answer)
 
 
-def main(url: str, listener: str, histories: str, seed: str, role: str, life: str, workloads: str) -> None:
+def main(
+    url: str, pulsar_url: str, listener: str, histories: str, seed: str, role: str, life: str, workloads: str
+) -> None:
     writer = f"{role}-{life}"
     recorder = Recorder(Path(histories), writer)
-    clients = Clients(url, listener or None, Path(histories), seed, writer, recorder)
+    clients = Clients(url, pulsar_url, listener or None, Path(histories), seed, writer, recorder)
     producers, consumers = dealt(registered.named(workloads.split(",")), role)
     if role == KEEP:
         clients.stopping.set()

@@ -50,6 +50,7 @@ class Processes:
         """`folder` is for what they write on standard error, and `recorder` the rig's."""
         # Where the next lives find the system; and by which of its listeners.
         self.url = ""
+        self.pulsar_url = ""
         self.listener_name: str | None = None
         self._names = ",".join(workload.name for workload in workloads)
         self._folder, self._histories, self._seed, self._recorder = folder, histories, seed, recorder
@@ -63,7 +64,8 @@ class Processes:
             return
         self._lives[role] += 1
         life = str(self._lives[role])
-        words = [self.url, self.listener_name or "", str(self._histories), self._seed, role, life, self._names]
+        where = [self.url, self.pulsar_url, self.listener_name or "", str(self._histories)]
+        words = [*where, self._seed, role, life, self._names]
         process = self._present[role] = _Process(f"{role}-{life}", words, self._folder)
         await process.says("begun")
 

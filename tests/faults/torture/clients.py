@@ -1,7 +1,8 @@
 """What all workers of one client process share.
 
-The SDK's clients are made when the first worker asks for one. Those of asyncio have a loop in a thread of its own that
-is never closed: gRPC's library hands events to closed loops as well, and drops others' with them.
+The SDK's clients are made when the first worker asks for one, and so is the one of Pulsar's own library. Those of
+asyncio have a loop in a thread of its own that is never closed: gRPC's library hands events to closed loops as well,
+and drops others' with them.
 """
 
 from __future__ import annotations
@@ -13,19 +14,28 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pulsar
 
 import magnetar
 from magnetar import aio
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.connections import Connections
 
-__all__ = ["Clients", "place"]
+__all__ = ["CLIENT_ERRORS", "Clients", "place"]
+
+# What the libraries of clients raise.
+CLIENT_ERRORS: Final[tuple[type[Exception], ...]] = (magnetar.MagnetarException, pulsar.PulsarException)
+# Opening and closing, by Pulsar's library: what is not answered by then is tried anew.
+_STOCK_PATIENCE_S: Final = 10
 
 
 @dataclass
 class Clients:
     url: str
+    # Where clients of Pulsar's own protocol find it.
+    pulsar_url: str
     # By which brokers tell them of proxies.
     listener_name: str | None
     histories: Path
@@ -77,6 +87,23 @@ class Clients:
             loop = self._loop
         asyncio.run_coroutine_threadsafe(work, loop).result()
 
+    @cached_property
+    def _stock_client(self) -> pulsar.Client:
+        log = self.histories.parent / f"{self.writer}.stock.log"
+        return pulsar.Client(
+            self.pulsar_url,
+            listener_name=self.listener_name,
+            operation_timeout_seconds=_STOCK_PATIENCE_S,
+            stats_interval_in_seconds=0,
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(log)),
+        )
+
+    @property
+    def stock_client(self) -> pulsar.Client:
+        """Pulsar's own."""
+        with self._making:
+            return self._stock_client
+
     def close(self) -> None:
         """All workers have ended."""
         self.connections.close()
@@ -84,6 +111,8 @@ class Clients:
             self.on_the_loop(self._aio_client.close())
         if "_client" in vars(self):
             self._client.close()
+        if "_stock_client" in vars(self):
+            self._stock_client.close()
         self.recorder.close()
 
 

@@ -4,9 +4,10 @@
                             └──▶ proxies ◀──┘
                                     └──▶ ZooKeeper's servers, one proxy for each and each caller
 
-A broker tells clients the address of its proxy, where they name the listener `external`, and others its own. A bookie
-tells everybody that of its proxy. Both are told of the metadata store by their environment, which goes before their
-files. Bookies run with a shim that makes their disks fail.
+A broker has two proxies, for the SDK's clients and for those of Pulsar's protocol, and tells clients their addresses,
+where they name the listener `external`, and others its own. A bookie tells everybody that of its proxy. Both are told
+of the metadata store by their environment, which goes before their files. Bookies run with a shim that makes their
+disks fail.
 
 Who is added gets a name that nobody had. Who is removed leaves the lists when it is out.
 """
@@ -27,6 +28,7 @@ from urllib.parse import urlsplit, urlunsplit
 from magnetar_bookie.auto_recovery.decommission import NotLeaving, cancel_decommission, decommission_progress
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import ClusterError, NoSuchName
+from magnetar_cli.cluster.daemon_parts import BrokerPart
 from magnetar_cli.connection import connected, impatient
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.randomness import Randomness
@@ -69,6 +71,7 @@ class Cluster(System):
         self.zookeepers = []
         self.listener_name = _LISTENER
         self.proxies = {}
+        self.pulsar_proxies = {}
         self.metadata_proxies = {}
         self.launcher = Launcher(folder / "cluster")
         self._local = self.launcher.local
@@ -253,7 +256,8 @@ class Cluster(System):
             self._leaving.discard(name)
         (self.brokers if name in self.brokers else self.bookies).remove(name)
         del self._addresses[name]
-        for proxy in (self.proxies.pop(name), *self.metadata_proxies.pop(name)):
+        there = [proxies.pop(name) for proxies in (self.proxies, self.pulsar_proxies) if name in proxies]
+        for proxy in (*there, *self.metadata_proxies.pop(name)):
             await proxy.close()
         return ""
 
@@ -302,7 +306,9 @@ class Cluster(System):
 
     async def _launch_broker(self, name: str) -> None:
         proxy = self.proxies[name] = await self._proxy("127.0.0.1", 1)
-        listeners = f"internal:magnetar://127.0.0.1:0,{_LISTENER}:magnetar://{proxy.address}"
+        of_pulsar = self.pulsar_proxies[name] = await self._proxy("127.0.0.1", 1)
+        outside = f"{_LISTENER}:magnetar://{proxy.address},{_LISTENER}:pulsar://{of_pulsar.address}"
+        listeners = f"internal:magnetar://127.0.0.1:0,{outside}"
         environment = await self._metadata_by_proxy(name)
         add = partial(
             self._local.add_broker, name, environment=environment, timeout_s=0, advertised_listeners=listeners
@@ -315,10 +321,11 @@ class Cluster(System):
         if name not in self.proxies:
             return
         with contextlib.suppress(NoSuchName):  # it has just been taken out
-            address = self._local.daemon_part(name).address
-            host, _, port = address.rpartition(":")
-            self.proxies[name].target = host, int(port)
-            self._addresses[name] = address
+            part = self._local.daemon_part(name)
+            self.proxies[name].target = _host_and_port(part.address)
+            self._addresses[name] = part.address
+            if isinstance(part, BrokerPart):
+                self.pulsar_proxies[name].target = _host_and_port(part.pulsar_address)
 
     async def _metadata_by_proxy(self, name: str) -> dict[str, str]:
         location = urlsplit(self.metadata)
@@ -332,3 +339,8 @@ class Cluster(System):
 
     async def _proxy(self, host: str, port: int) -> Proxy:
         return await self._exits.enter_async_context(Proxy(host, port))
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

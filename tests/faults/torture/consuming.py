@@ -2,7 +2,8 @@
 
 A consumer lives for some seconds, and is then closed and subscribed anew: what it has not acknowledged is to come
 again. Once producers were told to stop the next life stays until the end, and acknowledges whatever it gets, so that
-nothing is left. Whatever the SDK raises is written down, and ends a life.
+nothing is left. Whatever its library raises is written down, and ends a life. One that `stays` lives as long as its
+process, if nothing is raised: so what it is not given any more, whatever it has lived through, is missed in the end.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import magnetar
-from tests.faults.torture.clients import Clients
+from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.connections import HasParts, short_name
 from tests.faults.torture.messages import Unreadable, read_message
-from tests.faults.torture.producing import AGAIN_S, told
+from tests.faults.torture.producing import AGAIN_S, AnyId, told
 
-__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "id_of", "options"]
+__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "by_place", "id_of", "options"]
 
 _RENEW_S: Final = 5.0
 # So much of what could be acknowledged is, until it draws to the end.
@@ -47,16 +48,21 @@ def options(kind: Kind, **more: Any) -> dict[str, Any]:
     }
 
 
-def id_of(message: magnetar.Message) -> Id:
+def id_of(message: HasId) -> Id:
     found = message.message_id()
     return [found.ledger_id(), found.entry_id(), found.batch_index()]
+
+
+class HasId(Protocol):
+    def message_id(self) -> AnyId: ...
 
 
 class ConsumerLog:
     """One worker's consumers of one subscription, one after the other."""
 
-    def __init__(self, clients: Clients, topic: str, subscription: str, worker: str) -> None:
+    def __init__(self, clients: Clients, topic: str, subscription: str, worker: str, *, stays: bool = False) -> None:
         self.clients, self.topic, self.subscription = clients, topic, f"{topic}.{subscription}"
+        self._stays = stays
         self._worker = f"{clients.writer}.{worker}"
         self.chance = clients.chance(f"{self.subscription} {worker}")
         self._life = 0
@@ -67,7 +73,7 @@ class ConsumerLog:
 
     @contextlib.contextmanager
     def life(self) -> Iterator[None]:
-        """From the announcement of a consumer to its end. What the SDK raises ends it."""
+        """From the announcement of a consumer to its end. What its library raises ends it."""
         self._life += 1
         self.name = f"{self.subscription}#{self._worker}.{self._life}"
         self._until = time.monotonic() + _RENEW_S * (0.5 + self.chance.random())
@@ -75,13 +81,15 @@ class ConsumerLog:
         self._say("opening", subscription=self.subscription)
         try:
             yield
-        except magnetar.MagnetarException as error:
+        except CLIENT_ERRORS as error:
             self._say("error", why=told(error))
             self.clients.quitting.wait(AGAIN_S)
 
-    def opened(self, front: HasParts) -> None:
+    def opened(self, front: HasParts | None) -> None:
+        """`front`: where its connections are seen; None: they are not."""
         self._say("opened")
-        self.clients.connections.opened(self.name, front)
+        if front is not None:
+            self.clients.connections.opened(self.name, front)
 
     def closing(self) -> None:
         self.clients.connections.closing(self.name)
@@ -92,13 +100,14 @@ class ConsumerLog:
 
     @property
     def goes_on(self) -> bool:
-        if self.last:
+        if self.last or self._stays:
             return not self.clients.quitting.is_set()
         return not self.clients.stopping.is_set() and time.monotonic() < self._until
 
     def chosen(self, messages: Sequence[Any]) -> list[Any]:
         """Those that are acknowledged."""
-        return [one for one in messages if self.last or self.chance.random() < _CHOSEN]
+        all_of_them = self.last or (self._stays and self.clients.stopping.is_set())
+        return [one for one in messages if all_of_them or self.chance.random() < _CHOSEN]
 
     def waiting(self) -> float:
         """Before messages are asked for: since when those are handed out that come now."""
@@ -139,6 +148,14 @@ class ConsumerLog:
         with self._told_if_it_fails():
             yield
         self._say("acked_up_to", **fields)
+
+    def acknowledging_unheard(self, messages: Sequence[Any]) -> None:
+        """They are about to be acknowledged, and nobody will say whether they were."""
+        for where, found in by_place(messages).items():
+            self._say("acking", place=where, ids=[id_of(one) for one in found])
+
+    def acknowledging_up_to_unheard(self, last: Any) -> None:
+        self._say("acking_up_to", place=short_name(last.topic_name()), id=id_of(last))
 
     def nacking(self, messages: Sequence[Any]) -> None:
         for where, found in by_place(messages).items():

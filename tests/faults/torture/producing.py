@@ -24,7 +24,7 @@ from magnetar import Result, aio
 from tests.faults.torture.clients import Clients, place
 from tests.faults.torture.messages import Outgoing, make_message
 
-__all__ = ["AGAIN_S", "Load", "ProducerLog", "publisher", "send_all", "told"]
+__all__ = ["AGAIN_S", "AnyId", "Load", "ProducerLog", "publisher", "send_all", "told"]
 
 _TELL_S: Final = 0.05
 AGAIN_S: Final = 0.25
@@ -36,7 +36,7 @@ _LONG_EVERY: Final = 25
 _LONG_PAUSE_S: Final = 1.0
 _FLUSH_EVERY: Final = 8
 # They exclude that it ever will be stored.
-_REFUSED: Final = frozenset(
+_REFUSED: Final[frozenset[object]] = frozenset(
     {Result.MessageTooBig, Result.InvalidMessage, Result.ProducerQueueIsFull, Result.OperationNotSupported}
 )
 
@@ -62,6 +62,15 @@ class Load:
         return f"k{chance.randrange(self.keys)}"
 
 
+class AnyId(Protocol):
+    """A message's, of whichever library."""
+
+    def partition(self) -> int: ...
+    def ledger_id(self) -> int: ...
+    def entry_id(self) -> int: ...
+    def batch_index(self) -> int: ...
+
+
 class Sends(Protocol):
     """What is wanted of the SDK's producer."""
 
@@ -71,6 +80,10 @@ class Sends(Protocol):
 
 class ProducerLog:
     """One producer."""
+
+    # What the library says of what is stored, and of what never will be.
+    ok: object = Result.Ok
+    refused: frozenset[object] = _REFUSED
 
     def __init__(self, clients: Clients, topic: str, name: str, load: Load, chance: Random) -> None:
         self.clients, self.topic, self.name, self.load, self.chance = clients, topic, name, load, chance
@@ -128,7 +141,7 @@ class ProducerLog:
     def flushes(self) -> bool:
         return not self.chance.randrange(_FLUSH_EVERY)
 
-    def receipt(self, number: int, message_id: magnetar.MessageId) -> None:
+    def receipt(self, number: int, message_id: AnyId) -> None:
         where = place(self.topic, message_id.partition())
         with self._lock:
             self._open -= 1
@@ -137,15 +150,15 @@ class ProducerLog:
             )
         self._tell_soon()
 
-    def failed(self, number: int, result: Result, why: str) -> None:
+    def failed(self, number: int, result: object, why: str) -> None:
         with self._lock:
             self._open -= 1
-            self._failures["refused" if result in _REFUSED else "unknown", why].append(number)
+            self._failures["refused" if result in self.refused else "unknown", why].append(number)
         self._tell_soon()
 
     def callback(self, number: int) -> Callable[[Any, Any], None]:
         def called(result: Any, message_id: Any) -> None:
-            if result == Result.Ok:
+            if result == self.ok:
                 self.receipt(number, message_id)
             else:
                 self.failed(number, result, str(result))

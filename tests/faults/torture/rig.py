@@ -117,7 +117,8 @@ class Rig:
         if system.metadata.startswith("zookeeper:"):
             owners = Owners(system.metadata, self._recorder, lambda: system.places, self._failed)
             self._alone.owners = await exits.enter_async_context(owners)
-        self._clients.url, self._clients.listener_name = system.service_url, system.listener_name
+        self._clients.url, self._clients.pulsar_url = system.service_url, system.pulsar_url
+        self._clients.listener_name = system.listener_name
         for role in self._clients.roles:
             await self._clients.begin(role)
         await self._all_go_on("before anything is struck")

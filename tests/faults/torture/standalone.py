@@ -38,17 +38,22 @@ class Standalone(System):
         self.brokers, self.bookies, self.zookeepers = [_NAME], [], []
         # It tells clients of the proxy, and the proxy leads to it: so its ports are chosen first.
         grpc = free_port()
-        http = free_port([grpc])
+        pulsar = free_port([grpc])
+        http = free_port([grpc, pulsar])
         self.proxies = {_NAME: Proxy("127.0.0.1", grpc)}
+        self.pulsar_proxies = {_NAME: Proxy("127.0.0.1", pulsar)}
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
         self.server.grpc, self.server.http = f"magnetar://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
+        self.server.pulsar = f"pulsar://127.0.0.1:{pulsar}"
         self.server.before = die_with_parent
 
     async def __aenter__(self) -> Self:
-        proxy = await self.proxies[_NAME].__aenter__()
+        proxies = [await one.__aenter__() for one in (self.proxies[_NAME], self.pulsar_proxies[_NAME])]
         try:
-            self.server.settings = {**SMALL_LEDGERS, "advertised_address": proxy.address}
+            grpc, pulsar = [proxy.address for proxy in proxies]
+            told = {"advertised_address": grpc, "pulsar_advertised_address": pulsar}
+            self.server.settings = {**SMALL_LEDGERS, **told}
             if why := await self.start(_NAME, timeout_s=_READY_S):
                 raise RuntimeError(why)
         except BaseException:
@@ -60,7 +65,8 @@ class Standalone(System):
         try:
             await asyncio.to_thread(self.server.close)
         finally:
-            await self.proxies[_NAME].close()
+            for proxies in (self.proxies, self.pulsar_proxies):
+                await proxies[_NAME].close()
 
     @property
     def service_url(self) -> str:

@@ -41,6 +41,8 @@ class System(ABC):
     # By who is at the far end, between it and whoever calls it: a broker and its clients (other brokers and the rig go
     # straight), a bookie and everybody.
     proxies: dict[str, Proxy]
+    # By broker, between it and its clients of Pulsar's protocol.
+    pulsar_proxies: dict[str, Proxy]
     # By who calls: between a broker or a bookie and each server of the metadata store.
     metadata_proxies: dict[str, tuple[Proxy, ...]]
 
@@ -61,6 +63,11 @@ class System(ABC):
     @abstractmethod
     def service_url(self) -> str:
         """Where clients find it, by a proxy for each broker that there is now."""
+
+    @property
+    def pulsar_url(self) -> str:
+        """The same for clients of Pulsar's protocol."""
+        return "pulsar://" + ",".join(self.pulsar_proxies[name].address for name in self.brokers)
 
     @property
     @abstractmethod

@@ -56,6 +56,7 @@ class Machine:
             "broker_id": "one",
             "metadata": "zookeeper://nowhere",
             "listen_addresses": ["one:6652"],
+            "pulsar_listen_addresses": ["127.0.0.1:0"],
             "http_address": "127.0.0.1:0",
             "metadata_retry_s": 0.01,
             "health_check_timeout_s": 0.2,

@@ -78,7 +78,27 @@ def test_the_internal_listener_comes_first() -> None:
         ({"advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1"}, "set one of them"),
         ({"advertised_listeners": "a:magnetar://h:1,a:magnetar://h:2"}, "two of the name 'a'"),
         ({"advertised_listeners": "a:magnetar://h:1", "internal_listener_name": "b"}, "none of a"),
-        ({"advertised_listeners": "a:pulsar://h:1"}, "name:magnetar://host:port"),
+        ({"advertised_listeners": "a:kafka://h:1"}, "name:magnetar://host:port"),
+        ({"advertised_listeners": "a:pulsar://h:1"}, "has no magnetar://"),
+        ({"advertised_listeners": "a:magnetar://h:1,a:pulsar://h"}, "host:port"),
+        ({"advertised_listeners": "a:magnetar://h:1,a:pulsar://h:2,a:pulsar://h:3"}, "two of the name 'a'.* pulsar"),
+        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://0.0.0.0:3"}, "nobody can be told"),
+        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://h:2", "internal_listener_name": "b"}, "none of a"),
+        ({"advertised_listeners": "a:magnetar://h:1,b:pulsar://h:2", "pulsar_listen_addresses": []}, "is empty"),
+        ({"pulsar_listen_addresses": ["127.0.0.1"]}, "host:port"),
+        ({"pulsar_listen_addresses": ["0.0.0.0:6650"]}, "set pulsar_advertised_address"),
+        ({"pulsar_listen_addresses": [], "pulsar_advertised_address": "h:1"}, "pulsar_listen_addresses is empty"),
+        ({"pulsar_advertised_address": "nowhere"}, "host:port"),
+        ({"pulsar_advertised_address": "[::]:1"}, "set pulsar_advertised_address"),
+        (
+            {"pulsar_advertised_address": "h:1", "advertised_listeners": "a:magnetar://h:1,a:pulsar://h:2"},
+            "pulsar_advertised_address and advertised_listeners say the same",
+        ),
+        ({"bind_addresses": "a:pulsar://h:1"}, "'a', .* has internal for pulsar:"),
+        (
+            {"bind_addresses": "b:pulsar://h:1", "advertised_listeners": "a:magnetar://h:1,b:magnetar://h:2"},
+            "has a for pulsar:",
+        ),
         ({"advertised_listeners": "magnetar://h:1"}, "name:magnetar://host:port"),
         ({"advertised_listeners": "a:magnetar://h"}, "host:port"),
         ({"advertised_listeners": "a:magnetar://[::]:7"}, "nobody can be told"),
@@ -107,6 +127,35 @@ def test_listeners_are_bound_by_their_names() -> None:
     )
     assert bound.bound == (("out", "0.0.0.0:7"), ("out", "[::]:8"))
     assert settings().bound == ()
+    assert settings().pulsar_bound == ()
+
+
+def test_clients_of_pulsars_protocol_are_told_addresses_of_their_own() -> None:
+    """WIRE-1, OWN-1: by the names of the same listeners. What is not said follows from what is."""
+    assert settings().pulsar_listen_addresses == ("127.0.0.1:6650",)
+    assert settings().pulsar_advertised == (("internal", ""),), "just where it listens"
+    anywhere: dict[str, Any] = {"listen_addresses": "0.0.0.0:6652", "pulsar_listen_addresses": "0.0.0.0:6650,[::]:7"}
+    assert settings(**anywhere, advertised_address="h:6652").pulsar_advertised == (("internal", "h:0"),)
+    told = settings(**anywhere, advertised_address="h:6652", pulsar_advertised_address="p:1")
+    assert told.pulsar_advertised == (("internal", "p:1"),)
+    both = "in:magnetar://i:1,out:magnetar://o:2,out:pulsar://o:3,wide:pulsar://w:4"
+    told = settings(**anywhere, advertised_listeners=both, bind_addresses="out:pulsar://0.0.0.0:8,out:magnetar://h:9")
+    assert told.advertised == (("in", "i:1"), ("out", "o:2"))
+    assert told.pulsar_advertised == (("in", "i:0"), ("out", "o:3"), ("wide", "w:4"))
+    assert (told.bound, told.pulsar_bound) == ((("out", "h:9"),), (("out", "0.0.0.0:8"),))
+    told = settings(**anywhere, advertised_listeners=f"{both},in:pulsar://i:5", internal_listener_name="in")
+    assert told.pulsar_advertised[0] == ("in", "i:5")
+
+
+def test_it_may_listen_for_no_client_of_pulsars_protocol() -> None:
+    """Or for such clients at a listener with a name alone."""
+    assert settings(pulsar_listen_addresses="").pulsar_advertised == ()
+    outside = settings(
+        pulsar_listen_addresses="",
+        advertised_listeners="in:magnetar://i:1,out:pulsar://o:2",
+        bind_addresses="out:pulsar://0.0.0.0:0",
+    )
+    assert (outside.pulsar_advertised, outside.pulsar_bound) == ((("out", "o:2"),), (("out", "0.0.0.0:0"),))
 
 
 def test_what_is_wrong_is_told_with_its_place() -> None:

@@ -68,14 +68,14 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     state = ClusterState(
         ZooKeeperState({f"zookeeper-{n}": ServerState(port=n, peer_port=n + 10, election_port=n + 20) for n in (1, 2)}),
         {"bookie-1": BookieState(port=5, http_port=6)},
-        {"broker-1": BrokerState(ProcessId(1, "2", "3"), port=7, http_port=8, settings={"x": [1]})},
+        {"broker-1": BrokerState(ProcessId(1, "2", "3"), port=7, http_port=8, pulsar_port=9, settings={"x": [1]})},
         {"y": 1},
         {"z": 2},
         ["bookie-0"],
     )
     save(tmp_path, state)
     assert load(tmp_path) == state
-    assert sorted(state.ports()) == [1, 2, 5, 6, 7, 8, 11, 12, 21, 22]
+    assert sorted(state.ports()) == [1, 2, 5, 6, 7, 8, 9, 11, 12, 21, 22]
     assert list(state.launched()) == ["zookeeper-1", "zookeeper-2", "bookie-1", "broker-1"]
     assert state.zookeeper.location.startswith("zookeeper://127.0.0.1:1,127.0.0.1:2?")
 
@@ -89,6 +89,23 @@ def test_zookeeper_is_not_removed(tmp_path: Path) -> None:
         members.removable(state, "zookeeper-2")
     with pytest.raises(NoSuchName, match=r"has no .zookeeper-7."):
         members.removable(state, "zookeeper-7")
+
+
+def test_a_broker_of_before_gets_a_port_for_pulsars_clients(tmp_path: Path) -> None:
+    """One that was written down when brokers had none; the port stays from then on."""
+    state = ClusterState(brokers={"broker-1": BrokerState(port=7, http_port=8, settled=True)})
+    save(tmp_path, state)
+    stored = json.loads((tmp_path / "cluster.json").read_text())
+    del stored["brokers"]["broker-1"]["pulsar_port"]
+    (tmp_path / "cluster.json").write_text(json.dumps(stored))
+    state = load(tmp_path)
+    part = Members(tmp_path).broker(state, "broker-1")
+    part.configure(state)
+    port = state.brokers["broker-1"].pulsar_port
+    assert port not in (0, 7, 8)
+    part.configure(state)
+    assert state.brokers["broker-1"].pulsar_port == port
+    assert f'pulsar_listen_addresses = ["127.0.0.1:{port}"]' in part.settings_file.read_text()
 
 
 @pytest.mark.parametrize(

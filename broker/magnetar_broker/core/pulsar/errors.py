@@ -11,7 +11,10 @@ from typing import Final
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import ServerError
 
-__all__ = ["server_error"]
+__all__ = ["refusal_error", "server_error"]
+
+# As clients call themselves when they connect.
+_CPP: Final = "Pulsar-CPP"
 
 _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.METADATA_ERROR: ServerError.METADATA_ERROR,
@@ -42,3 +45,13 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
 
 def server_error(code: int) -> ServerError:
     return _SERVER_ERRORS.get(code, ServerError.UNKNOWN_ERROR)
+
+
+def refusal_error(code: int, client_version: str) -> ServerError:
+    """Of an entry that may not be stored, so that the library gives it up.
+
+    Libraries in C++ and what stands on them (Python, Node.js) know one such error; after any other one they connect
+    again and send the same, ten times a second, for all producers of that connection. Others go by NOT_ALLOWED_ERROR,
+    and of CHECKSUM_ERROR those that look whether the entry is sound send it again.
+    """
+    return ServerError.CHECKSUM_ERROR if client_version.startswith(_CPP) else server_error(code)

@@ -26,7 +26,8 @@ class OnConnections(Fault):
 
     def proxies(self, system: System, target: str) -> Sequence[Proxy]:
         """Empty: it was taken out meanwhile."""
-        return [system.proxies[target]] if target in system.proxies else []
+        both = system.proxies, system.pulsar_proxies
+        return [proxies[target] for proxies in both if target in proxies]
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
         seed = chance.random(), chance.random()

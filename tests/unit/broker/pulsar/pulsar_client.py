@@ -154,12 +154,14 @@ class PulsarClient:
 
     # What clients usually do.
 
-    async def connect(self, *, broker_entry_metadata: bool = False, protocol_version: int = 21) -> BaseCommand:
+    async def connect(
+        self, *, broker_entry_metadata: bool = False, protocol_version: int = 21, client_version: str = "test"
+    ) -> BaseCommand:
         self.send(
             BaseCommand(
                 type=BaseCommand.CONNECT,
                 connect=CommandConnect(
-                    client_version="test",
+                    client_version=client_version,
                     protocol_version=protocol_version,
                     feature_flags=FeatureFlags(supports_broker_entry_metadata=broker_entry_metadata),
                 ),

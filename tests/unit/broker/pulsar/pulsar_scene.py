@@ -52,11 +52,14 @@ class PulsarScene(BrokerScene):
 
     def _left_of_others(self, kept: set[PulsarClient]) -> bool:
         connections = {client.connection for client in kept}
+        # None: the broker has ended.
+        life = self.broker.life
+        used = self.door.outboxes.queued_bytes + (0 if life is None else life.budget.used_bytes)
         gone = [client.connection for client in self.clients if client not in kept]
         return (
             set(self.listener.connections) != connections
             or any(one.tasks or one.producers or one.consumers for one in gone)
-            or (not kept and (bool(self.life.budget.used_bytes) or bool(self.door.outboxes.queued_bytes)))
+            or (not kept and bool(used))
             or (not kept and bool(self.door.unfinished_bytes))
         )
 

@@ -1,0 +1,152 @@
+"""Consumers and readers of Pulsar's own library, at the brokers' second door: kinds of them, as consumers.py has the
+SDK's.
+
+The library has no receipts for acknowledgements, nor does it say over which connection a message came. It gathers
+acknowledgements, and loses them with a connection: what they were for comes again. So each is announced, and none is
+told to be done; and nothing is judged of these consumers that takes to know their connections.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pulsar
+
+from tests.faults.torture.clients import CLIENT_ERRORS, Clients
+from tests.faults.torture.consuming import ConsumerLog, Kind
+from tests.faults.torture.producing import AGAIN_S, told
+
+__all__ = ["StockMessage", "stock_consumer", "stock_cumulatively", "stock_reader", "stock_some_each"]
+
+_IDLE_MS: Final = 200
+_GATHER_S: Final = 0.5
+_REFUSES: Final = 0.15
+_KINDS: Final = {
+    "Exclusive": pulsar.ConsumerType.Exclusive,
+    "Failover": pulsar.ConsumerType.Failover,
+    "Shared": pulsar.ConsumerType.Shared,
+}
+
+Act = Callable[[ConsumerLog, Any, Sequence["StockMessage"]], None]
+Run = Callable[[Clients], None]
+
+
+class StockMessage:
+    """With the methods that the SDK's messages have."""
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.data, self.properties = message.data, message.properties
+        self.has_null_value, self.partition_key = message.has_null_value, message.partition_key
+        self.event_timestamp, self.redelivery_count = message.event_timestamp, message.redelivery_count
+        self.topic_name, self.message_id = message.topic_name, message.message_id
+
+    def has_key(self) -> bool:
+        """Nobody sends an empty one."""
+        return bool(self.message.partition_key())
+
+
+def stock_cumulatively(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
+    """All up to the last one of each place."""
+    for last in {one.topic_name(): one for one in found}.values():
+        log.acknowledging_up_to_unheard(last)
+        consumer.acknowledge_cumulative(last.message)
+
+
+def stock_some_each(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
+    """One by one; now and then some are to come again, and with them, of a batch, all that were acknowledged before: so
+    if some were refused each time, no batch would ever be done."""
+    chosen = log.chosen(found) if log.chance.random() < _REFUSES else found
+    taken = {id(one) for one in chosen}
+    refused = [one for one in found if id(one) not in taken]
+    if chosen:
+        log.acknowledging_unheard(chosen)
+    for one in chosen:
+        consumer.acknowledge(one.message)
+    log.nacking(refused)
+    for one in refused:
+        consumer.negative_acknowledge(one.message)
+
+
+def stock_consumer(
+    topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, stays: bool = False, **more: Any
+) -> Run:
+    """One message at a time, of which some are dealt with together."""
+    options = {
+        "consumer_type": _KINDS[kind],
+        "initial_position": pulsar.InitialPosition.Earliest,
+        "negative_ack_redelivery_delay_ms": 300,
+        "receiver_queue_size": 200,
+        **more,
+    }
+
+    def live(log: ConsumerLog) -> None:
+        consumer = log.clients.stock_client.subscribe(topic, subscription, **options)
+        log.opened(None)
+        try:
+            while log.goes_on:
+                since = log.waiting()
+                found = _received(consumer.receive, 1 + log.chance.randrange(40))
+                log.got(found, since)
+                if found:
+                    act(log, consumer, found)
+        finally:
+            log.closing()
+            consumer.close()
+            log.closed()
+
+    def consume(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, subscription, worker, stays=stays)
+        while not clients.quitting.is_set():
+            with log.life():
+                live(log)
+
+    return consume
+
+
+def stock_reader(topic: str, worker: str) -> Run:
+    """From the first message on, over all that befalls the system."""
+
+    def read(clients: Clients) -> None:
+        log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
+        clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
+        with log.life():
+            opened = _patiently_opened(log)
+            if opened is None:
+                return
+            log.opened(None)
+            try:
+                while not clients.quitting.is_set():
+                    since = log.waiting()
+                    log.got(_received(opened.read_next, 40), since)
+            finally:
+                log.closing()
+                opened.close()
+                log.closed()
+
+    return read
+
+
+def _patiently_opened(log: ConsumerLog) -> Any:
+    """A reader, however often it fails before. None: it is time to quit."""
+    clients = log.clients
+    while not clients.quitting.is_set():
+        try:
+            return clients.stock_client.create_reader(log.topic, pulsar.MessageId.earliest)
+        except CLIENT_ERRORS as error:
+            clients.recorder.say("error", consumer=log.name, why=told(error))
+            clients.quitting.wait(AGAIN_S)
+    return None
+
+
+def _received(receive: Callable[[int], Any], most: int) -> list[StockMessage]:
+    """Up to so many; what trickles in does not wait for long until it is dealt with."""
+    found: list[StockMessage] = []
+    until = time.monotonic() + _GATHER_S
+    with suppress(pulsar.Timeout):
+        while len(found) < most and (not found or time.monotonic() < until):
+            found.append(StockMessage(receive(_IDLE_MS)))
+    return found

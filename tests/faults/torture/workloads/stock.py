@@ -1,0 +1,60 @@
+"""Clients of Pulsar's own library, at the brokers' second door: some have a topic and its subscriptions for themselves,
+some share them with the SDK's.
+
+On the topic without partitions are producers of each kind, one of whose names the broker makes up, and a consumer that
+stays as long as it can and is to be given all in the log's order. On the topic with partitions nobody else publishes,
+so that nobody else's receipts hide that they got none; one gives up what has no receipt in time."""
+
+from __future__ import annotations
+
+import pulsar
+
+from tests.faults.torture.consumers import async_consumer, consumer, either, some_each_async
+from tests.faults.torture.producing import Load, publisher
+from tests.faults.torture.stock_consumers import stock_consumer, stock_cumulatively, stock_reader, stock_some_each
+from tests.faults.torture.stock_producing import stock_publisher
+from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
+
+TOPIC, PARTITIONED = "stock", "stock-partitioned"
+_BATCHED = {"batching_enabled": True}
+_TIMELY_MS = 3000
+_COMPRESSIONS = [getattr(pulsar.CompressionType, name) for name in ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")]
+_NAMELESS = Load(
+    burst=30,
+    keys=5,
+    keyless=0.5,
+    options={**_BATCHED, "producer_name": None},
+    one_of={"compression_type": _COMPRESSIONS},
+)
+
+WORKLOAD = Workload(
+    name="stock",
+    topics=(Topic(TOPIC), Topic(PARTITIONED, partitions=2)),
+    subscriptions=(
+        Subscription(TOPIC, "cumulative", "Exclusive"),
+        Subscription(TOPIC, "refusing", "Exclusive"),
+        Subscription(TOPIC, "staying", "Shared"),
+        Subscription(TOPIC, "both", "Shared"),
+        Subscription(PARTITIONED, "renewed", "Failover"),
+        Subscription(PARTITIONED, "both", "Failover"),
+    ),
+    producers=(
+        Worker(stock_publisher(TOPIC, "batched", Load(options=_BATCHED))),
+        Worker(stock_publisher(TOPIC, "single", Load(burst=6))),
+        Worker(stock_publisher(TOPIC, "nameless", _NAMELESS)),
+        Worker(publisher(TOPIC, "native", Load(burst=30))),
+        Worker(stock_publisher(PARTITIONED, "keyed", Load(keys=11, options=_BATCHED))),
+        Worker(stock_publisher(PARTITIONED, "timely", Load(options={**_BATCHED, "send_timeout_millis": _TIMELY_MS}))),
+    ),
+    consumers=(
+        Worker(stock_consumer(TOPIC, "cumulative", "Exclusive", "cumulative", stock_cumulatively, stays=True)),
+        Worker(stock_consumer(TOPIC, "refusing", "Exclusive", "refusing", stock_some_each)),
+        Worker(stock_consumer(TOPIC, "staying", "Shared", "staying", stock_some_each, stays=True), processes=2),
+        Worker(stock_consumer(TOPIC, "both", "Shared", "stock", stock_some_each, batch_index_ack_enabled=True)),
+        Worker(async_consumer(TOPIC, "both", "Shared", "native", some_each_async)),
+        Worker(stock_reader(TOPIC, "reader")),
+        Worker(stock_consumer(PARTITIONED, "renewed", "Failover", "renewed", stock_cumulatively), processes=2),
+        Worker(stock_consumer(PARTITIONED, "both", "Failover", "stock", stock_cumulatively)),
+        Worker(consumer(PARTITIONED, "both", "Failover", "native", either)),
+    ),
+)

@@ -1,0 +1,226 @@
+"""Stock Pulsar clients on a cluster of real processes: they find who serves a topic, and follow it wherever it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pulsar
+import pytest
+
+from magnetar.admin import Admin
+from magnetar_cli.cluster import LocalCluster
+from tests.running import run, until
+from tests.running_cluster import running_cluster
+from tests.topic_owner import owner_of
+
+pytestmark = pytest.mark.slow
+
+# Port 0 is each broker's own.
+_LISTENERS: Final = "internal:magnetar://127.0.0.1:0,external:magnetar://localhost:0,external:pulsar://localhost:0"
+_LONG_MS: Final = 60_000
+_LONG_S: Final = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(
+        tmp_path_factory.mktemp("cluster"), bookies=2, brokers=2, broker_settings={"advertised_listeners": _LISTENERS}
+    ) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def connected(url: str, log: Path, **options: Any) -> Iterator[pulsar.Client]:
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log / "client.log"))
+    client = pulsar.Client(url, operation_timeout_seconds=60, logger=logger, **options)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def administered(cluster: LocalCluster) -> Iterator[Admin]:
+    with Admin(cluster.service_url) as admin:
+        yield admin
+
+
+def other_than(cluster: LocalCluster, name: str) -> str:
+    return next(one for one in cluster.broker_names() if one != name)
+
+
+def clients_at(cluster: LocalCluster, name: str) -> dict[str, float]:
+    """How many producers and consumers of Pulsar's protocol a broker has."""
+    _, text = cluster.broker(name).ask("/metrics")
+    return {
+        what: float(re.findall(rf"^pulsar_listener_{what}{{.*}} (\S+)", text, re.MULTILINE)[0])
+        for what in ("producers", "consumers")
+    }
+
+
+class Traffic:
+    """A producer and a consumer of one topic, which go on while something happens to the brokers."""
+
+    def __init__(self, client: pulsar.Client, topic: str) -> None:
+        self.consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+        self.producer = client.create_producer(
+            topic, block_if_queue_full=True, batching_max_publish_delay_ms=1, send_timeout_millis=_LONG_MS
+        )
+        self._sent = 0
+        # What sends came to, in the order in which they were told.
+        self._told: list[tuple[int, pulsar.Result]] = []
+
+    def send(self, messages: int) -> None:
+        """Without waiting for receipts."""
+        for number in range(self._sent, self._sent + messages):
+            self.producer.send_async(b"%d" % number, lambda result, _, number=number: self._tell(number, result))
+        self._sent += messages
+
+    def _tell(self, number: int, result: pulsar.Result) -> None:
+        self._told.append((number, result))
+
+    def all_receipted(self) -> None:
+        run(until(lambda: len(self._told) == self._sent, "every send is told"), 2 * _LONG_S)
+        assert self._told == [(number, pulsar.Result.Ok) for number in range(self._sent)]
+
+    def whole(self) -> None:
+        """All that had a receipt comes, in order; what comes again came before."""
+        seen: dict[int, None] = {}
+        while len(seen) < self._sent:
+            message = self.consumer.receive(timeout_millis=_LONG_MS)
+            number = int(message.data())
+            assert number in seen or number == len(seen), (number, len(seen))
+            seen[number] = None
+            self.consumer.acknowledge(message)
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Publishes without end meanwhile."""
+        stop = threading.Event()
+
+        def publish() -> None:
+            while not stop.is_set():
+                self.send(10)
+                stop.wait(0.002)
+
+        publishing = threading.Thread(target=publish)
+        publishing.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            publishing.join()
+
+
+def test_the_broker_that_is_asked_leads_to_the_one_that_serves_the_topic(cluster: LocalCluster, tmp_path: Path) -> None:
+    """WIRE-1, OWN-1: whichever a client is given, it connects to the owner."""
+    owner = owner_of(cluster, "led")
+    for asked in cluster.broker_names():
+        with connected(cluster.broker(asked).pulsar_url, tmp_path) as client:
+            going = Traffic(client, "led")
+            assert clients_at(cluster, owner) == {"producers": 1, "consumers": 1}
+            assert clients_at(cluster, other_than(cluster, owner)) == {"producers": 0, "consumers": 0}
+            going.send(10)
+            going.all_receipted()
+            going.whole()
+
+
+def test_an_unload_moves_clients_and_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    """WIRE-1, OWN-3: they are told by the broker, go where the bundle is then, and send again what has no receipt."""
+    with connected(cluster.pulsar_url, tmp_path) as client, administered(cluster) as admin:
+        going = Traffic(client, "unloaded")
+        owner = owner_of(cluster, "unloaded")
+        to = other_than(cluster, owner)
+        (home,) = admin.topics.homes("unloaded")
+        with going.going_on():
+            admin.namespaces.unload("public/default", home.bundle, to)
+            run(until(lambda: clients_at(cluster, to)["producers"] == 1, "its producer comes to the other broker"))
+        going.all_receipted()
+        going.whole()
+        assert owner_of(cluster, "unloaded") == to
+        assert clients_at(cluster, owner) == {"producers": 0, "consumers": 0}
+        with going.going_on():  # of the topic alone: it is opened again where it was
+            admin.topics.unload("unloaded")
+        going.all_receipted()
+
+
+def test_kill_of_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
+    """WIRE-1, OWN-2: another broker takes over, and stock clients find it by themselves; nothing receipted is lost."""
+    with connected(cluster.pulsar_url, tmp_path) as client:
+        going = Traffic(client, "killed")
+        owner = owner_of(cluster, "killed")
+        with going.going_on():
+            cluster.kill(owner)
+            other = other_than(cluster, owner)
+            run(until(lambda: clients_at(cluster, other)["producers"] == 1, "its producer comes to the other broker"))
+        going.all_receipted()
+        assert owner_of(cluster, "killed") == other
+        going.whole()
+    cluster.start(owner)
+
+
+def test_a_broker_ends_in_peace(cluster: LocalCluster, tmp_path: Path) -> None:
+    """WIRE-1: its clients are told, and go on at the other one; it ends all the same, with them connected."""
+    with connected(cluster.pulsar_url, tmp_path) as client:
+        going = Traffic(client, "peace")
+        owner = owner_of(cluster, "peace")
+        with going.going_on():
+            cluster.stop(owner)
+        going.all_receipted()
+        assert "has ended in peace" in cluster.log(owner).read_text().splitlines()[-1]
+        going.whole()
+    cluster.start(owner)
+
+
+def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: Path) -> None:
+    """TOP-2, WIRE-1: one producer and one consumer have connections to both; each partition keeps its order."""
+    with connected(cluster.broker("broker-1").pulsar_url, tmp_path) as client, administered(cluster) as admin:
+        admin.topics.create_partitioned("parted", 8)
+        homes = {home.topic: home.broker_id for home in admin.topics.homes("parted")}
+        if len(set(homes.values())) == 1:  # by chance
+            (home, *_) = admin.topics.homes("parted")
+            admin.namespaces.unload("public/default", home.bundle, other_than(cluster, home.broker_id))
+        consumer = client.subscribe("parted", "s", initial_position=pulsar.InitialPosition.Earliest)
+        producer = client.create_producer(
+            "parted", message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution, batching_enabled=False
+        )
+        assert all(clients_at(cluster, name)["producers"] > 0 for name in cluster.broker_names())
+        for number in range(80):
+            producer.send_async(b"%d" % number, None)
+        producer.flush()
+        found: Counter[str] = Counter()
+        last: dict[str, int] = {}
+        for _ in range(80):
+            message = consumer.receive(timeout_millis=_LONG_MS)
+            topic, number = message.topic_name(), int(message.data())
+            assert last.get(topic, -1) < number
+            last[topic] = number
+            found[topic] += 1
+            consumer.acknowledge(message)
+        assert set(found) == set(homes)
+        assert set(found.values()) == {10}
+
+
+def test_a_listener_by_its_name(cluster: LocalCluster, tmp_path: Path) -> None:
+    """OWN-1: a client gets the owner's address at the listener that it names, whomever it asks."""
+    owner = owner_of(cluster, "listened")
+    asked = cluster.broker(other_than(cluster, owner))
+    port = cluster.broker(owner).pulsar_address.rpartition(":")[2]
+    with connected(asked.pulsar_url, tmp_path, listener_name="external") as client:
+        going = Traffic(client, "listened")
+        going.send(5)
+        going.all_receipted()
+        going.whole()
+        assert clients_at(cluster, owner) == {"producers": 1, "consumers": 1}
+    assert f"-> pulsar://localhost:{port}]" in (tmp_path / "client.log").read_text()
+    with (
+        connected(asked.pulsar_url, tmp_path, listener_name="inside out") as client,
+        pytest.raises(pulsar.PulsarException),
+    ):
+        client.create_producer("listened")

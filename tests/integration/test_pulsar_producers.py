@@ -1,0 +1,346 @@
+"""pulsar-client's producers, as it comes, on a real standalone: what each option of theirs does.
+
+With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clients.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pulsar
+import pytest
+from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
+from pulsar.schema import JsonSchema, Record, String, StringSchema
+
+from tests.stock_clients import LONG_MS, StockServer, payloads, send_batch, stock_server, topic
+
+pytestmark = pytest.mark.slow
+
+BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
+    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: StockServer) -> Iterator[pulsar.Client]:
+    with server.client() as client:
+        yield client
+
+
+def read(client: pulsar.Client, name: str, count: int, **options: Any) -> list[pulsar.Message]:
+    """The topic's messages from its beginning."""
+    reader = client.create_reader(name, MessageId.earliest, **options)
+    found = [reader.read_next(LONG_MS) for _ in range(count)]
+    assert not reader.has_message_available()
+    reader.close()
+    return found
+
+
+def test_everything_that_a_message_can_say_arrives(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-1: alone and in a batch, keys, properties, event times, an empty payload, and none at all."""
+    said: list[dict[str, Any]] = [
+        {"content": b"plain"},
+        {"content": b"", "partition_key": "empty"},
+        {"content": None, "partition_key": "null"},
+        {
+            "content": b"\x00\xff",
+            "properties": {"a": "1", "b": "ü"},
+            "partition_key": "key",
+            "ordering_key": "order",
+            "event_timestamp": 1_700_000_000_123,
+            "disable_replication": True,
+        },
+    ]
+    for batching in (False, True):
+        name = topic("said")
+        producer = client.create_producer(name, producer_name="who", **BATCHES if batching else {})
+        for one in said:
+            producer.send_async(**one, callback=lambda result, message_id: None)
+        producer.flush()
+        found = read(client, name, len(said))
+        assert [message.data() for message in found] == [b"plain", b"", b"", b"\x00\xff"]
+        assert [message.partition_key() for message in found] == ["", "empty", "null", "key"]
+        assert [message.message_id().batch_index() for message in found] == ([0, 1, 2, 3] if batching else [-1] * 4)
+        assert [message._message.has_null_value() for message in found] == [False, False, True, False]
+        full = found[3]
+        assert full.properties() == {"a": "1", "b": "ü"}
+        assert full.ordering_key() == "order"
+        assert full.event_timestamp() == 1_700_000_000_123
+        assert full.publish_timestamp() > 1_700_000_000_000
+        assert full.producer_name() == "who"
+        assert full.topic_name() == name
+        producer.close()
+
+
+@pytest.mark.parametrize("kind", list(CompressionType.__members__.values()), ids=lambda kind: kind.name)
+def test_every_compression_arrives(client: pulsar.Client, kind: CompressionType) -> None:
+    """WIRE-1, PRD-4: batches and single messages, small and large."""
+    name = topic("compressed")
+    batched = client.create_producer(name, compression_type=kind, **BATCHES)
+    send_batch(batched, *[b"%d" % number * 1_000 for number in range(20)])
+    single = client.create_producer(name, compression_type=kind)
+    single.send(b"single" * 100_000)
+    found = [message.data() for message in read(client, name, 21)]
+    assert found == [b"%d" % number * 1_000 for number in range(20)] + [b"single" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("limit", "batches"),
+    [
+        ({"batching_max_messages": 4}, [4, 4, 2]),
+        ({"batching_max_allowed_size_in_bytes": 2_500}, [2, 2, 2, 2, 2]),
+        ({"batching_max_publish_delay_ms": 1}, None),
+    ],
+    ids=["count", "bytes", "delay"],
+)
+def test_a_batch_ends_by_count_bytes_or_time(
+    client: pulsar.Client, limit: dict[str, int], batches: list[int] | None
+) -> None:
+    """WIRE-1, PRD-3: messages of a batch are of one entry, with indexes, in the order in which they were sent."""
+    name, acknowledged = topic("batches"), threading.Semaphore(0)
+    producer = client.create_producer(name, **{**BATCHES, **limit})
+    for number in range(10):
+        producer.send_async(b"%d" % number + b"x" * 999, lambda result, message_id: acknowledged.release())
+    if batches is not None:
+        producer.flush()
+    assert all(acknowledged.acquire(timeout=LONG_MS / 1000) for _ in range(10))
+    found = read(client, name, 10)
+    assert [message.data()[:1] for message in found] == [b"%d" % number for number in range(10)]
+    if batches is not None:
+        entries: dict[int, list[int]] = defaultdict(list)
+        for message in found:
+            entries[message.message_id().entry_id()].append(message.message_id().batch_index())
+        assert list(entries.values()) == [list(range(size)) for size in batches]
+
+
+def test_batches_by_key_hold_one_key_each(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-3."""
+    name = topic("by-key")
+    producer = client.create_producer(name, batching_type=BatchingType.KeyBased, **BATCHES)
+    for number in range(12):
+        producer.send_async(b"%d" % number, lambda result, message_id: None, partition_key=f"k{number % 3}")
+    producer.flush()
+    entries: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
+    for message in read(client, name, 12):
+        entries[message.message_id().entry_id()].append((message.partition_key(), message.data()))
+    found = {one[0][0]: one for one in entries.values()}
+    assert found == {f"k{key}": [(f"k{key}", b"%d" % number) for number in range(key, 12, 3)] for key in range(3)}
+
+
+def test_sequence_ids_go_on_under_a_name(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-5: from where the application begins, or where the name's last producer ended."""
+    name = topic("sequence")
+    first = client.create_producer(name, producer_name="p", initial_sequence_id=41)
+    assert first.last_sequence_id() == 41
+    first.send(b"42")
+    assert first.last_sequence_id() == 42
+    first.send(b"100", sequence_id=100)
+    assert first.last_sequence_id() == 100
+    first.close()
+    batched = client.create_producer(name, producer_name="q", **BATCHES)
+    assert batched.last_sequence_id() == -1
+    send_batch(batched, b"0", b"1", b"2")
+    assert batched.last_sequence_id() == 2
+    assert [message.data() for message in read(client, name, 5)] == [b"42", b"100", b"0", b"1", b"2"]
+
+
+def test_a_producer_that_comes_again_is_told_how_far_its_name_was_stored(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-11: of a batch, the last message. A Pulsar tells it only where it throws duplicates away."""
+    name = topic("again")
+    for expected in (-1, 2, 5):
+        producer = client.create_producer(name, producer_name="p", **BATCHES)
+        assert producer.last_sequence_id() == expected
+        send_batch(producer, b"0", b"1", b"2")
+        producer.close()
+
+
+def test_a_name_belongs_to_one_producer_at_a_time(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, PRD-11: refused while it is taken, on the same connection and on another; free when it is left."""
+    name = topic("names")
+    made_up = [client.create_producer(name).producer_name() for _ in range(3)]
+    assert all(made_up)
+    assert len(set(made_up)) == 3
+    own = client.create_producer(name, producer_name="mine")
+    assert own.producer_name() == "mine"
+    with pytest.raises(pulsar.ProducerBusy):
+        client.create_producer(name, producer_name="mine")
+    with server.client() as other, pytest.raises(pulsar.ProducerBusy):
+        other.create_producer(name, producer_name="mine")
+    own.send(b"it still works")
+    own.close()
+    assert not own.is_connected()
+    again = client.create_producer(name, producer_name="mine")
+    assert again.is_connected()
+    again.send(b"and so does this")
+
+
+def test_messages_go_to_partitions_as_the_client_routes_them(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, PRD-6: in turns, one partition, by key, by the application's own function."""
+    name = server.make_partitioned(topic("partitioned"), 3)
+    partitions = client.get_topic_partitions(name)
+    assert partitions == [f"{name}-partition-{number}" for number in range(3)]
+
+    def counts() -> list[int]:
+        found = []
+        for partition in partitions:
+            reader = client.create_reader(partition, MessageId.earliest)
+            count = 0
+            while reader.has_message_available():
+                reader.read_next(LONG_MS)
+                count += 1
+            reader.close()
+            found.append(count)
+        return found
+
+    in_turns = client.create_producer(name, message_routing_mode=PartitionsRoutingMode.RoundRobinDistribution)
+    sent = [in_turns.send(b"in turns") for _ in range(6)]
+    assert sorted(message_id.partition() for message_id in sent) == [0, 0, 1, 1, 2, 2]
+    assert counts() == [2, 2, 2]
+    single = client.create_producer(
+        name, message_routing_mode=PartitionsRoutingMode.UseSinglePartition, lazy_start_partitioned_producers=True
+    )
+    assert len({single.send(b"one").partition() for _ in range(4)}) == 1
+    by_key = [in_turns.send(b"keyed", partition_key="k").partition() for _ in range(3)]
+    assert len(set(by_key)) == 1
+    routed = client.create_producer(name, message_router=lambda message, count: int(message.properties()["to"]) % count)
+    assert [routed.send(b"routed", properties={"to": str(to)}).partition() for to in (2, 0, 1)] == [2, 0, 1]
+    assert sum(counts()) == 16
+    consumer = client.subscribe(name, "s", initial_position=pulsar.InitialPosition.Earliest)
+    assert len(payloads(consumer, 16)) == 16
+    consumer.unsubscribe()
+
+
+def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-7: nothing of what is accepted is lost."""
+    name, results, done = topic("pending"), list[pulsar.Result](), threading.Semaphore(0)
+
+    def told(result: pulsar.Result, message_id: Any) -> None:
+        results.append(result)
+        done.release()
+
+    refusing = client.create_producer(name, max_pending_messages=3, **BATCHES)
+    for _ in range(5):
+        refusing.send_async(b"x", told)
+    refusing.flush()
+    assert all(done.acquire(timeout=60) for _ in range(5))
+    assert sorted(result.name for result in results) == ["Ok"] * 3 + ["ProducerQueueIsFull"] * 2
+    waiting = client.create_producer(name, max_pending_messages=3, block_if_queue_full=True)
+    results.clear()
+    for _ in range(50):
+        waiting.send_async(b"y", told)
+    waiting.flush()
+    assert all(done.acquire(timeout=60) for _ in range(50))
+    assert {result.name for result in results} == {"Ok"}
+    assert len(read(client, name, 53)) == 53
+
+
+def test_a_message_of_the_largest_size_goes_and_a_larger_one_does_not(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-8: the broker says how large; the producer goes on."""
+    name = topic("large")
+    producer = client.create_producer(name)
+    limit, around = 5 * 1024 * 1024, 200  # this library counts what it says of a message, too
+    producer.send(b"x" * (limit - around))
+    with pytest.raises(pulsar.MessageTooBig):
+        producer.send(b"x" * limit)
+    producer.send(b"small")
+    assert [len(message.data()) for message in read(client, name, 2)] == [limit - around, 5]
+
+
+@pytest.mark.parametrize(
+    "mode", [ProducerAccessMode.Exclusive, ProducerAccessMode.WaitForExclusive, ProducerAccessMode.ExclusiveWithFencing]
+)
+def test_access_modes_that_are_not_there_are_refused(client: pulsar.Client, mode: ProducerAccessMode) -> None:
+    """WIRE-1: at once, as not allowed."""
+    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
+        client.create_producer(topic("exclusive"), access_mode=mode)
+
+
+class Point(Record):  # type: ignore[misc]
+    name = String()
+
+
+def test_schemas_without_a_registry_work_and_others_are_refused(client: pulsar.Client) -> None:
+    """WIRE-1: strings are bytes to the broker; whoever asks for what it can't check is told so at once."""
+    name = topic("strings")
+    producer = client.create_producer(name, schema=StringSchema())
+    producer.send("grüße")
+    assert read(client, name, 1, schema=StringSchema())[0].value() == "grüße"
+    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
+        client.create_producer(topic("json"), schema=JsonSchema(Point))
+
+
+def test_what_may_not_be_stored_is_refused_by_itself(client: pulsar.Client) -> None:
+    """WIRE-1: a message for later, among others; its application is told, and everything else goes on."""
+    name, results, done = topic("later"), dict[bytes, pulsar.Result](), threading.Semaphore(0)
+    bystander = client.subscribe(topic("bystander"), "s")
+    producer = client.create_producer(name)
+
+    def told(content: bytes, result: pulsar.Result) -> None:
+        results[content] = result
+        done.release()
+
+    for number in range(20):
+        content = b"%d" % number
+        later: Any = {"deliver_after": timedelta(hours=1)} if number in (3, 4, 11) else {}
+        producer.send_async(content, lambda result, _, content=content: told(content, result), **later)
+    assert all(done.acquire(timeout=60) for _ in range(20))
+    refused = [content for content, result in results.items() if result != pulsar.Result.Ok]
+    assert refused == [b"3", b"4", b"11"]
+    with pytest.raises(pulsar.PulsarException):
+        producer.send(b"later", deliver_at=4_000_000_000_000)
+    assert [message.data() for message in read(client, name, 17)] == [one for one in results if one not in refused]
+    assert bystander.is_connected()
+
+
+def test_closing_decides_what_is_pending(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-9: each message is stored or refused, and whoever waits is told which."""
+    name, results, done = topic("closing"), list[pulsar.Result](), threading.Semaphore(0)
+    producer = client.create_producer(name, **BATCHES)
+
+    def told(result: pulsar.Result, message_id: Any) -> None:
+        results.append(result)
+        done.release()
+
+    for _ in range(100):
+        producer.send_async(b"x", told)
+    producer.close()
+    assert all(done.acquire(timeout=60) for _ in range(100))
+    stored = sum(result == pulsar.Result.Ok for result in results)
+    read(client, name, stored)
+    with pytest.raises(pulsar.AlreadyClosed):
+        producer.send(b"after")
+
+
+def test_topics_that_can_not_be_are_refused(client: pulsar.Client) -> None:
+    """WIRE-1: names that are none, namespaces and tenants that are not there, topics that nothing keeps."""
+    for name in ("persistent://public/none/t", "persistent://nobody/default/t"):
+        with pytest.raises(pulsar.PulsarException):
+            client.create_producer(name)
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer("persistent://public//t")
+
+
+def test_properties_of_a_producer_are_taken(client: pulsar.Client) -> None:
+    """WIRE-1, PRD-2: by an application in two threads, too."""
+    name = topic("threads")
+    producer = client.create_producer(name, properties={"team": "a"}, **{**BATCHES, "batching_max_publish_delay_ms": 1})
+    threads = [
+        threading.Thread(target=lambda at=at: [producer.send(b"%d.%d" % (at, n)) for n in range(50)])  # type: ignore[misc]
+        for at in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [message.data() for message in read(client, name, 100)]
+    for at in range(2):
+        mine = [one for one in found if one.startswith(b"%d." % at)]
+        assert mine == [b"%d.%d" % (at, n) for n in range(50)]

@@ -1,0 +1,120 @@
+"""pulsar-client, as the package index has it, on a server of the tests' own.
+
+    with stock_server(tmp_path / "data") as server, server.client() as client:
+        client.create_producer(topic("orders"))
+
+Where MAGNETAR_TEST_PULSAR_URL names another server of Pulsar's protocol (and MAGNETAR_TEST_PULSAR_HTTP its admin
+interface), the same tests run there: a real Pulsar says whether a test asks for the right thing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pulsar
+
+from magnetar.admin import Admin
+from tests.running import GENEROUS_S
+from tests.running_standalone import StandaloneProcess, standalone
+
+__all__ = ["LONG_MS", "SHORT_MS", "StockServer", "payloads", "send_batch", "stock_server", "topic", "until"]
+
+# For what must come, and for what must not.
+LONG_MS: Final = 60_000
+SHORT_MS: Final = 100
+
+_ELSEWHERE: Final = os.environ.get("MAGNETAR_TEST_PULSAR_URL", "")
+_ELSEWHERE_HTTP: Final = os.environ.get("MAGNETAR_TEST_PULSAR_HTTP", "http://127.0.0.1:18080")
+_QUIET: Final = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+_numbers: Final = itertools.count()
+
+
+class StockServer:
+    """Where the clients connect, and what an administrator does there."""
+
+    def __init__(self, process: StandaloneProcess | None) -> None:
+        self.process = process
+        self.url = _ELSEWHERE if process is None else process.pulsar
+
+    @contextlib.contextmanager
+    def client(self, **options: Any) -> Iterator[pulsar.Client]:
+        client = pulsar.Client(self.url, logger=_QUIET, operation_timeout_seconds=30, **options)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def make_partitioned(self, name: str, partitions: int) -> str:
+        if self.process is None:
+            _asked("PUT", f"{_path(name)}/partitions", str(partitions).encode())
+        else:
+            with Admin(self.process.grpc) as admin:
+                admin.topics.create_partitioned(name, partitions)
+        return name
+
+    def unload(self, name: str) -> None:
+        if self.process is None:
+            _asked("PUT", f"{_path(name)}/unload")
+        else:
+            with Admin(self.process.grpc) as admin:
+                admin.topics.unload(name)
+
+
+def _path(name: str) -> str:
+    return f"persistent/public/default/{name.rpartition('/')[2]}"
+
+
+def _asked(method: str, path: str, body: bytes = b"") -> None:
+    request = urllib.request.Request(
+        f"{_ELSEWHERE_HTTP}/admin/v2/{path}", body, {"Content-Type": "application/json"}, method=method
+    )
+    with urllib.request.urlopen(request, timeout=GENEROUS_S):
+        pass
+
+
+@contextlib.contextmanager
+def stock_server(folder: Path, **settings: Any) -> Iterator[StockServer]:
+    """A standalone, with `settings`, unless the environment names another server."""
+    if _ELSEWHERE:
+        yield StockServer(None)
+        return
+    with standalone(folder, **settings) as process:
+        yield StockServer(process)
+
+
+def topic(what: str) -> str:
+    """A name that no other test has, and no run before this one."""
+    return f"persistent://public/default/{what}-{os.getpid()}-{time.time_ns()}-{next(_numbers)}"
+
+
+def send_batch(producer: pulsar.Producer, *contents: bytes, **said: Any) -> None:
+    """As one batch, if the producer's delay and sizes let it."""
+    for content in contents:
+        producer.send_async(content, lambda result, message_id: None, **said)
+    producer.flush()
+
+
+def payloads(receiver: pulsar.Consumer, count: int, *, acknowledge: bool = False) -> list[bytes]:
+    """Of the next messages."""
+    found = []
+    for _ in range(count):
+        message = receiver.receive(LONG_MS)
+        found.append(message.data())
+        if acknowledge:
+            receiver.acknowledge(message)
+    return found
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Returns when the condition holds."""
+    deadline = time.monotonic() + GENEROUS_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {GENEROUS_S} s in vain until {what}"
+        time.sleep(0.01)

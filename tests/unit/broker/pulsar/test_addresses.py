@@ -1,0 +1,114 @@
+"""What clients of Pulsar's protocol are told of where brokers are, and what is told of where those clients connect."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.daemon.run import BrokerDaemon
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
+from magnetar_broker.pulsar.connection import PulsarConnection
+from magnetar_broker.pulsar.listener import PulsarListener
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
+from tests.http_client import ask_json
+from tests.unit.broker.http.test_broker_http import scraped, served
+from tests.unit.broker.pulsar.fake_transport import FakeTransport
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PULSAR_ADDRESS, PulsarScene, in_pulsar
+from tests.unit.broker.test_broker_daemon import Machine, becomes_ready, on_machine
+
+_LISTENERS = (
+    "internal:magnetar://one:6652,internal:pulsar://inside:0,external:magnetar://outside:7000,"
+    "external:pulsar://outside:7001,wide:pulsar://far:7002"
+)
+
+
+async def _looked_up(daemon: BrokerDaemon, listener: PulsarListener, named: str = "") -> CommandLookupTopicResponse:
+    connection = PulsarConnection(daemon.broker.door, listener)
+    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1)))
+    await client.connect()
+    asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
+    answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=asked)).lookup_topic_response
+    client.cut()
+    return answer
+
+
+def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
+    """WIRE-1, OWN-1: of another one only if it names that; of one that is not there it is told so."""
+
+    async def body(machine: Machine) -> None:
+        await machine.add_bookie()
+        async with machine.running(
+            advertised_listeners=_LISTENERS, bind_addresses="external:pulsar://127.0.0.1:0"
+        ) as daemon:
+            await becomes_ready(daemon)
+            inside, outside = daemon.broker.pulsar_listeners
+            port = inside.address.rpartition(":")[2]
+            for came_to, named, told in (
+                (inside, "", f"inside:{port}"),
+                (outside, "", "outside:7001"),
+                (outside, "internal", f"inside:{port}"),
+                (inside, "external", "outside:7001"),
+                (inside, "wide", "far:7002"),
+            ):
+                answer = await _looked_up(daemon, came_to, named)
+                assert answer.broker_service_url == f"pulsar://{told}"
+            answer = await _looked_up(daemon, inside, "nowhere")
+            assert answer.response == CommandLookupTopicResponse.FAILED
+            assert "'nowhere'" in answer.message
+            _, said = await ask_json(daemon.http_address, "/status")
+            assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
+            assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
+            assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
+
+    on_machine(body)
+
+
+def test_a_broker_without_such_a_listener_says_so() -> None:
+    """It is found by others, and clients of Pulsar's protocol are told why not by them."""
+
+    async def body(machine: Machine) -> None:
+        await machine.add_bookie()
+        async with machine.running(pulsar_listen_addresses="") as daemon:
+            await becomes_ready(daemon)
+            assert daemon.broker.pulsar_listeners == []
+            answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
+            assert answer.response == CommandLookupTopicResponse.FAILED
+            assert "no listener for Pulsar's protocol" in answer.message
+
+    on_machine(body)
+
+
+def test_addresses_are_written_down_and_read_again() -> None:
+    """A listener may have an address for either kind of client."""
+    told = Advertised((("in", "i:1"), ("out", "o:2")), (("wide", "w:3"), ("out", "o:4")))
+    assert advertised_as(listeners_told(told)) == Advertised(told.listeners, (("out", "o:4"), ("wide", "w:3")))
+    assert told.internal_pulsar == ""
+    with pytest.raises(BrokerError, match="no listener 'in'"):
+        told.pulsar_at("")
+
+
+def test_connections_producers_and_consumers_are_counted() -> None:
+    """ADM-2."""
+
+    async def body(scene: PulsarScene) -> None:
+        async with served(scene) as address:
+            client = await scene.pulsar_client()
+            await client.open_producer()
+            await client.subscribe(1)
+            await client.subscribe(2, subscription="other")
+            refused = scene.raw_client()
+            await refused.wait_gone()
+            found = await scraped(address)
+            assert found["pulsar_listener_connections"][()] == 1
+            assert found["pulsar_active_connections"][()] == 1
+            assert found["pulsar_listener_producers"][()] == 1
+            assert found["pulsar_listener_consumers"][()] == 2
+            assert found["pulsar_listener_connections_opened_total"][()] == 2
+            assert found["pulsar_listener_connections_refused_total"][()] == 1
+            assert found["pulsar_listener_unfinished_bytes"][()] == 0
+            assert (await ask_json(address, "/status"))[1]["connections"] == 1
+            told = await scene.admin.brokers.info()
+            assert told.pulsar_address == PULSAR_ADDRESS
+
+    in_pulsar(body, broker_max_connections=1)

@@ -1,0 +1,134 @@
+"""What becomes of connections of Pulsar's protocol when the broker ends, and when it loses its metadata session."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_metadata.store import MetadataStore
+from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    CommandPing,
+    CommandProducer,
+    ServerError,
+)
+from magnetar_wire.entry import decode_entry
+from tests.running import until, within
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+
+async def _must_wait(client: PulsarClient) -> None:
+    """Whatever it asks, it is told to come again, and not that it was wrong."""
+    found = (await client.lookup("t")).lookup_topic_response
+    assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.SERVICE_NOT_READY)
+    asked = CommandPartitionedTopicMetadata(topic="t", request_id=client.request_id())
+    parts = (await client.ask(BaseCommand.PARTITIONED_METADATA, partition_metadata=asked)).partition_metadata_response
+    assert parts.response == CommandPartitionedTopicMetadataResponse.FAILED
+    assert parts.error == ServerError.SERVICE_NOT_READY
+    opening = CommandProducer(topic="t", producer_id=7, request_id=client.request_id())
+    refused = await client.ask(BaseCommand.PRODUCER, producer=opening)
+    assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.SERVICE_NOT_READY)
+    refused = await client.try_subscribe(7)
+    assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.SERVICE_NOT_READY)
+
+
+def test_a_broker_that_ends_tells_its_clients_and_then_closes_their_connections() -> None:
+    """WIRE-1: what was sent is decided and told, then the end of producers and consumers; and then nothing more."""
+
+    async def body(scene: PulsarScene) -> None:
+        client, idle = await scene.pulsar_client(), scene.raw_client()
+        opened = await client.open_producer(5)
+        await client.subscribe(6)
+        client.publish(5, *range(50), name=opened.producer_name)
+        told_to_end, gate = asyncio.Event(), asyncio.Event()
+        release = scene.life.ownership.release_all
+
+        async def held() -> None:
+            told_to_end.set()
+            await gate.wait()
+            await release()
+
+        scene.life.ownership.release_all = held  # type: ignore[method-assign]
+        closing = asyncio.create_task(scene.broker.close())
+        await within(told_to_end.wait(), "it begins to end")
+        await _must_wait(client)
+        assert not client.told(BaseCommand.CLOSE_PRODUCER)
+        assert not client.gone
+        gate.set()
+        await client.wait_gone()
+        await idle.wait_gone()
+        await within(closing, "its end")
+        kinds = [one.type for one in client.answers]
+        assert len(await client.receipts(5, 50)) == 50
+        (producer,) = client.told(BaseCommand.CLOSE_PRODUCER)
+        (consumer,) = client.told(BaseCommand.CLOSE_CONSUMER)
+        assert producer.close_producer.producer_id == 5
+        assert consumer.close_consumer.consumer_id == 6
+        last_receipt = max(at for at, kind in enumerate(kinds) if kind == BaseCommand.SEND_RECEIPT)
+        assert last_receipt < kinds.index(BaseCommand.CLOSE_PRODUCER)
+
+    in_pulsar(body)
+
+
+def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WIRE-1: it is cut off after a moment."""
+    monkeypatch.setattr("magnetar_broker.pulsar.listener._TELLING_S", 0.05)
+
+    async def body(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.open_producer()
+        client.stop_reading()
+        await within(scene.broker.close(), "its end")
+        assert client.transport.lost
+        assert not client.told(BaseCommand.CLOSE_PRODUCER)
+
+    in_pulsar(body)
+
+
+def test_connections_outlive_a_lost_session() -> None:
+    """WIRE-1, OWN-2: topics are given up, clients learn of it, and find them again on the same connection; nothing
+    receipted is lost, and what was not acknowledged comes again."""
+
+    async def body(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer(5)
+        await client.subscribe(6)
+        client.publish(5, *range(50), name=opened.producer_name)
+        await client.receipts(5, 50)
+        delivered = await client.wait_delivered(50, 6)
+        place = MessageIdData(ledgerId=delivered[29].ledger_id, entryId=delivered[29].entry_id)
+        await client.acknowledge(6, [place], cumulative=True)
+        gate, opens = asyncio.Event(), scene.broker._open_metadata
+
+        async def later() -> MetadataStore:
+            await gate.wait()
+            return await opens()
+
+        scene.broker._open_metadata = later
+        assert scene.store is not None
+        scene.metadata.expire(scene.store)
+        assert (await client.wait_told(BaseCommand.CLOSE_PRODUCER)).close_producer.producer_id == 5
+        assert (await client.wait_told(BaseCommand.CLOSE_CONSUMER)).close_consumer.consumer_id == 6
+        await until(lambda: scene.broker.life is None, "the session is over")
+        client.publish(5, 50, name=opened.producer_name)  # it has not heard yet: nobody takes it
+        await _must_wait(client)
+        client.send(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
+        await client.wait_told(BaseCommand.PONG)
+        gate.set()
+        await until(lambda: scene.broker.life is not None, "the broker has begun anew")
+        assert not client.gone
+        again = await client.open_producer(5, producer_name=opened.producer_name, epoch=1)
+        assert (again.producer_name, again.last_sequence_id) == (opened.producer_name, -1)
+        client.publish(5, 50, name=opened.producer_name)
+        await client.receipts(5, 51)
+        await client.subscribe(6)
+        numbers = [decode_entry(one.entry).metadata.sequence_id for one in (await client.wait_delivered(71, 6))[50:]]
+        assert numbers == list(range(30, 51))
+
+    in_pulsar(body)

@@ -1,0 +1,132 @@
+"""Topics of a namespace, as a client asks for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar_broker.core.pulsar.topic_lists import Listing
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
+    ServerError,
+)
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+_NS = "persistent://public/default/"
+_STORED = [_NS + "orders", _NS + "other"]
+_PARTITIONS = [f"{_NS}parted-partition-{index}" for index in range(3)]
+
+
+async def topics_of(client: PulsarClient, namespace: str = "public/default", **asked: Any) -> BaseCommand:
+    command = CommandGetTopicsOfNamespace(request_id=client.request_id(), namespace=namespace, **asked)
+    return await client.ask(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics_of_namespace=command)
+
+
+async def _listed(client: PulsarClient, **asked: Any) -> CommandGetTopicsOfNamespaceResponse:
+    answer = await topics_of(client, **asked)
+    assert answer.type == BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, answer
+    return answer.get_topics_of_namespace_response
+
+
+async def _make_topics(scene: PulsarScene) -> None:
+    for name in ("orders", "other", "__change_events"):
+        await scene.life.topics.get(TopicName.parse(name), create=True, asked=True)
+    await scene.admin.topics.create_partitioned("parted", 3)
+
+
+def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_has_used() -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await _make_topics(scene)
+        told = await _listed(client)
+        assert sorted(told.topics) == sorted(_STORED + _PARTITIONS)
+        assert told.changed
+        assert not told.filtered
+        assert told.topics_hash == Listing.of(told.topics).hash
+        await client.open_producer(topic=_PARTITIONS[1])
+        assert list((await _listed(client, mode=CommandGetTopicsOfNamespace.ALL)).topics) == list(told.topics)
+        assert not (await _listed(client, mode=CommandGetTopicsOfNamespace.NON_PERSISTENT)).topics
+        await scene.admin.topics.delete_partitioned("parted", force=True)
+        assert sorted((await _listed(client)).topics) == _STORED
+        assert not (await _listed(client, namespace="pulsar/system")).topics
+        assert not (await _listed(client, namespace="nobody/knows")).topics
+
+    in_pulsar(test)
+
+
+def test_a_pattern_filters_and_a_hash_spares_the_list() -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await _make_topics(scene)
+        told = await _listed(client, topics_pattern=_NS + "(par|ord).*")
+        assert list(told.topics) == [_STORED[0], *_PARTITIONS]
+        assert told.filtered
+        again = await _listed(client, topics_pattern=_NS + "(par|ord).*", topics_hash=told.topics_hash)
+        assert not again.changed
+        assert not again.topics
+        assert again.topics_hash == told.topics_hash
+        other = await _listed(client, topics_pattern=_NS + "o.*", topics_hash=told.topics_hash)
+        assert other.changed
+        assert list(other.topics) == _STORED
+
+    in_pulsar(test)
+
+
+def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_client() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await _make_topics(scene)
+        for pattern in ("o(?=r).*", _NS + "o" * 30, "("):
+            told = await _listed(client, topics_pattern=pattern)
+            assert not told.filtered
+            assert len(told.topics) == 5
+        assert (await _listed(client, topics_pattern=_NS + "o" * 3)).filtered
+
+    in_pulsar(test, subscription_pattern_max_length=25)
+
+
+def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for number in range(6):
+            await scene.admin.topics.create_partitioned("x" * 700 + str(number), 100)
+        refused = await topics_of(client)
+        assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+        assert "max_message_size" in refused.error.message
+        assert len((await _listed(client, topics_pattern=".*3")).topics) == 100
+        bad = await topics_of(client, namespace="one")
+        assert bad.error.error == ServerError.INVALID_TOPIC_NAME
+        assert not client.gone
+
+    in_pulsar(test, max_message_size=200_000)
+
+
+def test_who_reads_no_lists_gets_no_more() -> None:
+    """What one connection waits with stays below a bound, however many lists it asks for."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create_partitioned("x" * 700, 1000)
+        client.stop_reading()
+        for _ in range(20):
+            command = CommandGetTopicsOfNamespace(request_id=client.request_id(), namespace="public/default")
+            client.send(BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics_of_namespace=command))
+        other = await scene.pulsar_client()
+        assert len((await _listed(other)).topics) == 1000
+        client.read_on()
+        await client.answer(20)
+        client.read_on()
+        refused = [one.error.error for one in client.told(BaseCommand.ERROR)]
+        assert refused
+        assert set(refused) == {ServerError.TOO_MANY_REQUESTS}
+        assert len(client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)) + len(refused) == 20
+        assert client.told(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
+
+    in_pulsar(test)

@@ -1,0 +1,25 @@
+"""Transactions, of which there are none."""
+
+from __future__ import annotations
+
+from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError, TransactionRequest
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+
+def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connection_goes_on() -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        commands = [(name, kind) for name, kind in BaseCommand.Type.items() if "TXN" in name or name.startswith("TC_")]
+        assert len(commands) == 7
+        for name, kind in commands:
+            request = TransactionRequest(request_id=client.request_id())
+            answer = await client.ask(kind, **{name.lower(): request})
+            assert answer.type == BaseCommand.ERROR
+            assert answer.error.error == ServerError.NOT_ALLOWED_ERROR
+            assert "transactions" in answer.error.message
+        await client.open_producer()
+        assert not client.gone
+
+    in_pulsar(test)
