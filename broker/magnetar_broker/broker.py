@@ -185,6 +185,7 @@ class Broker:
             await self._end(life)
         for pulsar_listener in self.pulsar_listeners:
             await pulsar_listener.close()
+        await self.door.watches.close()
         for listener in self._listeners:
             await listener.close()
         if life is not None:

@@ -116,7 +116,7 @@ class BrokerMetrics:
         yield self._gauge(
             "listener_unfinished_bytes",
             "Bytes of frames that have not come whole yet.",
-            self._broker.door.unfinished_bytes,
+            self._broker.door.unfinished.bytes,
         )
         yield self._counter("listener_connections_opened", "Such connections that came.", counters.connections_opened)
         yield self._counter(

@@ -1,13 +1,12 @@
 """One connection of a client of Pulsar's protocol: bytes in, bytes out.
 
 What comes is taken apart (core/pulsar/frames.py) and done at once, in its order; what has to wait for something goes on
-in a task that answers by itself. A piece of many small frames is taken in turns with other connections.
+in a task that answers by itself. A piece of many small frames is taken in turns with other connections, and so is a
+command that names very many messages (`in_steps`).
 
 **Reading is held** while the client has sent more than is decided (of this connection, of a topic, of the broker), has
 asked more than is answered, or does not take what it is sent. Nothing else is held: what goes to consumers is bounded
-by `room_for`, so that a client that takes nothing costs what that says, and no other one waits for it.
-
-**Writing** is gathered within a turn of the loop, so that a thousand receipts are one write.
+by itself (outgoing.py).
 
 A client that breaks the protocol is told so, by an ERROR without a request, and its connection is closed: nobody knows
 what the rest of it would mean. Everything else is answered, and the connection goes on.
@@ -18,24 +17,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol, cast
 
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.frames import BadFrame, FrameReader
-from magnetar_broker.core.pulsar.replies import error_frame, frame, no_consumer_frame, success_frame
+from magnetar_broker.core.pulsar.replies import error_frame, frame
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.pulsar.commands import Commands
 from magnetar_broker.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.pulsar.finding import FindingForClients
+from magnetar_broker.pulsar.life_signs import LifeSigns
+from magnetar_broker.pulsar.outgoing import Outgoing
 from magnetar_broker.pulsar.producer import NO_REQUEST, ConnectedProducer
 from magnetar_broker.pulsar.serving import Door
-from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandConnected,
-    CommandPing,
     CommandPong,
     FeatureFlags,
     ServerError,
@@ -48,20 +48,16 @@ __all__ = ["PulsarConnection"]
 _log = logging.getLogger(__name__)
 PROTOCOL_VERSION: Final = 21
 _SEND: Final = BaseCommand.SEND
-# Without a turn for others; looked at once in so many frames.
+# Without a turn for others; looked at once in so many frames, of which a command other than SEND counts for some.
 _LONG_S: Final = 0.005
 _FRAMES_BETWEEN_LOOKS: Final = 64
-# Events about what waits to be written come at these; the first is what each may always have (outbox_budget.py).
-_HIGH_WATER_BYTES: Final = 262_144
-_LOW_WATER_BYTES: Final = 65_536
-# What answers may add to what goes to consumers, before nothing more is asked.
-_WAITING_ANSWERS_BYTES: Final = 1_048_576
-# Pieces of this size on average are written one by one, and smaller ones put together first.
-_LARGE_PIECE_BYTES: Final = 8_192
+_COMMAND_COUNTS_FOR: Final = 8
 _TOKEN_BYTES: Final = 16
+_MAX_VERSION_LENGTH: Final = 100
 # How long who is closed may take to read what was written.
 _CLOSING_S: Final = 5.0
 _GONE: Final = TopicGivenUp("its connection has ended")
+_OWN_ERROR: Final = "the broker met an error of its own, of which its log tells"
 
 
 class Listening(Protocol):
@@ -92,10 +88,12 @@ class PulsarConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(door.options.max_message_size)
-        # Of the reader, as the door knows it.
-        self._kept_bytes = 0
+        # The door knows of a frame that has begun.
+        self._unfinished = False
         # Those that have entries which their topic does not know of yet.
         self._gathering: list[ConnectedProducer] = []
+        # What is left of a command that is taken in steps; nothing behind it is taken before.
+        self._steps: Iterator[object] | None = None
         # Published and not decided; asked and not answered, in tasks and otherwise.
         self._undecided_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
@@ -104,33 +102,17 @@ class PulsarConnection(asyncio.Protocol):
         self._held = False
         self._going_on = False
         self._waits_for_room = False
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._flushing = False
-        # Of what is read for consumers, and what the budget of all connections knows of this one.
-        self._reserved_bytes = 0
-        self._counted_bytes = 0
-        # Those who found no room, in that order.
-        self._starved: dict[ConnectedConsumer, None] = {}
-        self._heard = True
-        self._asked_for_life = False
-        self._signs_of_life: list[asyncio.Future[None]] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self.outgoing = Outgoing(door, self._client_took_some)
+        self.write: Callable[[bytes], None] = self.outgoing.write
+        self._life = LifeSigns(self, door.options)
+        self._closing: asyncio.TimerHandle | None = None
         self._finding = FindingForClients(self)
         self._commands: dict[int, Callable[[BaseCommand], None]] = {
             BaseCommand.CONNECT: self._connect,
-            BaseCommand.PRODUCER: self._open_producer,
-            BaseCommand.CLOSE_PRODUCER: self._close_producer,
-            BaseCommand.SUBSCRIBE: self._subscribe,
-            BaseCommand.ACK: self._acknowledge,
-            BaseCommand.FLOW: self._flow,
-            BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: self._redeliver,
-            BaseCommand.UNSUBSCRIBE: self._unsubscribe,
-            BaseCommand.SEEK: self._seek,
-            BaseCommand.CLOSE_CONSUMER: self._close_consumer,
             BaseCommand.PING: self._ping,
             BaseCommand.PONG: lambda command: None,
             BaseCommand.AUTH_RESPONSE: lambda command: None,
+            **Commands(self).by_type,
             **self._finding.commands,
         }
 
@@ -141,42 +123,41 @@ class PulsarConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("unknown",)
         self.address = ":".join(str(part) for part in peer[:2])
-        transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES, low=_LOW_WATER_BYTES)
+        self.outgoing.begin(transport)
         if why_not := self.listening.opened(self):
             self._refuse(why_not, ServerError.TOO_MANY_REQUESTS)
             return
-        self._timer = self._loop.call_later(self.door.options.keep_alive_interval_seconds, self._look_for_life)
+        self._life.begin()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._break()
+        if self._closing is not None:
+            self._closing.cancel()
         self.listening.closed(self)
-        self._count_written(0)
+        self.outgoing.gone()
 
     def close(self) -> None:
         """What was written is sent; then it ends."""
-        self._flush()
+        self.outgoing.flush()
         self._break()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
-            self._loop.call_later(_CLOSING_S, self._transport.abort)
+            self._closing = self._loop.call_later(_CLOSING_S, self._transport.abort)
 
     def abort(self) -> None:
         self._break()
         if self._transport is not None:
             self._transport.abort()
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Written, and not taken by the client's side yet."""
-        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
-
     def _break(self) -> None:
         if self.broken:
             return
         self.broken = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._count_kept(0)
+        self._life.end()
+        self.outgoing.end()
+        self.door.unfinished.keeps(self, 0, another=True)
+        self._reader = FrameReader(0)  # what it keeps is of no use
+        self._steps = None
         consumers, self.consumers = list(self.consumers.values()), {}
         producers, self.producers = list(self.producers.values()), {}
         for consumer in consumers:
@@ -188,80 +169,91 @@ class PulsarConnection(asyncio.Protocol):
         self._finding.close()
         for task in self.tasks:
             task.cancel()
-        self._tell_of_life()
 
     def _refuse(self, text: str, error: ServerError = ServerError.NOT_ALLOWED_ERROR) -> None:
-        _log.info("the connection of %s is closed: %s", self.address, text)
-        self.write(error_frame(NO_REQUEST, error, text))
-        self.close()
+        if not self.broken:
+            _log.info("the connection of %s is closed: %s", self.address, text)
+            self.write(error_frame(NO_REQUEST, error, text))
+            self.close()
+
+    def take_no_more(self, why: str) -> None:
+        self._refuse(why, ServerError.TOO_MANY_REQUESTS)
 
     # What comes.
 
     def data_received(self, data: bytes) -> None:
         if self.broken:
             return
-        self._heard = True
-        if self._signs_of_life:
-            self._tell_of_life()
+        self._life.heard()
         self._reader.feed(data)
         if not self._held:
-            self._take()
+            self._take(self._take_frames)
 
-    def _take(self) -> None:
-        """Frames as long as there are whole ones, and nothing keeps this connection from going on."""
-        reader, commands = self._reader, self._commands
-        begun, taken = self._loop.time(), 0
+    def _take(self, some: Callable[[], None]) -> None:
+        """Whatever comes out of that, other connections do not notice."""
         try:
-            while (parts := reader.next()) is not None:
-                command = BaseCommand.FromString(parts[0])
-                if command.type == _SEND:
-                    self._send(command, parts[1])
-                else:
-                    self._publish()
-                    take = commands.get(command.type)
-                    if take is None or not command.IsInitialized():
-                        self._refuse(f"command {command.type} is none that a broker takes, or lacks what it needs")
-                    elif not self.connected and command.type != BaseCommand.CONNECT:
-                        self._refuse("CONNECT comes first")
-                    else:
-                        take(command)
-                if self.broken:
-                    return
-                taken += 1
-                if not taken % _FRAMES_BETWEEN_LOOKS:
-                    if self._loop.time() - begun > _LONG_S:
-                        self._hold()
-                        self._go_on_soon()
-                        break
-                    if self._too_much:
-                        break
-            self._publish()
+            try:
+                some()
+            finally:
+                self._publish()  # what stands before a bad frame is as good as any other
         except BadFrame as error:
-            self._publish()
             self._refuse(str(error))
-            return
         except DecodeError as error:
-            self._publish()
             self._refuse(f"a command can't be read: {error}")
-            return
         except Exception:  # noqa: BLE001 (one connection's trouble is not the others')
             _log.exception("the connection of %s is closed", self.address)
-            self._refuse("the broker met an error of its own, of which its log tells", ServerError.UNKNOWN_ERROR)
-            return
-        self._count_kept(reader.kept_bytes)
-        if self._too_much:
+            self._refuse(_OWN_ERROR, ServerError.UNKNOWN_ERROR)
+        if not self.broken and self._too_much:
             self._hold()
 
-    def _count_kept(self, size_bytes: int) -> None:
-        door = self.door
-        door.unfinished_bytes += size_bytes - self._kept_bytes
-        self._kept_bytes = size_bytes
-        if size_bytes > _LOW_WATER_BYTES and door.unfinished_bytes > door.options.max_unfinished_frames_bytes:
-            self._refuse(
-                f"the broker has {door.unfinished_bytes} bytes of frames that have not come whole, and "
-                "max_unfinished_frames_bytes is reached: connect again in a moment",
-                ServerError.TOO_MANY_REQUESTS,
-            )
+    def _take_frames(self) -> None:
+        """As long as there are whole ones, and nothing keeps this connection from going on."""
+        reader = self._reader
+        begun, counted, taken = self._loop.time(), 0, False
+        while (parts := reader.next()) is not None:
+            taken = True
+            command = BaseCommand.FromString(parts[0])
+            if command.type == _SEND:
+                self._send(command, parts[1])
+                counted += 1
+            else:
+                self._publish()
+                self._take_command(command)
+                counted += _COMMAND_COUNTS_FOR
+                if self.broken or self._steps is not None:
+                    return
+            if counted >= _FRAMES_BETWEEN_LOOKS:
+                counted = 0
+                if self._loop.time() - begun > _LONG_S:
+                    self._hold()
+                    self._go_on_soon()
+                    return
+                if self._too_much:
+                    return
+        if self._unfinished or reader.unfinished_bytes:
+            self._unfinished = reader.unfinished_bytes > 0
+            self.door.unfinished.keeps(self, reader.unfinished_bytes, another=taken)
+
+    def _take_command(self, command: BaseCommand) -> None:
+        take = self._commands.get(command.type)
+        if take is None or not command.IsInitialized():
+            self._refuse(f"command {command.type} is none that a broker takes, or lacks what it needs")
+        elif not self.connected and command.type != BaseCommand.CONNECT:
+            self._refuse("CONNECT comes first")
+        else:
+            take(command)
+
+    def in_steps(self, steps: Iterator[object]) -> None:
+        """Of a command that takes long: others have a turn before each, and what came behind it waits."""
+        self._steps = steps
+        self._hold()
+        self._go_on_soon()
+
+    def _take_step(self) -> None:
+        assert self._steps is not None
+        if next(self._steps, self) is self:
+            self._steps = None
+        self._go_on_soon()
 
     @property
     def _too_much(self) -> bool:
@@ -270,8 +262,20 @@ class PulsarConnection(asyncio.Protocol):
             self._waits_for_room
             or self._undecided_bytes >= options.max_pending_publish_bytes_per_connection
             or self._asked + len(self.tasks) > options.max_waiting_requests_per_connection
-            or self.waiting_bytes > options.max_queued_bytes_per_stream + _WAITING_ANSWERS_BYTES
+            or self.outgoing.behind
         )
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    @property
+    def behind(self) -> bool:
+        return self.outgoing.behind
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.outgoing.waiting_bytes
 
     def _hold(self) -> None:
         if not self._held and self._transport is not None and not self.broken:
@@ -294,11 +298,19 @@ class PulsarConnection(asyncio.Protocol):
         self._going_on = False
         if self.broken or self._too_much:
             return  # whatever keeps it has it go on later
-        self._take()  # what came before it was held
+        # What came before it was held.
+        self._take(self._take_frames if self._steps is None else self._take_step)
         if not self.broken and not self._going_on and not self._too_much:
             assert self._transport is not None
             self._held = False
             self._transport.resume_reading()
+
+    def _client_took_some(self) -> None:
+        if self._held:
+            self._go_on_soon()
+
+    def resume_writing(self) -> None:
+        self.outgoing.taken()
 
     # Publishing.
 
@@ -357,8 +369,7 @@ class PulsarConnection(asyncio.Protocol):
             self.write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)
             _log.exception("request %d of %s failed", request_id, self.address)
-            text = "the broker met an error of its own, of which its log tells"
-            self.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, text))
+            self.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, _OWN_ERROR))
 
     def asked(self) -> None:
         """Something is to be answered, by no task."""
@@ -372,99 +383,25 @@ class PulsarConnection(asyncio.Protocol):
     def soon(self, do: Callable[[], object]) -> None:
         self._loop.call_soon(do)
 
-    # What goes.
-
-    def write(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_bytes += len(data)
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        out, self._out = self._out, []
-        size, self._out_bytes = self._out_bytes, 0
-        transport = self._transport
-        if not out or transport is None or transport.is_closing():
-            return
-        if size > _LARGE_PIECE_BYTES * len(out):
-            transport.writelines(out)
-        else:
-            transport.write(b"".join(out))
-        self._written()
-
-    def resume_writing(self) -> None:
-        self._written()
-        if self._held:
-            self._go_on_soon()
-
-    def _written(self) -> None:
-        self._count_written(self.waiting_bytes)
-        if self._starved and not self.broken:
-            self._feed_starved()
-
-    def _count_written(self, size_bytes: int) -> None:
-        size_bytes += 0 if self.broken else self._reserved_bytes
-        self.door.outboxes.queued_bytes += size_bytes - self._counted_bytes
-        self._counted_bytes = size_bytes
-
-    def room_for(self, consumer: ConnectedConsumer) -> int:
-        if self.broken:
-            return 0
-        most = self.door.options.max_queued_bytes_per_stream
-        room = self.door.outboxes.room_bytes(most, self.waiting_bytes + self._reserved_bytes)
-        if room <= 0:
-            self._starved[consumer] = None
-        return room
-
-    def reserve(self, size_bytes: int) -> None:
-        self._reserved_bytes += size_bytes
-        if size_bytes < 0 and self._starved:
-            self._loop.call_soon(self._written)
-
-    def _feed_starved(self) -> None:
-        starved, self._starved = self._starved, {}
-        for consumer in starved:
-            consumer.room_again()  # who finds none yet is starved again
-
-    # Whether anybody is there.
-
-    def _look_for_life(self) -> None:
-        options = self.door.options
-        silent = not self._heard and not self._held
-        if silent and (self._asked_for_life or not self.connected):
-            _log.info("the connection of %s is closed: it gave no sign of life", self.address)
-            self.abort()
-            return
-        if silent:
-            self.write(_PING)
-        self._asked_for_life = silent
-        self._heard = False
-        self._timer = self._loop.call_later(options.keep_alive_interval_seconds, self._look_for_life)
-
     async def lives(self) -> bool:
         """Whether the client gives a sign of life now; where it does not, its connection is closed."""
-        if self.broken:
-            return False
-        sign: asyncio.Future[None] = self._loop.create_future()
-        self._signs_of_life.append(sign)
-        self.write(_PING)
-        await asyncio.wait([sign], timeout=self.door.options.connection_liveness_check_timeout_millis / 1000)
-        if not sign.done():
-            _log.info(
-                "the connection of %s is closed: somebody else asks for what it has, and it is silent", self.address
-            )
-            self.abort()
-        return not self.broken
+        return await self._life.lives()
 
-    def _tell_of_life(self) -> None:
-        signs, self._signs_of_life = self._signs_of_life, []
-        for sign in signs:
-            if not sign.done():
-                sign.set_result(None)
+    # What it has.
 
-    # Commands.
+    def has_producer(self, producer: ConnectedProducer) -> bool:
+        return self.producers.get(producer.producer_id) is producer
+
+    def forget_producer(self, producer: ConnectedProducer) -> None:
+        if self.has_producer(producer):
+            del self.producers[producer.producer_id]
+
+    def forget_consumer(self, consumer: ConnectedConsumer) -> None:
+        self.outgoing.forget(consumer)
+        if self.consumers.get(consumer.consumer_id) is consumer:
+            del self.consumers[consumer.consumer_id]
+
+    # Commands of the connection itself.
 
     def _connect(self, command: BaseCommand) -> None:
         if self.connected:
@@ -472,7 +409,7 @@ class PulsarConnection(asyncio.Protocol):
             return
         self.connected = True
         asked, options = command.connect, self.door.options
-        self.client_version = asked.client_version
+        self.client_version = asked.client_version[:_MAX_VERSION_LENGTH]
         self.wants_broker_part = asked.feature_flags.supports_broker_entry_metadata
         told = CommandConnected(
             server_version=f"magnetar-{magnetar_version()}",
@@ -489,125 +426,5 @@ class PulsarConnection(asyncio.Protocol):
     def _ping(self, command: BaseCommand) -> None:
         self.write(_PONG)
 
-    def _open_producer(self, command: BaseCommand) -> None:
-        asked = command.producer
-        there = self.producers.get(asked.producer_id)
-        if there is not None:
-            if there.opened:
-                there.tell_opened(asked.request_id)  # the client had stopped waiting for the answer
-                return
-            self._not_now(asked.request_id, f"producer {asked.producer_id} is being opened on this connection")
-            return
-        if len(self.producers) >= self.door.options.max_producers_per_stream:
-            text = f"this connection has {len(self.producers)} producers, as many as max_producers_per_stream allows"
-            self.write(error_frame(asked.request_id, ServerError.TOO_MANY_REQUESTS, text))
-            return
-        producer = self.producers[asked.producer_id] = ConnectedProducer(self, asked.producer_id)
-        producer.opening = self.ask(asked.request_id, self._opening_producer(producer, command))
 
-    async def _opening_producer(self, producer: ConnectedProducer, command: BaseCommand) -> None:
-        try:
-            await producer.open(command.producer)
-        finally:
-            producer.opening = None
-            if not producer.opened:
-                self.forget_producer(producer)
-
-    def _close_producer(self, command: BaseCommand) -> None:
-        asked = command.close_producer
-        producer = self.producers.get(asked.producer_id)
-        self.ask(asked.request_id, self._closing_producer(producer, asked.request_id))
-
-    async def _closing_producer(self, producer: ConnectedProducer | None, request_id: int) -> None:
-        if producer is not None:
-            await producer.close()
-        self._tell_success(request_id)
-
-    def has_producer(self, producer: ConnectedProducer) -> bool:
-        return self.producers.get(producer.producer_id) is producer
-
-    def forget_producer(self, producer: ConnectedProducer) -> None:
-        if self.has_producer(producer):
-            del self.producers[producer.producer_id]
-
-    def _subscribe(self, command: BaseCommand) -> None:
-        asked = command.subscribe
-        there = self.consumers.get(asked.consumer_id)
-        if there is not None:
-            if there.opened_as is not None:
-                there.tell_success(asked.request_id)
-                return
-            self._not_now(asked.request_id, f"consumer {asked.consumer_id} is being opened on this connection")
-            return
-        if len(self.consumers) >= self.door.options.max_consumers_per_stream:
-            text = f"this connection has {len(self.consumers)} consumers, as many as max_consumers_per_stream allows"
-            self.write(error_frame(asked.request_id, ServerError.TOO_MANY_REQUESTS, text))
-            return
-        consumer = self.consumers[asked.consumer_id] = ConnectedConsumer(self, asked.consumer_id)
-        consumer.opening = self.ask(asked.request_id, self._opening_consumer(consumer, command))
-
-    async def _opening_consumer(self, consumer: ConnectedConsumer, command: BaseCommand) -> None:
-        try:
-            await consumer.open(command.subscribe)
-        finally:
-            consumer.opening = None
-            if consumer.opened_as is None:
-                self.forget_consumer(consumer)
-
-    def forget_consumer(self, consumer: ConnectedConsumer) -> None:
-        self._starved.pop(consumer, None)
-        if self.consumers.get(consumer.consumer_id) is consumer:
-            del self.consumers[consumer.consumer_id]
-
-    def _acknowledge(self, command: BaseCommand) -> None:
-        asked = command.ack
-        consumer = self.consumers.get(asked.consumer_id)
-        if consumer is not None:
-            consumer.acknowledge(asked)
-        elif asked.HasField("request_id"):
-            text = f"consumer {asked.consumer_id} is not open on this connection: what is not acknowledged comes again"
-            self.write(no_consumer_frame(asked.consumer_id, asked.request_id, text))
-
-    def _flow(self, command: BaseCommand) -> None:
-        if (consumer := self.consumers.get(command.flow.consumer_id)) is not None:
-            consumer.flow(command.flow.message_permits)
-
-    def _redeliver(self, command: BaseCommand) -> None:
-        asked = command.redeliver_unacknowledged_messages
-        if (consumer := self.consumers.get(asked.consumer_id)) is not None:
-            consumer.redeliver(asked)
-
-    def _unsubscribe(self, command: BaseCommand) -> None:
-        asked = command.unsubscribe
-        if (consumer := self._known_consumer(asked.consumer_id, asked.request_id)) is not None:
-            self.ask(asked.request_id, consumer.unsubscribe(asked.request_id, force=asked.force))
-
-    def _seek(self, command: BaseCommand) -> None:
-        asked = command.seek
-        if (consumer := self._known_consumer(asked.consumer_id, asked.request_id)) is not None:
-            self.ask(asked.request_id, consumer.seek(asked))
-
-    def _close_consumer(self, command: BaseCommand) -> None:
-        asked = command.close_consumer
-        consumer = self.consumers.get(asked.consumer_id)
-        if consumer is None:
-            self._tell_success(asked.request_id)  # the broker was faster
-        else:
-            consumer.close(asked.request_id)
-
-    def _known_consumer(self, consumer_id: int, request_id: int) -> ConnectedConsumer | None:
-        consumer = self.consumers.get(consumer_id)
-        if consumer is None:
-            text = f"consumer {consumer_id} is not open on this connection"
-            self.write(error_frame(request_id, ServerError.CONSUMER_NOT_FOUND, text))
-        return consumer
-
-    def _not_now(self, request_id: int, text: str) -> None:
-        self.write(error_frame(request_id, server_error(ErrorCode.SERVICE_NOT_READY), f"{text}: wait for the answer"))
-
-    def _tell_success(self, request_id: int) -> None:
-        self.write(success_frame(request_id))
-
-
-_PING: Final = frame(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 _PONG: Final = frame(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))

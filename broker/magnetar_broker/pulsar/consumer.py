@@ -61,6 +61,8 @@ __all__ = ["ConnectedConsumer"]
 _log = logging.getLogger(__name__)
 # How long a client may take to subscribe again.
 _RETURN_S: Final = 30.0
+# Entries that are read at a time to learn how many messages they have: each may be as large as any.
+_READ_TOGETHER: Final = 4
 _MAX_PRIORITY: Final = 2**31 - 1
 _ONE_AT_A_TIME: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
@@ -229,6 +231,10 @@ class ConnectedConsumer:
             no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
             self._answer_ack(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
             return
+        if asked.ack_type == CommandAck.CUMULATIVE and len(asked.message_id) != 1:
+            text = f"a cumulative acknowledgement names one message, and this one {len(asked.message_id)}"
+            self._answer_ack(asked, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
+            return
         whole, partial = whole_and_partial(asked.message_id)
         consumer = self._consumer
         if consumer is None:
@@ -237,34 +243,26 @@ class ConnectedConsumer:
         sizes = [consumer.batch_size(position) for position, _ in partial]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, whole, partial, known)
+            self._acknowledge(consumer, asked, _request(asked, consumer.epoch, whole, partial, known))
         else:
-            self._connection.spawn(self._find_and_acknowledge(consumer, asked, whole, partial))
+            self._connection.spawn(self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial))
 
     async def _find_and_acknowledge(
-        self, consumer: Consumer, asked: CommandAck, whole: list[EntryRange], partial: list[OpenMessages]
+        self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
     ) -> None:
+        """Whole entries are read for it: few at a time, whatever clients name."""
+        positions = [position for position, _ in partial]
+        sizes: list[int] = []
         try:
-            sizes = await consumer.find_batch_sizes([position for position, _ in partial])
+            async with self._connection.door.reading_sizes:
+                for begin in range(0, len(positions), _READ_TOGETHER):
+                    sizes += await consumer.find_batch_sizes(positions[begin : begin + _READ_TOGETHER])
         except BrokerError as error:
             self._answer_ack(asked, error)
             return
-        self._acknowledge(consumer, asked, whole, partial, sizes)
+        self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, sizes))
 
-    def _acknowledge(
-        self,
-        consumer: Consumer,
-        asked: CommandAck,
-        whole: list[EntryRange],
-        partial: list[OpenMessages],
-        sizes: list[int],
-    ) -> None:
-        request = Acknowledge(
-            epoch=consumer.epoch,
-            cumulative=asked.ack_type == CommandAck.CUMULATIVE,
-            entries=whole,
-            messages=_batches(partial, sizes),
-        )
+    def _acknowledge(self, consumer: Consumer, asked: CommandAck, request: Acknowledge) -> None:
         try:
             if request.entries or request.messages:
                 consumer.acknowledge(request)
@@ -314,10 +312,10 @@ class ConnectedConsumer:
         return await self._connection.lives()
 
     def room(self) -> int:
-        return 0 if self.closed else self._connection.room_for(self)
+        return 0 if self.closed else self._connection.outgoing.room_for(self)
 
     def reserve(self, size_bytes: int) -> None:
-        self._connection.reserve(size_bytes)
+        self._connection.outgoing.reserve(size_bytes)
 
     def room_again(self) -> None:
         if self._consumer is not None and not self.closed:
@@ -386,6 +384,18 @@ class ConnectedConsumer:
 def _moves(consumer: Consumer) -> int:
     """How often the subscription was moved; take-overs are no such."""
     return consumer.subscription.cursor.moves
+
+
+def _request(
+    asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages], sizes: list[int]
+) -> Acknowledge:
+    """`epoch`: in which it came, however long finding the sizes of batches took."""
+    return Acknowledge(
+        epoch=epoch,
+        cumulative=asked.ack_type == CommandAck.CUMULATIVE,
+        entries=whole,
+        messages=_batches(partial, sizes),
+    )
 
 
 def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:

@@ -55,6 +55,7 @@ class ConnectedProducer:
 
     __slots__ = (
         "_budget",
+        "_closing",
         "_connection",
         "_first",
         "_gathered",
@@ -74,7 +75,8 @@ class ConnectedProducer:
         self._connection = connection
         self.producer_id = producer_id
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is taken or told.
+        # Nothing more is taken; nor told.
+        self._closing = False
         self.closed = False
         self._topic: Topic | None = None
         self._producer: Producer | None = None
@@ -92,7 +94,8 @@ class ConnectedProducer:
 
     @property
     def opened(self) -> bool:
-        return self._producer is not None
+        """It takes what comes."""
+        return self._producer is not None and not self._closing
 
     @property
     def topic(self) -> Topic | None:
@@ -153,6 +156,7 @@ class ConnectedProducer:
 
     async def close(self) -> None:
         """The client asks for it: what it sent before is decided and told first."""
+        self._closing = True
         producer = self._producer
         if producer is not None:
             producer.stop()
@@ -166,6 +170,9 @@ class ConnectedProducer:
             self.opening.cancel()
         self._connection.forget_producer(self)
         self._drop_gathered()
+        for _ in self._refused:
+            self._connection.answered()
+        self._refused.clear()
         if self._producer is not None and self._topic is not None:
             self._topic.leave(self._producer, why)
 
@@ -190,6 +197,10 @@ class ConnectedProducer:
         assert self._budget is not None
         entries, self._gathered = self._gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
+        if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
+            for _ in entries:
+                self._sent.pop()
+            return
         self._budget.take(size)
         self._connection.undecided(size)
         self._producer.publish(self._gathered_from, entries)
@@ -219,14 +230,16 @@ class ConnectedProducer:
                 self._tell_refused()
 
     def refused(self, number: int, error: BrokerError) -> None:
-        self._refused[number] = error
         if not self.closed:
+            self._refused[number] = error
+            self._connection.asked()
             self._tell_refused()
 
     def _tell_refused(self) -> None:
         """Those whose turn it is."""
         while (error := self._refused.pop(self._first, None)) is not None:
             self._first += 1
+            self._connection.answered()
             told = CommandSendError(
                 producer_id=self.producer_id,
                 sequence_id=max(self._sent.popleft()),

@@ -11,6 +11,8 @@ from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.pulsar.topic_watches import TopicWatches
+from magnetar_broker.pulsar.unfinished_frames import UnfinishedFrames
 from magnetar_broker.service.finding import Finding
 from magnetar_broker.service.outbox_budget import OutboxBudget
 from magnetar_broker.topic.publish_budget import PublishBudget
@@ -20,6 +22,7 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["Door", "Serving"]
 
+_READING_SIZES: Final = 16
 _LISTS_AT_A_TIME: Final = 4
 
 
@@ -54,11 +57,12 @@ class Door:
         self.counters = counters
         # What waits to be sent, of all clients.
         self.outboxes = outboxes
-        # Of frames that have not come whole yet.
-        self.unfinished_bytes = 0
-        self.tasks: set[asyncio.Task[None]] = set()
+        # Acknowledgements of parts of batches for which entries are read: so many at a time.
+        self.reading_sizes = asyncio.Semaphore(_READING_SIZES)
+        self.unfinished = UnfinishedFrames(options.max_unfinished_frames_bytes)
         # Of lists of topics, which may be long, so many are made at a time.
         self.listing = asyncio.Semaphore(_LISTS_AT_A_TIME)
+        self.watches = TopicWatches(self.serving, clock, options.topic_list_watch_interval_s)
 
     def serving(self) -> Serving:
         """Raises `TopicGivenUp` while there is no session: whoever is told looks up again."""

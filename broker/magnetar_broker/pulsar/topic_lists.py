@@ -11,15 +11,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.core.pulsar.replies import frame, success_frame
 from magnetar_broker.core.pulsar.topic_lists import Listing, TopicPattern, UnusablePattern
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.pulsar.topic_names import partitions_of, topic_names
+from magnetar_broker.pulsar.topic_watches import TopicWatcher
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandGetTopicsOfNamespaceResponse,
+    CommandWatchTopicList,
+    CommandWatchTopicListSuccess,
 )
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
 
@@ -41,12 +44,20 @@ class TopicListsForClients:
 
     def __init__(self, connection: PulsarConnection) -> None:
         self._connection = connection
+        # By the client's numbers.
+        self._watchers: dict[int, TopicWatcher] = {}
         self.commands: dict[int, Callable[[BaseCommand], None]] = {
             BaseCommand.GET_TOPICS_OF_NAMESPACE: self._topics,
+            BaseCommand.WATCH_TOPIC_LIST: self._watch,
+            BaseCommand.WATCH_TOPIC_LIST_CLOSE: self._close_watch,
         }
 
     def close(self) -> None:
         """The connection has ended."""
+        for watcher_id in list(self._watchers):
+            self._end_watch(watcher_id)
+
+    # Which there are.
 
     def _topics(self, command: BaseCommand) -> None:
         asked = command.get_topics_of_namespace
@@ -90,6 +101,68 @@ class TopicListsForClients:
         )
         answer = BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, get_topics_of_namespace_response=told)
         self._connection.write(frame(answer))
+
+    # As they come and go.
+
+    def _watch(self, command: BaseCommand) -> None:
+        asked = command.watch_topic_list
+        self._connection.ask(asked.request_id, self._begin_watch(asked))
+
+    async def _begin_watch(self, asked: CommandWatchTopicList) -> None:
+        """Raises `BrokerError`."""
+        door = self._connection.door
+        namespace = NamespaceName.parse(asked.namespace)
+        try:
+            pattern = TopicPattern(asked.topics_pattern, door.options.subscription_pattern_max_length)
+        except UnusablePattern as error:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, str(error)) from None
+        self._end_watch(asked.watcher_id)  # the client had stopped waiting for the answer
+        self._check_watchers()
+        watcher = self._watchers[asked.watcher_id] = TopicWatcher(self._connection, asked.watcher_id)
+        try:
+            with door.serving().finding.counted():
+                listing = await door.watches.watch(namespace, pattern, watcher)
+            self._tell_watch(asked, watcher, listing)
+        except BaseException:
+            if self._watchers.get(asked.watcher_id) is watcher:
+                self._end_watch(asked.watcher_id)
+            raise
+
+    def _check_watchers(self) -> None:
+        most = self._connection.door.options.max_topic_watchers_per_connection
+        if len(self._watchers) >= most:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"this connection has {most} watches of topics, which is max_topic_watchers_per_connection: ask now "
+                "and then",
+            )
+
+    def _tell_watch(self, asked: CommandWatchTopicList, watcher: TopicWatcher, listing: Listing) -> None:
+        """Raises `BrokerError`."""
+        if self._watchers.get(asked.watcher_id) is not watcher:
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"watch {asked.watcher_id} was closed before it had begun")
+        changed = asked.topics_hash != listing.hash
+        if changed:
+            self._check_room(listing)
+        told = CommandWatchTopicListSuccess(
+            request_id=asked.request_id,
+            watcher_id=asked.watcher_id,
+            topic=listing.names if changed else (),
+            topics_hash=listing.hash,
+        )
+        answer = BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST_SUCCESS, watch_topic_list_success=told)
+        self._connection.write(frame(answer))
+        watcher.told = listing
+
+    def _close_watch(self, command: BaseCommand) -> None:
+        asked = command.watch_topic_list_close
+        self._end_watch(asked.watcher_id)
+        self._connection.write(success_frame(asked.request_id))
+
+    def _end_watch(self, watcher_id: int) -> None:
+        watcher = self._watchers.pop(watcher_id, None)
+        if watcher is not None:
+            self._connection.door.watches.leave(watcher)
 
     def _check_room(self, listing: Listing) -> None:
         """Raises `BrokerError` where the client could not take the list, or has not taken others."""

@@ -109,6 +109,11 @@ class Producer:
     def pending(self) -> int:
         return len(self._pending)
 
+    @property
+    def stopped(self) -> bool:
+        """It takes nothing more."""
+        return self._stopped
+
     def publish(self, first: int, entries: Sequence[bytes]) -> None:
         """Takes entries numbered `first`, `first + 1` …; passes them over once it has ended."""
         now = self._clock.monotonic()

@@ -6,14 +6,15 @@ become one range, and a thousand of them cost the cursor as much as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.core.pulsar.message_ids import position_of
+from magnetar_broker.core.pulsar.message_ids import MOST_WORDS, position_of
 from magnetar_protos.broker_pb2 import EntryRange
 from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import CommandAck, CommandRedeliverUnacknowledgedMessages
 
-__all__ = ["OpenMessages", "ranges_of", "whole_and_partial"]
+__all__ = ["OpenMessages", "ack_in_parts", "ranges_of", "redelivery_in_parts", "whole_and_partial"]
 
 # A batch of which some messages are still open, as words of the protocol's bit set.
 OpenMessages = tuple[Position, Sequence[int]]
@@ -24,8 +25,8 @@ def whole_and_partial(message_ids: Iterable[MessageIdData]) -> tuple[list[EntryR
     whole: list[MessageIdData] = []
     partial: list[OpenMessages] = []
     for one in message_ids:
-        if one.ack_set and any(one.ack_set):
-            partial.append((position_of(one), tuple(one.ack_set)))
+        if one.ack_set and any(words := one.ack_set[:MOST_WORDS]):
+            partial.append((position_of(one), words))
         else:
             whole.append(one)
     return ranges_of(whole), partial
@@ -50,3 +51,37 @@ def ranges_of(message_ids: Iterable[MessageIdData]) -> list[EntryRange]:
     if ledger_id >= 0:
         ranges.append(EntryRange(ledger_id=ledger_id, first_entry_id=first, last_entry_id=last))
     return ranges
+
+
+def ack_in_parts(asked: CommandAck, most: int) -> Iterator[CommandAck]:
+    """The same, of at most so many ids each; a receipt is for the last. A cumulative one stays whole: it names one."""
+    ids, last = asked.message_id, max(0, len(asked.message_id) - 1) // most * most
+    if asked.ack_type == CommandAck.CUMULATIVE:
+        yield asked
+        return
+    for begin in range(0, last, most):
+        yield CommandAck(
+            consumer_id=asked.consumer_id,
+            ack_type=asked.ack_type,
+            message_id=ids[begin : begin + most],
+            txnid_least_bits=asked.txnid_least_bits,
+            txnid_most_bits=asked.txnid_most_bits,
+        )
+    del ids[:last]
+    yield asked
+
+
+def redelivery_in_parts(
+    asked: CommandRedeliverUnacknowledgedMessages, most: int
+) -> Iterator[CommandRedeliverUnacknowledgedMessages]:
+    """The same, of at most so many ids each."""
+    ids, last = asked.message_ids, max(0, len(asked.message_ids) - 1) // most * most
+    for begin in range(0, last, most):
+        part = CommandRedeliverUnacknowledgedMessages(
+            consumer_id=asked.consumer_id, message_ids=ids[begin : begin + most]
+        )
+        if asked.HasField("consumer_epoch"):
+            part.consumer_epoch = asked.consumer_epoch
+        yield part
+    del ids[:last]
+    yield asked

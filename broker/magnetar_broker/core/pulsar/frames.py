@@ -5,7 +5,8 @@
 Whoever reads hands over pieces as they come (`feed`) and takes frames as long as there are whole ones (`next`). Nothing
 is copied but a frame's two parts, once: a piece that holds whole frames is cut where it lies, and pieces of a large
 frame are put together when the last one has come. What a frame says of its size is held against the limits before
-anything of it is kept, so a connection never has more than one frame of the largest size and one piece.
+anything of it is kept, so a connection never has more than one frame of the largest size and one piece. What was taken
+is let go of: a connection that is idle keeps nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import Final
 
 from magnetar_wire.limits import MAX_METADATA_BYTES
 
-__all__ = ["BadFrame", "FrameReader"]
+__all__ = ["MAX_COMMAND_BYTES", "BadFrame", "FrameReader"]
 
 _SIZES: Final = 8
 # A command without a payload. The longest that clients send name some thousand messages.
 MAX_COMMAND_BYTES: Final = 1_048_576
 # Besides the payload of an entry and its metadata: its header, and the command that it comes with.
 _AROUND_PAYLOAD_BYTES: Final = 4_096
+# Pieces below are put together as they come: an object for each byte of a frame would take fifty times its size.
+_SMALL_PIECE_BYTES: Final = 4_096
 
 
 class BadFrame(Exception):
@@ -28,7 +31,7 @@ class BadFrame(Exception):
 
 
 class FrameReader:
-    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces")
+    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces", "unfinished_bytes")
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_frame_bytes = max_message_bytes + MAX_METADATA_BYTES + _AROUND_PAYLOAD_BYTES
@@ -36,31 +39,43 @@ class FrameReader:
         self._data = b""
         self._at = 0
         # The beginning of a frame that is larger than what has come of it, and how much of it has not.
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._missing = 0
+        # What there is of it.
+        self.unfinished_bytes = 0
 
     @property
     def kept_bytes(self) -> int:
-        """Of what is not taken yet."""
-        return len(self._data) - self._at + sum(map(len, self._pieces))
+        return len(self._data) + self.unfinished_bytes
 
     def feed(self, piece: bytes) -> None:
         if self._pieces:
-            self._pieces.append(piece)
-            self._missing -= len(piece)
+            self._add(piece)
             if self._missing <= 0:
                 self._data, self._at = b"".join(self._pieces), 0
-                self._pieces = []
-        elif self._at == len(self._data):
-            self._data, self._at = piece, 0
+                self._pieces, self.unfinished_bytes = [], 0
+        elif not self._data:
+            self._data = piece
         else:
             self._data, self._at = self._data[self._at :] + piece, 0
+
+    def _add(self, piece: bytes) -> None:
+        self._missing -= len(piece)
+        self.unfinished_bytes += len(piece)
+        if len(piece) >= _SMALL_PIECE_BYTES:
+            self._pieces.append(piece)
+        elif isinstance(last := self._pieces[-1], bytearray):
+            last += piece
+        else:
+            self._pieces.append(bytearray(piece))
 
     def next(self) -> tuple[bytes, bytes] | None:
         """The next frame's command and payload; None: it has not come yet. Raises `BadFrame`."""
         data, at = self._data, self._at
         have = len(data) - at
         if have < _SIZES:
+            if at:
+                self._data, self._at = data[at:], 0
             return None
         total = int.from_bytes(data[at : at + 4], "big")
         command = int.from_bytes(data[at + 4 : at + 8], "big")
@@ -68,7 +83,7 @@ class FrameReader:
             raise BadFrame(self._what_is_wrong(total, command))
         end = at + 4 + total
         if end > len(data):
-            self._pieces = [data[at:]]
+            self._pieces, self.unfinished_bytes = [data[at:]], have
             self._missing = end - len(data)
             self._data, self._at = b"", 0
             return None

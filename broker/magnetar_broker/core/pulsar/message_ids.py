@@ -13,12 +13,15 @@ from typing import Final
 from magnetar_broker.core.position import Position
 from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["acknowledged_bits", "place_of", "position_of", "unacknowledged_words"]
+__all__ = ["MOST_WORDS", "acknowledged_bits", "place_of", "position_of", "unacknowledged_words"]
 
 _MOST: Final = 2**63 - 1
 _WORD: Final = 2**64
 _WORD_BITS: Final = 64
+# Of the largest batch; nobody has use for more.
+MOST_WORDS: Final = -(-MAX_BATCH_MESSAGES // _WORD_BITS)
 
 
 def position_of(message_id: MessageIdData) -> Position:
@@ -28,7 +31,7 @@ def position_of(message_id: MessageIdData) -> Position:
 def place_of(message_id: MessageIdData) -> StartAt:
     """Where reading begins: at the entry, and of a batch at the first message that the id says is open."""
     position = position_of(message_id)
-    first = _first_bit(message_id.ack_set)
+    first = _first_bit(message_id.ack_set[:MOST_WORDS])
     return StartAt(
         place=MessagePlace(
             ledger_id=position.ledger_id,
@@ -41,9 +44,8 @@ def place_of(message_id: MessageIdData) -> StartAt:
 
 def acknowledged_bits(unacknowledged: Sequence[int], batch_size: int) -> int:
     """Bit i: message i is acknowledged."""
-    left = 0
-    for index, word in enumerate(unacknowledged):
-        left |= (word % _WORD) << (index * _WORD_BITS)
+    words = unacknowledged[: -(-batch_size // _WORD_BITS)]  # whatever is said of messages that it has not
+    left = int.from_bytes(b"".join([(word % _WORD).to_bytes(8, "little") for word in words]), "little")
     return ~left & ((1 << batch_size) - 1)
 
 

@@ -146,7 +146,7 @@ class PulsarClient:
     def _answer(self, request_id: int) -> BaseCommand | None:
         return next((one for one in self.answers if _request_id_of(one) == request_id), None)
 
-    async def ask(self, kind: BaseCommand.Type, **part: Message) -> BaseCommand:
+    async def ask(self, kind: int, **part: Message) -> BaseCommand:
         """Sends a command whose request has an id already, and waits for what answers it."""
         [asked] = part.values()
         self.send(BaseCommand(type=kind, **part))  # type: ignore[arg-type]

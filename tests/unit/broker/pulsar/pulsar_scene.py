@@ -60,7 +60,7 @@ class PulsarScene(BrokerScene):
             set(self.listener.connections) != connections
             or any(one.tasks or one.producers or one.consumers for one in gone)
             or (not kept and bool(used))
-            or (not kept and bool(self.door.unfinished_bytes))
+            or (not kept and bool(self.door.unfinished.bytes))
         )
 
 

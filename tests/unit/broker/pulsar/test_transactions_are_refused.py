@@ -15,7 +15,7 @@ def test_each_command_of_a_transaction_gets_the_protocols_error_and_the_connecti
         assert len(commands) == 7
         for name, kind in commands:
             request = TransactionRequest(request_id=client.request_id())
-            answer = await client.ask(kind, **{name.lower(): request})
+            answer = await client.ask(kind, **{name.lower(): request})  # type: ignore[arg-type]
             assert answer.type == BaseCommand.ERROR
             assert answer.error.error == ServerError.NOT_ALLOWED_ERROR
             assert "transactions" in answer.error.message

@@ -1,0 +1,151 @@
+"""What goes to one client: gathered within a turn of the loop, so that a thousand receipts are one write.
+
+**Room.** What is dealt out to consumers is bounded before it is written: `room_for` says how much more may come, of
+this connection and of all (service/outbox_budget.py). A client that takes nothing costs what that says, and no other
+one waits for it. Answers are not bounded here: a connection whose client does not take them is not read on (`behind`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from magnetar_broker.pulsar.serving import Door
+
+__all__ = ["Outgoing", "Starving"]
+
+# Events about what waits to be written come at these; the first is what each may always have (outbox_budget.py).
+_HIGH_WATER_BYTES: Final = 262_144
+_LOW_WATER_BYTES: Final = 65_536
+# What answers may add to what goes to consumers, before nothing more is asked.
+_WAITING_ANSWERS_BYTES: Final = 1_048_576
+# Pieces of this size on average are written one by one, and smaller ones put together first.
+_LARGE_PIECE_BYTES: Final = 8_192
+
+
+class Starving(Protocol):
+    """Who found no room."""
+
+    def room_again(self) -> None: ...
+
+
+class Outgoing:
+    __slots__ = (
+        "_broken",
+        "_counted_bytes",
+        "_door",
+        "_flushing",
+        "_loop",
+        "_most_bytes",
+        "_out",
+        "_out_bytes",
+        "_reserved_bytes",
+        "_starved",
+        "_taken",
+        "_transport",
+    )
+
+    def __init__(self, door: Door, taken: Callable[[], object]) -> None:
+        """`taken` is called whenever the client may have taken something."""
+        self._door = door
+        self._most_bytes = door.options.max_queued_bytes_per_stream
+        self._loop = asyncio.get_running_loop()
+        self._taken = taken
+        self._transport: asyncio.Transport | None = None
+        self._broken = False
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._flushing = False
+        # Of what is read for consumers, and what the budget of all connections knows of this one.
+        self._reserved_bytes = 0
+        self._counted_bytes = 0
+        # In the order in which they found no room.
+        self._starved: dict[Starving, None] = {}
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES, low=_LOW_WATER_BYTES)
+
+    def end(self) -> None:
+        """Nobody has room any more."""
+        self._broken = True
+        self._starved.clear()
+
+    def gone(self) -> None:
+        """The connection is."""
+        self._out, self._out_bytes = [], 0
+        self._count(0)
+
+    def write(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._flushing = False
+        out, self._out = self._out, []
+        size, self._out_bytes = self._out_bytes, 0
+        transport = self._transport
+        if not out or transport is None or transport.is_closing():
+            return
+        if size > _LARGE_PIECE_BYTES * len(out):
+            transport.writelines(out)
+        else:
+            transport.write(b"".join(out))
+        self.taken()
+
+    def taken(self) -> None:
+        self._count(self.waiting_bytes)
+        if self._starved:
+            self._feed_starved()
+        self._taken()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Written, and not taken by the client's side yet."""
+        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
+    def behind(self) -> bool:
+        """More waits than the client may leave: it is told when it has taken some."""
+        most = self._most_bytes + _WAITING_ANSWERS_BYTES
+        return self._door.outboxes.room_bytes(most, self.waiting_bytes) < 0
+
+    def _count(self, size_bytes: int) -> None:
+        size_bytes += 0 if self._broken else self._reserved_bytes
+        self._door.outboxes.queued_bytes += size_bytes - self._counted_bytes
+        self._counted_bytes = size_bytes
+
+    # For consumers.
+
+    def room_for(self, who: Starving) -> int:
+        if self._broken:
+            return 0
+        room = self._room_bytes
+        if room <= 0:
+            self._starved[who] = None
+        return room
+
+    @property
+    def _room_bytes(self) -> int:
+        return self._door.outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
+
+    def forget(self, who: Starving) -> None:
+        self._starved.pop(who, None)
+
+    def reserve(self, size_bytes: int) -> None:
+        self._reserved_bytes += size_bytes
+        if size_bytes < 0 and self._starved:
+            self._loop.call_soon(self.taken)
+
+    def _feed_starved(self) -> None:
+        """As many as there is room for: those who find none are starved again, behind the others."""
+        for _ in range(len(self._starved)):
+            if self._broken or not self._starved or self._room_bytes <= 0:
+                return
+            who = next(iter(self._starved))
+            del self._starved[who]
+            who.room_again()

@@ -1,0 +1,257 @@
+"""Clients that are told as topics of a namespace come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar_broker.core.pulsar.topic_lists import Listing
+from magnetar_broker.pulsar import topic_watches
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    CommandWatchTopicListSuccess,
+    ServerError,
+)
+from tests.running import until
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+_NS = "persistent://public/default/"
+_SOON = {"topic_list_watch_interval_s": 0.02}
+
+
+async def _ask_to_watch(client: PulsarClient, watcher_id: int = 1, **asked: Any) -> BaseCommand:
+    parts = {"namespace": "public/default", "topics_pattern": _NS + "a.*"} | asked
+    command = CommandWatchTopicList(request_id=client.request_id(), watcher_id=watcher_id, **parts)
+    return await client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=command)
+
+
+async def _watch(client: PulsarClient, watcher_id: int = 1, **asked: Any) -> CommandWatchTopicListSuccess:
+    answer = await _ask_to_watch(client, watcher_id, **asked)
+    assert answer.type == BaseCommand.WATCH_TOPIC_LIST_SUCCESS, answer
+    return answer.watch_topic_list_success
+
+
+class _Known:
+    """What a client knows by what it was told; as often as it asks."""
+
+    def __init__(self, client: PulsarClient, told: CommandWatchTopicListSuccess) -> None:
+        self._client = client
+        self._began = set(told.topic)
+        self._watcher_id = told.watcher_id
+        self.updates = 0
+        self.hash = told.topics_hash
+
+    def names(self) -> set[str]:
+        names = set(self._began)
+        self.updates = 0
+        for one in self._client.told(BaseCommand.WATCH_TOPIC_UPDATE):
+            update = one.watch_topic_update
+            if update.watcher_id == self._watcher_id:
+                assert names.isdisjoint(update.new_topics)
+                assert names.issuperset(update.deleted_topics)
+                names = (names - set(update.deleted_topics)) | set(update.new_topics)
+                self.updates += 1
+                self.hash = update.topics_hash
+        return names
+
+    async def wait(self, *names: str) -> None:
+        wanted = {_NS + name for name in names}
+        await until(lambda: self.names() == wanted, f"the client knows {wanted}, and not {self.names()}")
+        assert self.hash == Listing.of(wanted).hash
+
+
+def test_a_watcher_is_told_as_topics_come_and_go() -> None:
+    """WIRE-1. Partitions are told before anybody has used them."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create("a1")
+        await scene.admin.topics.create("b")
+        known = _Known(client, await _watch(client))
+        await known.wait("a1")
+        await client.open_producer(topic="a2")
+        await known.wait("a1", "a2")
+        await scene.admin.topics.create_partitioned("a3", 2)
+        await known.wait("a1", "a2", "a3-partition-0", "a3-partition-1")
+        updates = known.updates
+        await client.open_producer(2, topic="a3-partition-1")
+        await client.open_producer(3, topic="b2")
+        await scene.admin.topics.delete("a1")
+        await known.wait("a2", "a3-partition-0", "a3-partition-1")
+        assert known.updates == updates + 1
+        await scene.admin.topics.delete_partitioned("a3", force=True)
+        await known.wait("a2")
+
+    in_pulsar(test, **_SOON)
+
+
+def test_a_hash_that_is_right_spares_the_list() -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create("a1")
+        told = await _watch(client)
+        assert list(told.topic) == [_NS + "a1"]
+        again = await _watch(client, 2, topics_hash=told.topics_hash)
+        assert not again.topic
+        assert again.topics_hash == told.topics_hash
+        assert list((await _watch(client, 3, topics_hash="00000000")).topic) == [_NS + "a1"]
+
+    in_pulsar(test, **_SOON)
+
+
+def test_all_who_watch_a_namespace_share_two_watches_of_the_metadata_store() -> None:
+    """However many topics it has; and none is left when the last has gone."""
+
+    async def test(scene: PulsarScene) -> None:
+        assert scene.store is not None
+        watched = scene.store.flags._nodes
+
+        def watches() -> int:
+            return sum(len(flags) for path, flags in watched.items() if path.startswith(("/topics/", "/partitioned/")))
+
+        for number in range(5):
+            await scene.admin.topics.create(f"a{number}")
+        clients = [await scene.pulsar_client() for _ in range(3)]
+        for client in clients:
+            await _watch(client, 1)
+            await _watch(client, 2, topics_pattern=".*")
+        assert watches() == 2
+        close = CommandWatchTopicListClose(request_id=clients[0].request_id(), watcher_id=1)
+        answer = await clients[0].ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
+        assert answer.type == BaseCommand.SUCCESS
+        other = _Known(clients[0], (await _watch(clients[0], 3)))
+        await scene.admin.topics.create("a9")
+        await other.wait(*(f"a{number}" for number in (*range(5), 9)))
+        assert {one.watch_topic_update.watcher_id for one in clients[0].told(BaseCommand.WATCH_TOPIC_UPDATE)} == {2, 3}
+        for client in clients:
+            client.cut()
+        await until(lambda: not watches(), "nobody watches any more")
+        assert not scene.door.watches._followers
+        assert not scene.door.watches._places
+
+    in_pulsar(test, **_SOON)
+
+
+def test_what_changed_while_the_session_was_lost_is_told() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for name in ("a1", "a2"):
+            await scene.admin.topics.create(name)
+        known = _Known(client, await _watch(client))
+        lost = scene.store
+        assert lost is not None
+        scene.metadata.expire(lost)
+        await until(lambda: scene.store is not lost and scene.broker.life is not None, "there is another session")
+        await scene.admin.topics.delete("a1")
+        await scene.admin.topics.create("a3")
+        await known.wait("a2", "a3")
+        assert not client.gone
+
+    in_pulsar(test, **_SOON)
+
+
+def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        known = _Known(client, await _watch(client))
+        assert scene.store is not None
+        scene.metadata.suspend(scene.store)
+        refused = await _ask_to_watch(client, 2, namespace="public/other")
+        assert refused.error.error == ServerError.METADATA_ERROR
+        scene.metadata.resume(scene.store)
+        await _watch(client, 2, namespace="public/other")
+        await scene.admin.topics.create("a1")
+        await known.wait("a1")
+
+    in_pulsar(test, **_SOON)
+
+
+def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And costs nothing meanwhile, nor does anybody else wait for it."""
+    monkeypatch.setattr(topic_watches, "_MAX_WAITING_BYTES", 100)
+
+    async def test(scene: PulsarScene) -> None:
+        slow, quick = await scene.pulsar_client(), await scene.pulsar_client()
+        slow_known, quick_known = _Known(slow, await _watch(slow)), _Known(quick, await _watch(quick))
+        slow.stop_reading()
+        names = [f"a{number}" for number in range(6)]
+        for count, name in enumerate(names, 1):
+            await scene.admin.topics.create(name)
+            await quick_known.wait(*names[:count])
+        assert slow.connection.waiting_bytes < 1000
+        slow.read_on()
+        await slow_known.wait(*names)
+        assert slow_known.updates < 6 == quick_known.updates
+
+    in_pulsar(test, **_SOON)
+
+
+def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that are refused ask now and then instead; what they have goes on."""
+
+    async def test(scene: PulsarScene) -> None:
+        one, other = await scene.pulsar_client(), await scene.pulsar_client()
+        known = _Known(one, await _watch(one))
+        await _watch(one, 2)
+        refused = await _ask_to_watch(one, 3)
+        assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+        assert "max_topic_watchers_per_connection" in refused.error.message
+        await _watch(one, 2)  # it had stopped waiting for the answer
+        await _watch(other)
+        monkeypatch.setattr(topic_watches, "_MAX_PATTERNS", 1)
+        assert (await _ask_to_watch(other, 2, topics_pattern=".*")).type == BaseCommand.ERROR
+        assert (await _ask_to_watch(other, 2, namespace="public/x")).type == BaseCommand.ERROR
+        await _watch(other, 2)
+        monkeypatch.setattr(topic_watches, "_MAX_PATTERNS", 10)
+        monkeypatch.setattr(topic_watches, "_MAX_KEPT_NAMES", 1)
+        await scene.admin.topics.create("a1")
+        await known.wait("a1")
+        await _ask_to_watch(other, 1, topics_pattern="nothing")
+        assert (await _ask_to_watch(other, 2, topics_pattern=".*")).type == BaseCommand.ERROR
+        await scene.admin.topics.create("a2")
+        await known.wait("a1", "a2")
+
+    in_pulsar(test, max_topic_watchers_per_connection=2, **_SOON)
+
+
+def test_a_watch_that_can_not_be_is_refused() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for pattern in ("(", "a(?=b)", "a" * 26):
+            refused = await _ask_to_watch(client, topics_pattern=pattern)
+            assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+        assert (await _ask_to_watch(client, namespace="x")).error.error == ServerError.INVALID_TOPIC_NAME
+        assert (await _ask_to_watch(client, namespace="no/body", topics_pattern=".*")).type != BaseCommand.ERROR
+        assert not client.gone
+
+    in_pulsar(test, subscription_pattern_max_length=25, **_SOON)
+
+
+def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        assert scene.store is not None
+        scene.metadata.cut_silently(scene.store)
+        asking = asyncio.create_task(_ask_to_watch(client))
+        await until(lambda: bool(scene.door.watches._places), "it waits for the list")
+        close = CommandWatchTopicListClose(request_id=client.request_id(), watcher_id=1)
+        answer = await client.ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
+        assert answer.type == BaseCommand.SUCCESS
+        assert (await asking).error.error == ServerError.NOT_ALLOWED_ERROR
+        gone = await scene.pulsar_client()
+        leaving = asyncio.create_task(_ask_to_watch(gone))
+        await until(lambda: bool(scene.door.watches._places), "it waits for the list")
+        gone.cut()
+        await until(lambda: not scene.door.watches._places, "it waits no more")
+        leaving.cancel()
+        scene.metadata.heal(scene.store)
+        await asyncio.wait([leaving])
+
+    in_pulsar(test, **_SOON)
