@@ -52,7 +52,10 @@ class ReplicatedAdds:
         options: LedgerClientOptions,
         *,
         recovery: bool,
+        told: Callable[[], object] = lambda: None,
     ) -> None:
+        # Called after adds were told their fate, once for all that were at a time.
+        self._told = told
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._bookies = bookies
@@ -213,8 +216,10 @@ class ReplicatedAdds:
                 self._begin_change(action)
             elif isinstance(action, Fail):
                 self._fail(action.error)
-        while self._late and not self._pending:
-            _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+        if self._late and not self._pending:
+            while self._late and not self._pending:
+                _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+            self._told()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
             for resting in waiting:
@@ -232,6 +237,7 @@ class ReplicatedAdds:
         self._pending_bytes -= sum(len(record) for record, _ in completed)
         for _, done in completed:
             _tell(done, None)
+        self._told()
 
     def _fail(self, error: AddFailed) -> None:
         if not self._stopped:
@@ -240,6 +246,7 @@ class ReplicatedAdds:
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
         for _, done in pending.values():
             _tell(done, error)
+        self._told()
 
     def _begin_change(self, change: Change) -> None:
         if self._bookies.closed:
