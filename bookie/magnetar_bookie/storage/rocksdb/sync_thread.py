@@ -7,6 +7,7 @@ of the loop's beside it, and three turns of the loop from the end of a sync to w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
@@ -50,8 +51,6 @@ class SyncThread:
                 work()
             except BaseException as problem:  # noqa: BLE001 (it is told)
                 error = problem
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 loop.call_soon_threadsafe(done, error)
-            except RuntimeError:
-                pass  # the loop is closed: nobody is left to be told
             del job, work, done, loop, error  # nothing is held while it waits
