@@ -29,12 +29,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["DOCUMENTS", "PROJECT", "SHOWN_URL", "Block", "Interpreter", "blocks", "command_lines", "words_of"]
+__all__ = [
+    "DOCUMENTS",
+    "PROJECT",
+    "SHOWN_PULSAR_URL",
+    "SHOWN_URL",
+    "Block",
+    "Interpreter",
+    "blocks",
+    "command_lines",
+    "words_of",
+]
 
 PROJECT: Final = Path(__file__).resolve().parents[1]
 DOCUMENTS: Final = (
     "README.md",
     "client/README.md",
+    "client/pulsar_clients.md",
     "client/administration.md",
     "spark_connector/README.md",
     "deploy/README.md",
@@ -46,6 +57,7 @@ DOCUMENTS: Final = (
 )
 # Where the documents' standalone is; tests have theirs elsewhere.
 SHOWN_URL: Final = "magnetar://localhost:6652"
+SHOWN_PULSAR_URL: Final = "pulsar://localhost:6650"
 _FENCED: Final = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

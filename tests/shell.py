@@ -88,7 +88,7 @@ class Shell:
         return ended.stdout
 
     def _start_and_end(self, words: list[str], block: Block) -> str:
-        free = [f"--{name}-port=0" for name in ("grpc", "http") if f"--{name}-port" not in words]
+        free = [f"--{name}-port=0" for name in ("grpc", "pulsar", "http") if f"--{name}-port" not in words]
         environment = {name: value for name, value in self._environment.items() if not name.startswith("MAGNETAR_")}
         with subprocess.Popen(
             ["magnetar", *words, *free],

@@ -19,12 +19,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulsar
+import pytest
 
 from magnetar.admin import Admin
 from tests.running import GENEROUS_S
 from tests.running_standalone import StandaloneProcess, standalone
 
-__all__ = ["LONG_MS", "SHORT_MS", "StockServer", "payloads", "send_batch", "stock_server", "topic", "until"]
+__all__ = [
+    "LONG_MS",
+    "OURS_ALONE",
+    "SHORT_MS",
+    "StockServer",
+    "payloads",
+    "send_batch",
+    "stock_server",
+    "topic",
+    "until",
+]
 
 # For what must come, and for what must not.
 LONG_MS: Final = 60_000
@@ -34,6 +45,8 @@ _ELSEWHERE: Final = os.environ.get("MAGNETAR_TEST_PULSAR_URL", "")
 _ELSEWHERE_HTTP: Final = os.environ.get("MAGNETAR_TEST_PULSAR_HTTP", "http://127.0.0.1:18080")
 _QUIET: Final = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
 _numbers: Final = itertools.count()
+# Of what is refused here, or done in another way than on Pulsar.
+OURS_ALONE: Final = pytest.mark.skipif(bool(_ELSEWHERE), reason="a Pulsar does it otherwise")
 
 
 class StockServer:

@@ -135,7 +135,8 @@ class Arrivals:
 
     def _undecodable(self, era: Era, ledger_id: int, entry_id: int, error: WireError) -> None:
         if isinstance(error, UnsupportedEntry):
-            log.error("%s:%s of %s is not handed out, and stays: %s", ledger_id, entry_id, self._topic, error)
+            text = "%s:%s of %s is not handed out, and stays for a client that can read it: %s"
+            log.error(text, ledger_id, entry_id, self._topic, error)
         else:
             log.error("%s:%s of %s is damaged, and is left out: %s", ledger_id, entry_id, self._topic, error)
             self._acks.add_place(era, ledger_id, entry_id, -1, 0)

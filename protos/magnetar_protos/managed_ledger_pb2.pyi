@@ -82,7 +82,7 @@ class LeasedRemains(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ..., deleted_ms: _Optional[int] = ...) -> None: ...
 
 class ListedLedger(_message.Message):
-    __slots__ = ("ledger_id", "closed", "entries", "length_bytes", "last_index", "first_time_ms", "last_time_ms", "closed_ms")
+    __slots__ = ("ledger_id", "closed", "entries", "length_bytes", "last_index", "first_time_ms", "last_time_ms", "closed_ms", "chunks")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class ListedLedger(_message.Message):
     FIRST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     closed: bool
     entries: int
@@ -99,7 +100,8 @@ class ListedLedger(_message.Message):
     first_time_ms: int
     last_time_ms: int
     closed_ms: int
-    def __init__(self, ledger_id: _Optional[int] = ..., closed: bool = ..., entries: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_index: _Optional[int] = ..., first_time_ms: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ...) -> None: ...
+    chunks: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., closed: bool = ..., entries: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_index: _Optional[int] = ..., first_time_ms: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., chunks: bool = ...) -> None: ...
 
 class PageOfLedgers(_message.Message):
     __slots__ = ("number", "last_ledger_id")

@@ -39,7 +39,7 @@ BROKERS: Final = ("broker-1", "broker-2")
 PARTS: Final = ("zookeeper", *BOOKIES, *BROKERS)
 _PORTS: Final = (
     *(f"BOOKIE_{number}_PORT" for number in (1, 2, 3)),
-    *(f"BROKER_{number}{kind}_PORT" for number in (1, 2) for kind in ("", "_HTTP")),
+    *(f"BROKER_{number}{kind}_PORT" for number in (1, 2) for kind in ("", "_PULSAR", "_HTTP")),
 )
 _HEALTHY_S: Final = 180.0
 _LOOK_S: Final = 0.25
@@ -113,6 +113,11 @@ class ComposeProject(DockerCompose):
     def url(self) -> str:
         """Both brokers, as this machine reaches them."""
         return "magnetar://" + ",".join(f"localhost:{self.variables[f'BROKER_{i}_PORT']}" for i in (1, 2))
+
+    @property
+    def pulsar_url(self) -> str:
+        """The same for Pulsar's clients."""
+        return "pulsar://" + ",".join(f"localhost:{self.variables[f'BROKER_{i}_PULSAR_PORT']}" for i in (1, 2))
 
     def compose(self, *arguments: str) -> str:
         """What `docker-compose …` says."""

@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from typing import Final
 
+import pulsar
 import pytest
 
 import magnetar
@@ -65,6 +66,24 @@ def test_this_machine_publishes_and_consumes(project: ComposeProject) -> None:
         received = [consumer.receive(_RECEIVE_MS) for _ in range(100)]
         assert sorted(int(message.data()) for message in received) == list(range(100))
         consumer.acknowledge(received)
+
+
+def test_stock_clients_publish_and_consume(project: ComposeProject) -> None:
+    """WIRE-1: topics of both brokers, and each leads to the other by its address on this machine."""
+    with Admin(project.url) as admin:
+        admin.topics.create_partitioned("stock", 8)
+        assert len({home.address for home in admin.topics.lookup_partitioned("stock").values()}) == len(BROKERS)
+    client = pulsar.Client(project.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    try:
+        producer = client.create_producer("stock", batching_enabled=False)
+        consumer = client.subscribe("stock", "all", initial_position=pulsar.InitialPosition.Earliest)
+        for number in range(100):
+            producer.send(b"%d" % number)
+        received = [consumer.receive(_RECEIVE_MS) for _ in range(100)]
+        assert sorted(int(message.data()) for message in received) == list(range(100))
+        assert len({message.topic_name() for message in received}) == 8
+    finally:
+        client.close()
 
 
 def test_a_bookie_that_is_killed_loses_nothing(project: ComposeProject) -> None:

@@ -80,7 +80,7 @@ def _as_ours(project: ComposeProject, alone: str) -> Mapping[str, str]:
         r"(?<=-t )magnetar\b|(?<=--rm )magnetar\b|(?<=/var/lib/magnetar )magnetar\b": project.variables[
             "MAGNETAR_IMAGE"
         ],
-        r"127\.0\.0\.1:(?:6652|8080)(?=:)": "127.0.0.1:0",
+        r"127\.0\.0\.1:(?:6650|6652|8080)(?=:)": "127.0.0.1:0",
     }
 
 

@@ -446,6 +446,12 @@ def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
                 # What it has not got nobody strikes at.
                 there = {fault.group for fault in faults.all() if fault.group != "client" and fault.targets(standalone)}
                 assert there == {"broker", "place", "everything"}
+                # Another fault's end may have it started while it is told to end.
+                stopping = asyncio.create_task(standalone.stop(name))
+                await asyncio.sleep(0)
+                await standalone.start(name)
+                await stopping
+                await struck.ready()
                 assert standalone.ended_by_themselves == {}
                 # It is started anew by whoever asks, as an init system would.
                 standalone.server.kill()

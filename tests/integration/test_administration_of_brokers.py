@@ -62,9 +62,12 @@ def test_the_command_line_shows_and_moves_what_brokers_have(cluster: LocalCluste
     assert [one["broker_id"] for one in brokers] == cluster.broker_names()
     addresses = {name: cluster.broker(name).address for name in cluster.broker_names()}
     assert {one["broker_id"]: one["listeners"]["internal"] for one in brokers} == addresses
+    assert [one["pulsar_listeners"] for one in brokers] == [
+        {"internal": cluster.broker(name).pulsar_address} for name in addresses
+    ]
     assert [one["http_address"] for one in brokers] == [cluster.broker(name).http_address for name in addresses]
     for line, name in zip(said(cluster, "brokers", "list").splitlines(), addresses, strict=True):
-        assert line.startswith(f"{name}: internal {addresses[name]} bundles ")
+        assert line.startswith(f"{name}: internal {addresses[name]} {cluster.broker(name).pulsar_url} bundles ")
     namespace = "public/default"
     for number, bundle in enumerate(_BUNDLES):
         name = list(addresses)[number % 2]

@@ -17,7 +17,17 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from magnetar_cli.command import app
-from tests.guide import DOCUMENTS, PROJECT, SHOWN_URL, Block, Interpreter, blocks, command_lines, words_of
+from tests.guide import (
+    DOCUMENTS,
+    PROJECT,
+    SHOWN_PULSAR_URL,
+    SHOWN_URL,
+    Block,
+    Interpreter,
+    blocks,
+    command_lines,
+    words_of,
+)
 from tests.running_standalone import StandaloneProcess, standalone
 from tests.shell import Shell
 
@@ -25,6 +35,7 @@ _KINDS = {"python", "sh", "sh cluster", "sh docker", "sh noexec", "json", "toml"
 # Their examples need nothing but a standalone, or nothing at all. README.md's have Spark among them.
 _ON_A_STANDALONE = [
     "client/README.md",
+    "client/pulsar_clients.md",
     "client/administration.md",
     "metadata/README.md",
     "protos/README.md",
@@ -102,7 +113,8 @@ def test_a_document_does_what_it_shows(
     shell = Shell(tmp_path, server)
     for block in blocks(document):
         if block.kind == "python" and "LocalCluster" not in block.text:
-            interpreter.run(block, document, block.text.replace(SHOWN_URL, server.grpc))
+            text = block.text.replace(SHOWN_URL, server.grpc).replace(SHOWN_PULSAR_URL, server.pulsar)
+            interpreter.run(block, document, text)
         elif block.kind == "sh":
             for line in command_lines(block):
                 shell.run(line, block)

@@ -16,7 +16,7 @@ import pytest
 from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
 from pulsar.schema import JsonSchema, Record, String, StringSchema
 
-from tests.stock_clients import LONG_MS, StockServer, payloads, send_batch, stock_server, topic
+from tests.stock_clients import LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +152,7 @@ def test_sequence_ids_go_on_under_a_name(client: pulsar.Client) -> None:
     assert [message.data() for message in read(client, name, 5)] == [b"42", b"100", b"0", b"1", b"2"]
 
 
+@OURS_ALONE
 def test_a_producer_that_comes_again_is_told_how_far_its_name_was_stored(client: pulsar.Client) -> None:
     """WIRE-1, PRD-11: of a batch, the last message. A Pulsar tells it only where it throws duplicates away."""
     name = topic("again")
@@ -254,6 +255,7 @@ def test_a_message_of_the_largest_size_goes_and_a_larger_one_does_not(client: pu
     assert [len(message.data()) for message in read(client, name, 2)] == [limit - around, 5]
 
 
+@OURS_ALONE
 @pytest.mark.parametrize(
     "mode", [ProducerAccessMode.Exclusive, ProducerAccessMode.WaitForExclusive, ProducerAccessMode.ExclusiveWithFencing]
 )
@@ -267,16 +269,24 @@ class Point(Record):  # type: ignore[misc]
     name = String()
 
 
-def test_schemas_without_a_registry_work_and_others_are_refused(client: pulsar.Client) -> None:
-    """WIRE-1: strings are bytes to the broker; whoever asks for what it can't check is told so at once."""
+def test_strings_are_bytes_to_the_broker(client: pulsar.Client) -> None:
+    """WIRE-1."""
     name = topic("strings")
     producer = client.create_producer(name, schema=StringSchema())
     producer.send("grüße")
     assert read(client, name, 1, schema=StringSchema())[0].value() == "grüße"
+
+
+@OURS_ALONE
+def test_schemas_that_need_a_registry_are_refused(client: pulsar.Client) -> None:
+    """WIRE-1: whoever asks for what the broker can't check is told so at once."""
     with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
         client.create_producer(topic("json"), schema=JsonSchema(Point))
+    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
+        client.subscribe(topic("json"), "s", schema=JsonSchema(Point))
 
 
+@OURS_ALONE
 def test_what_may_not_be_stored_is_refused_by_itself(client: pulsar.Client) -> None:
     """WIRE-1: a message for later, among others; its application is told, and everything else goes on."""
     name, results, done = topic("later"), dict[bytes, pulsar.Result](), threading.Semaphore(0)
@@ -333,8 +343,7 @@ def test_properties_of_a_producer_are_taken(client: pulsar.Client) -> None:
     name = topic("threads")
     producer = client.create_producer(name, properties={"team": "a"}, **{**BATCHES, "batching_max_publish_delay_ms": 1})
     threads = [
-        threading.Thread(target=lambda at=at: [producer.send(b"%d.%d" % (at, n)) for n in range(50)])  # type: ignore[misc]
-        for at in range(2)
+        threading.Thread(target=lambda at=at: [producer.send(b"%d.%d" % (at, n)) for n in range(50)]) for at in range(2)
     ]
     for thread in threads:
         thread.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,7 @@ from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
 from tests.produce_client import ProduceClient
 from tests.running import until
-from tests.running_spark import SPARK_ENVIRONMENT, read, spark_session, values
+from tests.running_spark import read, spark_session, values
 from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 PER_LEDGER: Final = 7
-# Chunks are in logs once brokers take them; until then one is made to.
-_TAKES_CHUNKS: Final = """
-from magnetar_broker.core import accepted_entry
-
-accepted_entry.TAKES_CHUNKS = True
-"""
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +35,8 @@ def spark() -> SparkSession:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    folder = tmp_path_factory.mktemp("standalone") / "data"
-    (folder.parent / "sitecustomize.py").write_text(_TAKES_CHUNKS)
-    environment = {"PYTHONPATH": os.pathsep.join([str(folder.parent), SPARK_ENVIRONMENT["PYTHONPATH"]])}
     with standalone(
-        folder,
-        environment,
+        tmp_path_factory.mktemp("standalone") / "data",
         managed_ledger_max_entries_per_ledger=PER_LEDGER,
         managed_ledger_min_ledger_rollover_time_minutes=0,
     ) as server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -33,7 +32,6 @@ from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
 from tests.produce_client import ProduceClient
 from tests.running import until
-from tests.running_spark import SPARK_ENVIRONMENT
 from tests.running_standalone import StandaloneProcess, standalone
 from tests.spark_slices import ids_of, rows_of, slices_of
 
@@ -42,12 +40,6 @@ pytestmark = pytest.mark.slow
 TOPIC: Final = "persistent://public/default/mixed"
 _GENEROUS_S: Final = 60.0
 PER_LEDGER: Final = 9
-# Chunks are in logs once brokers take them; until then one is made to.
-_TAKES_CHUNKS: Final = """
-from magnetar_broker.core import accepted_entry
-
-accepted_entry.TAKES_CHUNKS = True
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
         "managed_ledger_max_entries_per_ledger": PER_LEDGER,
         "managed_ledger_min_ledger_rollover_time_minutes": 0,
     }
-    folder = tmp_path_factory.mktemp("s") / "data"
-    (folder.parent / "sitecustomize.py").write_text(_TAKES_CHUNKS)
-    environment = {"PYTHONPATH": os.pathsep.join([str(folder.parent), SPARK_ENVIRONMENT["PYTHONPATH"]])}
-    with standalone(folder, environment, garbage_interval_s=0.1, **rolled) as server:
+    with standalone(tmp_path_factory.mktemp("s") / "data", garbage_interval_s=0.1, **rolled) as server:
         yield server
 
 

@@ -2,7 +2,8 @@
 
 `--list` names them; `--sim` runs the simulation on each, and fails if one survives or its patch does not fit. Only a
 seed counts that violates what the mutant's first line names, and that violates nothing without the mutant. What follows
-behind -- goes to the simulation then. `--rounds` does the like with those that name a command of their own.
+behind -- goes to the simulation then. `--rounds` does the like with those that name a command of their own: rounds with
+disks, or runs of a whole system that is struck.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tests.mutants import (
 )
 from tests.sim.__main__ import violates
 
+# What a run of a whole system prints of what was wrong with it. That it broke off is none of that.
+_FOUND: Final = re.compile(r"^(?:the judge: )?(\w+: \d+ findings|PROBLEM: not reached: .*)$", re.MULTILINE)
 # What the simulation prints of a seed that failed: its number, the item or the error's type, and more.
 _FAILED: Final = re.compile(r"seed (\d+): (?:Violation: item ([\w, -]+)|(\w+)): (.*)")
 
@@ -123,8 +126,9 @@ def _seen(name: str) -> bool:
         print(error, flush=True)
         return False
     said = done.stderr.strip().splitlines()
-    if done.returncode == 1 and any(", seed " in line for line in said):
-        print(f"{name:40} {said[0][:300]}", flush=True)
+    found = said[:1] if any(", seed " in line for line in said) else _FOUND.findall(done.stdout)
+    if done.returncode == 1 and found:
+        print(f"{name:40} {'; '.join(found)[:300]}", flush=True)
         return True
     ended = said[-1][:300] if said else "nothing said"
     print(f"{name:40} SURVIVES, status {done.returncode} ({what_it_breaks(name)}): {ended}", flush=True)

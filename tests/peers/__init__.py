@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PeerUnavailable", "pid", "running", "spark_kafka_rates"]
+__all__ = ["PeerUnavailable", "java_client_jars", "pid", "running", "spark_kafka_rates"]
 
 _SCRIPT = Path(__file__).with_name("peer")
 
@@ -53,6 +53,14 @@ def spark_kafka_rates(rows: int) -> list[dict[str, Any]]:
     if ended.returncode:
         raise PeerUnavailable(f"Spark's Kafka connector can't be run here: {_last_line(ended.stderr)}")
     return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def java_client_jars() -> Path:
+    """The folder of Pulsar's client of Java, which is fetched once. Raises `PeerUnavailable`."""
+    ended = _run("java-client", "", os.environ)
+    if ended.returncode:
+        raise PeerUnavailable(f"Pulsar's client of Java is not here: {_last_line(ended.stderr)}")
+    return Path(ended.stdout.strip())
 
 
 def _run(act: str, name: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

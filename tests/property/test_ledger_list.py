@@ -48,6 +48,7 @@ class Both:
         self.listed = LedgerList("i")
         self.model = Model()
         self.next_ledger = 1
+        self.with_chunks: set[int] = set()
         self.index = 0
 
     def change(self, change: ListChange) -> None:
@@ -72,7 +73,9 @@ class Both:
         self.close(0)
         self.next_ledger += gap
         self.model.closed[self.next_ledger] = False
-        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty))
+        if gap % 2 == 0:
+            self.with_chunks.add(self.next_ledger)
+        self.change(ListChange(made=self.next_ledger, chunks=gap % 2 == 0, empty=self.listed.empty))
 
     def close(self, _: int) -> None:
         written = self.listed.written
@@ -111,9 +114,10 @@ class Both:
                 index = last.last_index - last.entries + 1 + entry_id
                 self.listed.confirmed(Position(written.ledger_id, entry_id), 10, index, 1000 + index)
             self.listed.closed(5)
-        assert [(one.ledger_id, one.entries) for one in self.listed.ledgers] == [
-            (one.ledger_id, one.entries) for one in known.ledgers
+        assert [(one.ledger_id, one.entries, one.chunks) for one in self.listed.ledgers] == [
+            (one.ledger_id, one.entries, one.chunks) for one in known.ledgers
         ]
+        assert all(one.chunks == (one.ledger_id in self.with_chunks) for one in known.ledgers)
         assert (self.listed.next_index, self.listed.trimmed_up_to) == (known.next_index, known.trimmed_up_to)
 
     def check(self) -> None:
@@ -175,7 +179,7 @@ def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
             appended += 1
         elif step == "send" and (next_one := queue.next_waiting()) is not None:
             queue.sent()
-            on_the_way.append(next_one)
+            on_the_way.append(next_one.stored)
         elif step == "confirm" and on_the_way:
             append = queue.confirmed()
             assert append.entry.stored == on_the_way.pop(0)

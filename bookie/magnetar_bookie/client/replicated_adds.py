@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 Done = Callable[[AddFailed | None], object]
 # What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
 _PASSING: Final = frozenset({Status.READ_ONLY})
+_OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 
 
 class ReplicatedAdds:
@@ -155,7 +156,7 @@ class ReplicatedAdds:
     # ── what the bookies say ──
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
-        if status == Status.OK:
+        if status == _OK:
             self._pipeline.acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
             said = f"bookie {bookie_id} says {status_name(status)}"

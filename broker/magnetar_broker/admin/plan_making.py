@@ -19,13 +19,12 @@ from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, entry_of
 from magnetar_broker.admin.ledger_homes import LedgerHome, LedgerHomes
-from magnetar_broker.core import accepted_entry
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.log_entry import log_entry
 from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
 from magnetar_broker.core.lost_entry import facts_of_lost
 from magnetar_broker.core.next_message import NextMessage, end_of, is_deleted
-from magnetar_broker.core.plan_before import held_from, nothing_is_left_before, pieces_before
+from magnetar_broker.core.plan_before import held_from, needed_from, nothing_is_left_before, pieces_before
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
@@ -93,10 +92,7 @@ class PlanMaking:
                 pieces = max(1, pieces // 8)
                 continue
             answer.lease_until_ms = until_ms
-            needed_from = plan.start
-            if accepted_entry.TAKES_CHUNKS:
-                needed_from = min(needed_from, NextMessage(from_ledger_id, 0))
-            answer.needed_from.CopyFrom(message_of(needed_from))
+            answer.needed_from.CopyFrom(message_of(needed_from(log.listed, from_ledger_id, plan.start)))
             return answer
         raise BrokerError(
             ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: ask again"

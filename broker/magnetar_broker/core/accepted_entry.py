@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from magnetar_broker.core.log_entry import Chunk, chunk_of
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
@@ -18,15 +19,12 @@ from magnetar_wire.entry import check_entry
 from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
 
-__all__ = ["TAKES_CHUNKS", "AcceptedEntry", "accept_entry"]
+__all__ = ["AcceptedEntry", "accept_entry"]
 
 _HEADER_BYTES: Final = 10
 # In a batch: its size, and the size of its payload.
 _SMALLEST_MESSAGE: Final = 6
 _MAX_SEQUENCE_ID: Final = 2**63 - 1
-# Whether messages come in chunks, too. Who reads logs in bulk is told by it how far back one may have begun that is not
-# whole yet.
-TAKES_CHUNKS: bool = False
 
 
 class AcceptedEntry(NamedTuple):
@@ -35,6 +33,7 @@ class AcceptedEntry(NamedTuple):
     batch_size: int
     # The highest of its messages'.
     sequence_id: int
+    chunk: Chunk | None
 
 
 def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
@@ -65,13 +64,16 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
             ErrorCode.INVALID_ARGUMENT, f"the sequence id is {sequence_id}, and the highest is {_MAX_SEQUENCE_ID}"
         )
     _check_supported(metadata)
+    chunk = chunk_of(metadata)
+    if chunk is not None:
+        _check_chunk(metadata)
     if not metadata.HasField("num_messages_in_batch"):
-        return AcceptedEntry(1, 0, sequence_id)
+        return AcceptedEntry(1, 0, sequence_id, chunk)
     messages = metadata.num_messages_in_batch
     _check_batch(messages, metadata, payload_bytes)
     # Some libraries say only what the first of a batch has.
     highest = max(sequence_id, min(metadata.sequence_id + messages - 1, _MAX_SEQUENCE_ID))
-    return AcceptedEntry(messages, messages, highest)
+    return AcceptedEntry(messages, messages, highest, None)
 
 
 def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:
@@ -99,12 +101,21 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
         )
 
 
+def _check_chunk(metadata: MessageMetadata) -> None:
+    """That it says which part of what it is. Whether the others ever come is for those who read them."""
+    if metadata.HasField("num_messages_in_batch"):
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk and a batch, and can only be one of them")
+    if not metadata.uuid:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk of a message that it gives no uuid of")
+    if not 0 <= metadata.chunk_id < metadata.num_chunks_from_msg:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}, which are numbered from 0",
+        )
+
+
 def _check_supported(metadata: MessageMetadata) -> None:
     for asked, what in (
-        (
-            metadata.num_chunks_from_msg > 1 and not TAKES_CHUNKS,
-            "a chunk of a message: this broker takes no chunks yet",
-        ),
         (metadata.deliver_at_time > 0, "to be delivered at a time: this broker delays nothing yet"),
         (metadata.HasField("txnid_most_bits"), "part of a transaction: this broker has no transactions"),
     ):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -66,6 +66,7 @@ class AppendQueue:
         done: Callable[[Position | BrokerError], object],
         now_ms: int,
         waits_for: str,
+        chunk: Chunk | None = None,
     ) -> bool:
         """Returns whether it was taken. The entry that passes the bound still is."""
         if self.pending_bytes >= self._max_bytes:
@@ -84,7 +85,8 @@ class AppendQueue:
         self.next_index = index + 1
         self._last_time_ms = time_ms
         self.pending_bytes += len(stored)
-        self._waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms), done))
+        entry_of_log = LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms, chunk)
+        self._waiting.append(Append(entry_of_log, done))
         return True
 
     def refuse(self, error: BrokerError, done: Callable[[Position | BrokerError], object]) -> None:
@@ -102,12 +104,17 @@ class AppendQueue:
         waiting = self._waiting
         return bool(waiting) and (waiting[0].refused is None or any(one.refused is None for one in waiting))
 
-    def next_waiting(self) -> bytes | None:
+    @property
+    def has_chunk_waiting(self) -> bool:
+        """Among what is for a ledger is a chunk of a message."""
+        return any(one.entry.chunk is not None for one in self._waiting)
+
+    def next_waiting(self) -> LogEntry | None:
         """What is to be sent next."""
         waiting = self._waiting
         while waiting and waiting[0].refused is not None:
             self._sent.append(waiting.popleft())
-        return waiting[0].entry.stored if waiting else None
+        return waiting[0].entry if waiting else None
 
     def sent(self) -> None:
         """What `next_waiting` has named was sent."""

@@ -53,6 +53,8 @@ class ListedLedger:
     first_time_ms: int = 0
     last_time_ms: int = 0
     closed_ms: int = 0
+    # There may be chunks of messages in it; known before it has any.
+    chunks: bool = False
 
     @property
     def last(self) -> Position:
@@ -63,6 +65,8 @@ class ListedLedger:
 class ListChange:
     # A new ledger, behind all others.
     made: int | None = None
+    # There may be chunks of messages in that.
+    chunks: bool = False
     # The last ledger, which was closed empty, leaves.
     empty: int | None = None
     # All up to and with this one leave.
@@ -244,7 +248,7 @@ class LedgerList:
         if in_node and in_node[-1].ledger_id == change.empty:
             dropped.append(in_node.pop().ledger_id)
         if change.made is not None:
-            in_node.append(ListedLedger(change.made))
+            in_node.append(ListedLedger(change.made, chunks=change.chunks))
         made: list[NewPage] = []
         if len(in_node) > _MOST_IN_NODE:
             paged, in_node = in_node[:_PAGE_LEDGERS], in_node[_PAGE_LEDGERS:]
@@ -274,7 +278,7 @@ class LedgerList:
             self.ledgers.pop()
         if change.made is not None:
             rank = self.ledgers[-1].rank + self.ledgers[-1].entries if self.ledgers else 0
-            self.ledgers.append(ListedLedger(change.made, rank=rank))
+            self.ledgers.append(ListedLedger(change.made, rank=rank, chunks=change.chunks))
         self.deleting = list(node.deleting)
         self.pages = [(page.number, page.last_ledger_id) for page in node.pages]
         self.next_page = node.next_page
@@ -305,12 +309,13 @@ def _listed(listed: pb.ListedLedger, rank: int) -> ListedLedger:
         listed.first_time_ms,
         listed.last_time_ms,
         listed.closed_ms,
+        listed.chunks,
     )
 
 
 def _encoded(listed: ListedLedger) -> pb.ListedLedger:
     if not listed.closed:
-        return pb.ListedLedger(ledger_id=listed.ledger_id)
+        return pb.ListedLedger(ledger_id=listed.ledger_id, chunks=listed.chunks)
     return pb.ListedLedger(
         ledger_id=listed.ledger_id,
         closed=True,
@@ -320,4 +325,5 @@ def _encoded(listed: ListedLedger) -> pb.ListedLedger:
         first_time_ms=listed.first_time_ms,
         last_time_ms=listed.last_time_ms,
         closed_ms=listed.closed_ms,
+        chunks=listed.chunks,
     )

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from magnetar_broker.core.position import Position
+from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_head
 from magnetar_wire.errors import MalformedEntry
 
-__all__ = ["LogEntry", "facts_of", "log_entry"]
+__all__ = ["Chunk", "LogEntry", "chunk_of", "facts_of", "log_entry"]
+
+
+class Chunk(NamedTuple):
+    """Which part of what message an entry is."""
+
+    # Made of its uuid. Two messages have the same by chance, or because somebody wants it: it is good for choosing a
+    # consumer, and nothing else.
+    message: int
+    number: int
+    last: bool
 
 
 @dataclass(slots=True)
@@ -22,6 +34,8 @@ class LogEntry:
     # Of its last message.
     index: int
     broker_time_ms: int
+    # None: it is whole messages.
+    chunk: Chunk | None = None
 
 
 def facts_of(entry: Entry) -> tuple[int, int]:
@@ -30,6 +44,14 @@ def facts_of(entry: Entry) -> tuple[int, int]:
         return 1, 0
     size = entry.metadata.num_messages_in_batch
     return max(size, 1), max(size, 1)
+
+
+def chunk_of(metadata: MessageMetadata) -> Chunk | None:
+    """None where it is no chunk."""
+    chunks = metadata.num_chunks_from_msg
+    if chunks <= 1:
+        return None
+    return Chunk(hash(metadata.uuid), metadata.chunk_id, metadata.chunk_id == chunks - 1)
 
 
 def log_entry(position: Position, stored: bytes) -> LogEntry:
@@ -41,4 +63,12 @@ def log_entry(position: Position, stored: bytes) -> LogEntry:
     if broker is None:
         raise MalformedEntry(f"entry {position} has no broker's part in front")
     batch_size = max(metadata.num_messages_in_batch, 1) if metadata.HasField("num_messages_in_batch") else 0
-    return LogEntry(position, stored, max(batch_size, 1), batch_size, broker.index, broker.broker_timestamp)
+    return LogEntry(
+        position,
+        stored,
+        max(batch_size, 1),
+        batch_size,
+        broker.index,
+        broker.broker_timestamp,
+        chunk_of(metadata),
+    )

@@ -14,9 +14,10 @@ from typing import Final
 from magnetar_broker.core.entry_search import Boundary
 from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.log_plan import PlannedPiece
+from magnetar_broker.core.next_message import NextMessage
 from magnetar_broker.core.position import EARLIEST, Position
 
-__all__ = ["held_from", "nothing_is_left_before", "pieces_before"]
+__all__ = ["held_from", "needed_from", "nothing_is_left_before", "pieces_before"]
 
 _ledger_id: Final = attrgetter("ledger_id")
 
@@ -38,6 +39,17 @@ def held_from(log: LedgerList, place: Position, ledgers: int, max_bytes: int) ->
         ledgers -= 1
         size += log.ledgers[at].length_bytes
     return min(log.ledgers[at].ledger_id, place.ledger_id)
+
+
+def needed_from(log: LedgerList, from_ledger_id: int, start: NextMessage) -> NextMessage:
+    """The first place of which anything may be needed by who reads from `start` on: where the first ledger begins, from
+    that one on, in which a message may have begun that was not whole at `start`."""
+    for listed in log.ledgers[bisect_left(log.ledgers, from_ledger_id, key=_ledger_id) :]:
+        if listed.ledger_id > start.ledger_id:
+            break
+        if listed.chunks:
+            return min(start, NextMessage(listed.ledger_id, 0))
+    return start
 
 
 def pieces_before(log: LedgerList, from_ledger_id: int, place: Position, front: Boundary) -> list[PlannedPiece]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_wire.topic_name import TopicName
@@ -55,7 +55,9 @@ class Log(Protocol):
     def next_index(self) -> int:
         """The index of the next message: as many messages as the topic has ever taken."""
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
+    def append(
+        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
+    ) -> bool:
         """Stores the entry behind all others, with the broker's part in front, and then calls `done`.
 
         Never raises. Returns whether it was taken; why it was not is told to `done`, when all before it is decided. Who

@@ -15,7 +15,7 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
@@ -220,9 +220,11 @@ class ManagedLedger:
 
     # ── appending ──
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
+    def append(
+        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
+    ) -> bool:
         """As `Log` says. `done` is never called from within this call."""
-        return self._writing.append(entry, messages, batch_size, done)
+        return self._writing.append(entry, messages, batch_size, done, chunk)
 
     @property
     def pending_bytes(self) -> int:

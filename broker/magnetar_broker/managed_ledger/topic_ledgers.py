@@ -43,12 +43,15 @@ class TopicLedgers:
         # Empty: for nothing but the bookies' answers.
         self.waiting_for = ""
 
-    async def open(self) -> LedgerWriter:
-        """A new ledger, the last in the list. Cancelled, it may be in the list, for the next life to find it empty."""
+    async def open(self, *, chunks: bool = False) -> LedgerWriter:
+        """A new ledger, the last in the list, which says of it whether chunks of messages may be in it.
+
+        Cancelled, it may be in the list, for the next life to find it empty.
+        """
         while True:
             made, writer = await self._make()
             try:
-                await self._record(made)
+                await self._record(made, chunks)
             except IntentSwept:
                 writer.abandon()
                 continue
@@ -68,10 +71,11 @@ class TopicLedgers:
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 
-    async def _record(self, made: MadeLedger) -> None:
+    async def _record(self, made: MadeLedger, chunks: bool) -> None:
         while True:
             try:
-                return await self._node.change(ListChange(made=made.ledger_id, empty=self._node.list.empty), made)
+                change = ListChange(made=made.ledger_id, chunks=chunks, empty=self._node.list.empty)
+                return await self._node.change(change, made)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 

@@ -7,6 +7,10 @@ task per log, and only while there is something to wait for, makes the next ledg
 are two of them, however many appends wait. A ledger that ends because it is old, on a topic that is idle, is closed,
 and the next append makes the next.
 
+**Chunks.** The list says of a ledger, before it has any, that there may be chunks of messages in it: who reads the log
+in bulk looks no further back for the beginning of a message than where one may be. So the first chunk of all has a
+ledger begun, and the next ones take chunks as long as those before them got any.
+
 When the writer fails, all that is pending is left to be decided, and the ledger is closed. If our close is the one that
 counts, what failed is not in the ledger and never will be: the same bytes go to the next ledger before anything else.
 If it is lost, or a ledger can't be made for another reason than one that passes (topic_ledgers.py), the topic is given
@@ -25,6 +29,7 @@ from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed, LedgerError
 from magnetar_broker.core.append_queue import Append, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList
+from magnetar_broker.core.log_entry import Chunk
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
@@ -42,11 +47,14 @@ _log = logging.getLogger(__name__)
 class Written:
     """The ledger that is written."""
 
-    __slots__ = ("ended", "entries", "length_bytes", "opened_at", "rolling", "writer")
+    __slots__ = ("ended", "entries", "has_chunks", "length_bytes", "opened_at", "rolling", "takes_chunks", "writer")
 
-    def __init__(self, writer: LedgerWriter, opened_at: float) -> None:
+    def __init__(self, writer: LedgerWriter, opened_at: float, *, takes_chunks: bool) -> None:
         self.writer = writer
         self.opened_at = opened_at
+        # The list says that there may be some in it, and there are.
+        self.takes_chunks = takes_chunks
+        self.has_chunks = False
         # Of what was sent to it.
         self.entries = 0
         self.length_bytes = 0
@@ -60,6 +68,7 @@ class LogWriting:
     __slots__ = (
         "_announced",
         "_cached",
+        "_chunks",
         "_clock",
         "_closing",
         "_driver",
@@ -103,6 +112,8 @@ class LogWriting:
         self._closing = False
         self._announced = False
         self._telling = False
+        # The last ledger had some.
+        self._chunks = False
         self._driver: asyncio.Task[None] | None = None
 
     @property
@@ -124,12 +135,17 @@ class LogWriting:
     # ── appending ──
 
     def append(
-        self, entry: bytes, messages: int, batch_size: int, done: Callable[[Position | BrokerError], object]
+        self,
+        entry: bytes,
+        messages: int,
+        batch_size: int,
+        done: Callable[[Position | BrokerError], object],
+        chunk: Chunk | None = None,
     ) -> bool:
         if self.ended is not None or self._closing:
             self.queue.refuse(self.ended or TopicGivenUp(f"topic {self._node.name} is being closed"), done)
             self._tell_refused_soon()
-        elif self.queue.append(entry, messages, batch_size, done, self._clock.time_ms(), self.waiting_for):
+        elif self.queue.append(entry, messages, batch_size, done, self._clock.time_ms(), self.waiting_for, chunk):
             self._feed()
             return True
         else:
@@ -145,16 +161,24 @@ class LogWriting:
         writer, rule, age_s = written.writer, self._rule, self._age_s(written)
         failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
         completed = partial(self._completed, written)
-        while (stored := queue.next_waiting()) is not None:
-            if failed or rule.due(written.entries, written.length_bytes, age_s) or (wants_roll and written.entries):
+        while (entry := queue.next_waiting()) is not None:
+            if (
+                failed
+                or rule.due(written.entries, written.length_bytes, age_s)
+                or (wants_roll and written.entries)
+                or (entry.chunk is not None and not written.takes_chunks)
+            ):
                 self._roll(written)
                 return
             if not writer.has_room:
                 return  # what completes makes room
+            stored = entry.stored
             writer.append(stored, completed)
             queue.sent()
             written.entries += 1
             written.length_bytes += len(stored)
+            if entry.chunk is not None:
+                written.has_chunks = True
 
     def _is_due(self, written: Written) -> bool:
         writer = written.writer
@@ -262,16 +286,18 @@ class LogWriting:
             self._driver = None
 
     async def _open(self) -> None:
-        writer = await self._ledgers.open()
+        chunks = self._chunks or self.queue.has_chunk_waiting
+        writer = await self._ledgers.open(chunks=chunks)
         if self.ended is not None:
             writer.abandon()
             return
-        self.written = Written(writer, self._clock.monotonic())
+        self.written = Written(writer, self._clock.monotonic(), takes_chunks=chunks)
 
     async def _close(self, written: Written) -> None:
         await self._ledgers.close(written.writer)
         self.queue.resend()
         self.written = None
+        self._chunks = written.has_chunks
         _end(written)
 
     # ── the end ──

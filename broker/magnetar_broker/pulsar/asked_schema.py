@@ -11,8 +11,9 @@ from magnetar_protos.pulsar_pb2 import Schema
 
 __all__ = ["check_schema"]
 
-# Bytes, none, string, what has one form only, and whatever the topic has.
-_PLAIN: Final = frozenset((-1, 0, 1, *range(5, 15), *range(16, 20), 21, -3, -4))
+# Bytes (-1; 0 is none, which most libraries send for them), string, what has one form only (5 to 14 and 16 to 19), and
+# whatever the topic has (21, and below -1).
+_PLAIN: Final = frozenset((-1, 0, 1, *range(5, 15), *range(16, 20), 21, -2, -3, -4))
 
 
 def check_schema(schema: Schema | None) -> None:

@@ -358,7 +358,9 @@ class PulsarConnection(asyncio.Protocol):
 
     def ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Has it done, which answers by itself; what it raises is answered as ERROR."""
-        return self.spawn(self._ask(request_id, work))
+        task = self.spawn(self._ask(request_id, work))
+        task.add_done_callback(lambda _: work.close())  # it may be cancelled before it has begun
+        return task
 
     async def _ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -4,9 +4,11 @@
 has granted and was not used yet is counted here (`_permits`), and granted again when an epoch begins. Of a batch that
 was partly acknowledged only the rest counts, as clients count it.
 
-**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the epoch in which it comes. Those that
-have an epoch of their own tell it with a redelivery, and get it back with each message that follows, to tell what was
-on its way before.
+**Epochs.** Clients send no epoch with what they acknowledge: it counts as of the last one that was told here
+(`_told_epoch`). A subscription that is being moved has begun the next before it tells of it, and what comes meanwhile
+is of before: A acknowledges all and seeks back at once; its acknowledgement comes while the cursor moves, and would
+undo that. Clients that have an epoch of their own tell it with a redelivery, and get it back with each message that
+follows, to tell what was on its way before.
 
 **Moved.** A subscription that was moved, by a seek or an administrator, lets go of its consumers, as Pulsar does:
 clients drop what they have, and subscribe again. Until then one that is not durable is kept (`_RETURN_S`).
@@ -14,6 +16,7 @@ clients drop what they have, and subscribe again. Until then one that is not dur
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +41,7 @@ from magnetar_protos.broker_pb2 import (
     StartAt,
     SubscriptionType,
 )
+from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
@@ -52,8 +56,6 @@ from magnetar_wire.entry import broker_part_bytes
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
-    import asyncio
-
     from magnetar_broker.pulsar.connection import PulsarConnection
 
 __all__ = ["ConnectedConsumer"]
@@ -74,6 +76,7 @@ class ConnectedConsumer:
         "_client_epoch",
         "_connection",
         "_consumer",
+        "_finding",
         "_heads",
         "_logged",
         "_moved",
@@ -81,7 +84,9 @@ class ConnectedConsumer:
         "_permits",
         "_regranting",
         "_request_id",
+        "_told_epoch",
         "_type",
+        "_unsubscribing",
         "closed",
         "consumer_id",
         "opening",
@@ -100,6 +105,8 @@ class ConnectedConsumer:
         self._type = SubscriptionType.EXCLUSIVE
         # Of the SUBSCRIBE that opens it.
         self._request_id = 0
+        # The subscription's, of what the client acknowledges now.
+        self._told_epoch = 0
         # What the client calls its epoch; None: it has none.
         self._client_epoch: int | None = None
         # How often the subscription had been moved.
@@ -108,7 +115,12 @@ class ConnectedConsumer:
         # since an epoch began while it was below 0.
         self._permits = 0
         self._owed = 0
+        # An epoch has begun, and is granted them in a moment, with what comes until then.
         self._regranting = False
+        # Acknowledgements of parts of batches whose sizes are looked up.
+        self._finding: set[asyncio.Task[None]] = set()
+        # It deletes the subscription from under all its consumers, itself too.
+        self._unsubscribing = False
         self._logged = False
 
     @property
@@ -131,7 +143,8 @@ class ConnectedConsumer:
         if asked.HasField("consumer_epoch"):
             self._client_epoch = asked.consumer_epoch
         self._heads = MessageHeads(self.consumer_id, name.partition_index)
-        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation)
+        # A partition is there when its topic is, used or not: whoever follows a pattern asks for no topic to be made.
+        self.topic = topic = await serving.topics.find(name, "", asked.force_topic_creation or name.is_partition)
         try:
             await topic.subscriptions.subscribe(opening, self)
         except BrokerError as error:
@@ -142,6 +155,7 @@ class ConnectedConsumer:
 
     def opened(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._told_epoch = consumer.epoch
         self._moved = _moves(consumer)
         self.tell_success(self._request_id)
         if self._type == SubscriptionType.FAILOVER:
@@ -152,6 +166,16 @@ class ConnectedConsumer:
 
     def close(self, request_id: int) -> None:
         """The client asks for it: answered when what it has acknowledged is durable."""
+        if self._finding:
+            self._connection.ask(request_id, self._close_when_found(request_id))
+        else:
+            self._close(request_id)
+
+    async def _close_when_found(self, request_id: int) -> None:
+        await asyncio.wait(self._finding)
+        self._close(request_id)
+
+    def _close(self, request_id: int) -> None:
         consumer = self._consumer
         if consumer is None:
             self.leave()
@@ -177,11 +201,15 @@ class ConnectedConsumer:
     async def unsubscribe(self, request_id: int, *, force: bool) -> None:
         """Raises `BrokerError`."""
         consumer = self._open_consumer()
-        if force and consumer.subscription.durable:
-            assert self.topic is not None
-            await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
-        else:
-            await consumer.unsubscribe()
+        self._unsubscribing = True
+        try:
+            if force and consumer.subscription.durable:
+                assert self.topic is not None
+                await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
+            else:
+                await consumer.unsubscribe()
+        finally:
+            self._unsubscribing = False
         self.leave()
         self.tell_success(request_id)
 
@@ -194,7 +222,7 @@ class ConnectedConsumer:
 
     def flow(self, permits: int) -> None:
         self._permits += permits
-        if self._consumer is None:
+        if self._consumer is None or self._regranting:
             return
         owed = min(permits, self._owed)
         self._owed -= owed
@@ -240,12 +268,18 @@ class ConnectedConsumer:
         if consumer is None:
             self._answer_ack(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open"))
             return
+        if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
+            whole = _up_to_ledger(consumer, asked)
         sizes = [consumer.batch_size(position) for position, _ in partial]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, _request(asked, consumer.epoch, whole, partial, known))
+            self._acknowledge(consumer, asked, _request(asked, self._told_epoch, whole, partial, known))
         else:
-            self._connection.spawn(self._find_and_acknowledge(consumer, asked, consumer.epoch, whole, partial))
+            finding = self._connection.spawn(
+                self._find_and_acknowledge(consumer, asked, self._told_epoch, whole, partial)
+            )
+            self._finding.add(finding)
+            finding.add_done_callback(self._finding.discard)
 
     async def _find_and_acknowledge(
         self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
@@ -346,6 +380,7 @@ class ConnectedConsumer:
         self._connection.soon(lambda: None if self.closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:
+        self._told_epoch = consumer.epoch
         if _moves(consumer) != self._moved:
             consumer.subscription.keep_for_return(_RETURN_S)
             self.closed = True
@@ -374,7 +409,8 @@ class ConnectedConsumer:
             return
         self.closed = True
         self._connection.forget_consumer(self)
-        self._tell_closed()
+        if not self._unsubscribing:  # it would make the subscription anew
+            self._tell_closed()
 
     def _tell_closed(self) -> None:
         told = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
@@ -384,6 +420,17 @@ class ConnectedConsumer:
 def _moves(consumer: Consumer) -> int:
     """How often the subscription was moved; take-overs are no such."""
     return consumer.subscription.cursor.moves
+
+
+def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
+    """What is named by the place right before the first entry of a ledger.
+
+    A client that does not count by messages and acknowledges up to one within the batch (7, 0) names (7, -1).
+    """
+    for position in map(position_of, asked.message_id):
+        if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
+            return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
+    return []
 
 
 def _request(

@@ -1,18 +1,22 @@
-"""What a client asks to find its way: who serves a topic, how many partitions it has, what its last message is.
+"""What a client asks to find its way: who serves a topic, how many partitions it has, what its last message is; and
+what the broker knows of a consumer.
 
 LOOKUP is always answered with the owner's address (CONNECT): nobody is sent from one broker to the next.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.replies import frame
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.pulsar.consumer_stats import consumer_stats
 from magnetar_broker.pulsar.refused import transaction_commands
+from magnetar_broker.pulsar.schemas import schema_commands
 from magnetar_broker.pulsar.topic_lists import TopicListsForClients
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -35,7 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FindingForClients"]
 
-_UINT64 = 2**64 - 1
+_UINT64: Final = 2**64 - 1
+# Part of it may be what a client sent.
+_MAX_TEXT: Final = 1_000
 
 
 class FindingForClients:
@@ -48,7 +54,9 @@ class FindingForClients:
             BaseCommand.LOOKUP: self._lookup,
             BaseCommand.PARTITIONED_METADATA: self._partitions,
             BaseCommand.GET_LAST_MESSAGE_ID: self._last_message_id,
+            BaseCommand.CONSUMER_STATS: self._consumer_stats,
             **self._topic_lists.commands,
+            **schema_commands(connection),
             **transaction_commands(connection),
         }
 
@@ -95,6 +103,13 @@ class FindingForClients:
         answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE, partition_metadata_response=told)
         self._connection.write(frame(answer))
 
+    def _consumer_stats(self, command: BaseCommand) -> None:
+        asked = command.consumer_stats
+        told = consumer_stats(asked.request_id, self._connection.consumers.get(asked.consumer_id))
+        self._connection.write(
+            frame(BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumer_stats_response=told))
+        )
+
     def _last_message_id(self, command: BaseCommand) -> None:
         asked = command.get_last_message_id
         self._connection.ask(asked.request_id, self._answer_last_message_id(asked))
@@ -114,18 +129,18 @@ class FindingForClients:
 
 
 async def _last_of(topic: Topic) -> MessageIdData:
-    """An entry id of -1: there is no message."""
+    """An entry id of -1: there is no message. Of an entry that can't be read its messages are not known; that nobody
+    has it any more is found out when it is delivered."""
     log, partition = topic.log, topic.name.partition_index
-    while True:
-        last = log.last
-        if last <= log.before_first:
-            return _id(Position(last.ledger_id, -1), partition)
+    last = log.last
+    if last <= log.before_first:
+        return _id(Position(last.ledger_id, -1), partition)
+    told = _id(last, partition)
+    with contextlib.suppress(LostEntry, DamagedEntry):
         [entry] = await log.read_at([last])
-        if entry is not None:
-            told = _id(last, partition)
-            if entry.batch_size:
-                told.batch_index, told.batch_size = entry.batch_size - 1, entry.batch_size
-            return told
+        if entry is not None and entry.batch_size:
+            told.batch_index, told.batch_size = entry.batch_size - 1, entry.batch_size
+    return told
 
 
 def _id(position: Position, partition: int) -> MessageIdData:
@@ -137,4 +152,4 @@ def _id(position: Position, partition: int) -> MessageIdData:
 
 def _said(error: BrokerError | InvalidTopicName) -> tuple[ServerError, str]:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.INVALID_TOPIC_NAME
-    return server_error(code), str(error)
+    return server_error(code), str(error)[:_MAX_TEXT]

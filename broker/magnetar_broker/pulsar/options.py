@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from magnetar_wire.configuration import Configuration
 
-__all__ = ["PulsarOptions"]
+__all__ = ["HIGH_WATER_BYTES", "PulsarOptions"]
+
+# Of what waits to be written: below that nobody is told when it is taken.
+HIGH_WATER_BYTES: Final = 262_144
 
 
 class PulsarOptions(Configuration):
@@ -24,6 +29,9 @@ class PulsarOptions(Configuration):
     # Of what connections have sent, frames that have not come whole yet: of all connections together. Above that, the
     # one whose frame began longest ago is closed.
     max_unfinished_frames_bytes: int = Field(default=268_435_456, gt=0)
+    # Answers that one client has not taken, besides what is delivered to it: above that it is not read on. Where
+    # max_queued_bytes_of_all_streams is reached it is the least that this may be.
+    max_waiting_answers_bytes: int = Field(default=1_048_576, ge=HIGH_WATER_BYTES)
     # Of one command that names messages, so many are looked at before other connections have their turn.
     max_message_ids_at_once: int = Field(default=2_000, gt=0)
     # Between a change of a namespace's topics and telling those who watch them, at most so long.

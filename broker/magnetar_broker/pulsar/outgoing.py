@@ -11,15 +11,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from magnetar_broker.pulsar.options import HIGH_WATER_BYTES
 from magnetar_broker.pulsar.serving import Door
 
 __all__ = ["Outgoing", "Starving"]
 
-# Events about what waits to be written come at these; the first is what each may always have (outbox_budget.py).
-_HIGH_WATER_BYTES: Final = 262_144
+# Events about what waits to be written come at this, and at HIGH_WATER_BYTES, which is what each may always have
+# (outbox_budget.py).
 _LOW_WATER_BYTES: Final = 65_536
-# What answers may add to what goes to consumers, before nothing more is asked.
-_WAITING_ANSWERS_BYTES: Final = 1_048_576
 # Pieces of this size on average are written one by one, and smaller ones put together first.
 _LARGE_PIECE_BYTES: Final = 8_192
 
@@ -65,7 +64,7 @@ class Outgoing:
 
     def begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES, low=_LOW_WATER_BYTES)
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=_LOW_WATER_BYTES)
 
     def end(self) -> None:
         """Nobody has room any more."""
@@ -111,7 +110,7 @@ class Outgoing:
     @property
     def behind(self) -> bool:
         """More waits than the client may leave: it is told when it has taken some."""
-        most = self._most_bytes + _WAITING_ANSWERS_BYTES
+        most = self._most_bytes + self._door.options.max_waiting_answers_bytes
         return self._door.outboxes.room_bytes(most, self.waiting_bytes) < 0
 
     def _count(self, size_bytes: int) -> None:

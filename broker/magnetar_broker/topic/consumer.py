@@ -139,6 +139,10 @@ class Consumer:
         """The same, waited for. Raises `BrokerError`."""
         return await self.subscription.find_batch_sizes(positions)
 
+    def last_before(self, ledger_id: int) -> Position | None:
+        """The topic's last entry in front of that ledger; None: there is none (any more)."""
+        return self.subscription.last_before(ledger_id)
+
     def room_again(self) -> None:
         """The sink had no room, and has some."""
         self.subscription.room_again(self)

@@ -125,7 +125,7 @@ class Producer:
                 self._release(len(entry))
                 continue
             try:
-                messages, batch_size, sequence_id = accept_entry(entry, name, limit)
+                messages, batch_size, sequence_id, chunk = accept_entry(entry, name, limit)
             except BrokerError as error:
                 self._topic_counters.refused_entries += 1
                 self._all_counters.refused_entries += 1
@@ -133,7 +133,7 @@ class Producer:
                 self._release(len(entry))
                 continue
             pending.append((number, len(entry), messages, sequence_id, now))
-            if not append(entry, messages, batch_size, decided):
+            if not append(entry, messages, batch_size, decided, chunk):
                 # Why, `decided` is told when all before it is. By then there may be room again, and what comes behind
                 # it must not be stored.
                 self.stop()

@@ -318,6 +318,16 @@ class Subscription:
         entries = await self._log.read_at(positions)
         return [0 if entry is None else entry.batch_size for entry in entries]
 
+    def last_before(self, ledger_id: int) -> Position | None:
+        """The last entry in front of that ledger; None: there is none (any more)."""
+        found = None
+        at: int | None = self._log.before_first.ledger_id
+        while at is not None and at < ledger_id:
+            if (end := self._log.ledger_end(at)) is not None and end >= 0:
+                found = Position(at, end)
+            at = self._log.next_ledger(at)
+        return found
+
     # What goes out.
 
     def _deliver(self, state: ConsumerState, entries: list[Deliverable]) -> None:

@@ -286,8 +286,8 @@ def _show(found: ClusterStatus) -> None:
             console.print(f"{part.name}: {part.reason}", style="yellow", highlight=False, soft_wrap=True, markup=False)
     console.print(f"metadata: {found.metadata}", highlight=False, soft_wrap=True)
     if found.service_url:
-        console.print(f"service URL: {found.service_url}", highlight=False, soft_wrap=True)
         console.print(f"for Pulsar's clients: {found.pulsar_url}", highlight=False, soft_wrap=True)
+        console.print(f"service URL: {found.service_url}", highlight=False, soft_wrap=True)
 
 
 def _cells(part: PartStatus) -> list[object]:

@@ -47,6 +47,8 @@ class Standalone(System):
         self.server.grpc, self.server.http = f"magnetar://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
         self.server.pulsar = f"pulsar://127.0.0.1:{pulsar}"
         self.server.before = die_with_parent
+        # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
+        self._told_to_end = 0
 
     async def __aenter__(self) -> Self:
         proxies = [await one.__aenter__() for one in (self.proxies[_NAME], self.pulsar_proxies[_NAME])]
@@ -95,12 +97,12 @@ class Standalone(System):
     async def kill(self, *names: str) -> None:
         self._struck_down.update(names)
         for name in names:
-            self._signal(name, signal.SIGKILL)
+            self._tell_to_end(name, signal.SIGKILL)
         await self._ended()
 
     async def stop(self, name: str) -> None:
         self._struck_down.add(name)
-        self._signal(name, signal.SIGTERM)
+        self._tell_to_end(name, signal.SIGTERM)
         self._signal(name, signal.SIGCONT)
         if not await self._ended(_END_S):
             await self.kill(name)
@@ -139,7 +141,8 @@ class Standalone(System):
         if name in self._struck_down:
             return f"{name} is down"
         if not self.running(name):
-            self.ended_by_themselves[name] += 1
+            if self.server.pid != self._told_to_end:
+                self.ended_by_themselves[name] += 1
             return await self.start(name)
         return await self._waits_for()
 
@@ -150,6 +153,11 @@ class Standalone(System):
         if status == 200:
             return ""
         return f"{_NAME}: {'it does not answer yet' if status is None else reasons_shown(answer)}"
+
+    def _tell_to_end(self, name: str, number: signal.Signals) -> None:
+        if self.running(name):
+            self._told_to_end = self.server.pid
+            self._signal(name, number)
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         if self.running(name):

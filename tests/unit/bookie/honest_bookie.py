@@ -41,6 +41,16 @@ class HonestBookie:
         # Is called before anything is done: a test's chance to come in between.
         self.before: Callable[[str], None] = lambda _: None
         self._changed = asyncio.Event()
+        # Adds wait while it is not set.
+        self._adds = asyncio.Event()
+        self._adds.set()
+
+    def hold(self) -> None:
+        """Nothing is added until `let_go`."""
+        self._adds.clear()
+
+    def let_go(self) -> None:
+        self._adds.set()
 
     def ledger(self, ledger_id: int) -> HeldLedger:
         return self.ledgers.setdefault(ledger_id, HeldLedger())
@@ -86,6 +96,8 @@ class HonestBookie:
         self.before(method)
         if method in self.hanging:
             await asyncio.get_running_loop().create_future()
+        if method == "add":
+            await self._adds.wait()
         if method in self.failing:
             raise Disconnected(f"{self.bookie_id} is not to be reached")
 

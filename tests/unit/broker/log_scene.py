@@ -11,7 +11,7 @@ from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_broker import paths
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
@@ -64,10 +64,10 @@ class Outcomes:
         self.told: list[tuple[bytes, Position | BrokerError]] = []
         self.appended = 0
 
-    def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0) -> None:
+    def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0, chunk: Chunk | None = None) -> None:
         for one in payloads:
             self.appended += 1
-            log.append(entry(one, messages), messages or 1, messages, partial(self._tell, one))
+            log.append(entry(one, messages), messages or 1, messages, partial(self._tell, one), chunk)
 
     def _tell(self, one: bytes, result: Position | BrokerError) -> None:
         self.told.append((one, result))
@@ -130,9 +130,9 @@ class Scene(SmallCluster):
         await client.start()
         return client
 
-    async def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0) -> None:
+    async def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0, chunk: Chunk | None = None) -> None:
         """Returns when all that was ever appended is decided."""
-        self.outcomes.append(log, *payloads, messages=messages)
+        self.outcomes.append(log, *payloads, messages=messages, chunk=chunk)
         await self.decided()
 
     async def decided(self) -> None:

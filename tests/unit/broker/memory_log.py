@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import AppendDone, EntriesOf, MessagesOf
@@ -36,13 +36,21 @@ class MemoryLog:
         self.fails: BrokerError | None = None
         self.reads = 0
 
-    def add(self, messages: int = 1, *, batch: bool = False, payload: bytes = b"", time_ms: int = 0) -> Position:
+    def add(
+        self,
+        messages: int = 1,
+        *,
+        batch: bool = False,
+        payload: bytes = b"",
+        time_ms: int = 0,
+        chunk: Chunk | None = None,
+    ) -> Position:
         number = len(self.order)
         position = Position(FIRST_LEDGER + 3 * (number // self.per_ledger), number % self.per_ledger)
         self.next_index += messages
         stored = payload or f"entry {position}".encode()
         self.entries[position] = LogEntry(
-            position, stored, messages, messages if batch else 0, self.next_index - 1, time_ms
+            position, stored, messages, messages if batch else 0, self.next_index - 1, time_ms, chunk
         )
         self.order.append(position)
         self.on_appended()
@@ -57,8 +65,10 @@ class MemoryLog:
     def last(self) -> Position:
         return max(self.entries, default=self.before_first)
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: AppendDone) -> bool:
-        done(self.add(messages, batch=batch_size > 0, payload=entry))
+    def append(
+        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
+    ) -> bool:
+        done(self.add(messages, batch=batch_size > 0, payload=entry, chunk=chunk))
         return True
 
     def first_after(self, position: Position) -> Position:

@@ -9,7 +9,7 @@ from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
 from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
 from magnetar_broker.core.dispatch.position_set import PositionSet
 from magnetar_broker.core.dispatch.round_robin import RoundRobin
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 
@@ -167,3 +167,47 @@ def test_ranges_of_any_size_cost_what_is_there() -> None:
     assert numbers.total == 2
     assert positions.take(10) == [Position(1, 3)]
     assert numbers.take_range(9, 0, 2**62) == []
+
+
+def _chunks(*chunks: Chunk | None) -> list[Deliverable]:
+    return [Deliverable(LogEntry(Position(1, at), b"x", 1, 0, at, 0, chunk)) for at, chunk in enumerate(chunks)]
+
+
+def _dealt(rule: RoundRobin, entries: list[Deliverable]) -> list[tuple[str, int]]:
+    reading = rule.next_read()
+    assert reading is not None
+    dealt = rule.assign(entries, reading, None if reading.positions else entries[-1].entry.position.next)
+    return [(consumer.name, one.entry.position.entry_id) for consumer, some in dealt for one in some]
+
+
+def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_not() -> None:
+    """WIRE-1, SUB-4: until it takes something; one that is acknowledged meanwhile does not"""
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    a, b = _consumer("a"), _consumer("b")
+    for consumer, permits in ((a, 1), (b, 100)):
+        rule.join(consumer, Position(1, -1))
+        rule.grant(consumer, consumer.epoch, permits)
+    entries = _chunks(Chunk(1, 0, False), None, Chunk(1, 1, False), None, Chunk(1, 2, False), Chunk(1, 3, True))
+    assert _dealt(rule, entries) == [("a", 0), ("b", 1), ("b", 3)]
+    assert rule.redelivery_entries == 3
+    rule.acknowledged(b, 1, 2, 2)
+    assert rule.redelivery_entries == 2
+    reading = rule.next_read()
+    assert reading is not None
+    assert reading.positions == [], "b would be shown again and again what it can't have"
+    rule.grant(a, a.epoch, 1)
+    assert _dealt(rule, entries[4:]) == [("a", 4)]
+    assert rule.redelivery_entries == 1
+    rule.leave(a, Position(1, -1))
+    rule.acknowledged_up_to(Position(1, 4))
+    assert _dealt(rule, entries[5:]) == [("b", 5)]
+
+
+def test_of_messages_that_are_begun_and_never_ended_few_are_remembered() -> None:
+    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    consumer = _consumer("a")
+    rule.join(consumer, Position(1, -1))
+    rule.grant(consumer, consumer.epoch, 10_000)
+    entries = _chunks(*(Chunk(number, 0, False) for number in range(5_000)))
+    assert len(_dealt(rule, entries)) == 5_000
+    assert len(rule._chunks._owners) == 1_000

@@ -15,7 +15,8 @@ from magnetar_bookie.read.record import entry_of
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.admin.ledger_homes import LedgerHomes
 from magnetar_broker.admin.plan_making import PlanMaking
-from magnetar_broker.core.next_message import NextMessage, end_of
+from magnetar_broker.core.log_entry import Chunk
+from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
@@ -175,6 +176,62 @@ def test_what_vanishes_while_it_is_looked_at_is_planned_anew(with_stop: bool, mo
         assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
 
     _with_log(body)
+
+
+def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() -> None:
+    """SPK-1: no further, so that who keeps what he has not read keeps nothing of a topic that has no chunks."""
+
+    async def body(scene: Scene) -> None:
+        log = await scene.open()
+
+        async def needed(before_ledgers: int = 8) -> NextMessage:
+            begin = end_of(log.listed)
+            asked = request(begin, before_ledgers=before_ledgers, before_bytes=1_000_000)
+            answer = await scene.patiently(making(scene.client).plan(log, asked))
+            return place(answer.needed_from) if place(answer.needed_from) != begin else BEFORE_ALL
+
+        await scene.append(log, *numbered(7))
+        assert await needed() == BEFORE_ALL
+        await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
+        first = log.listed.last
+        assert first.entry_id == 0
+        assert await needed() == NextMessage(*first)
+        await scene.append(log, *numbered(20))
+        # Where a ledger had chunks, the next one may have some; that one had none.
+        assert [one.chunks for one in log.listed.ledgers] == [False] * 3 + [True] * 2 + [False] * 5
+        assert await needed() == NextMessage(*first)
+        assert await needed(before_ledgers=4) == BEFORE_ALL
+        log = await scene.open(await scene.another())
+        assert await needed() == NextMessage(*first)
+        await scene.append(log, *numbered(2))
+        await scene.append(log, b"last chunk", chunk=Chunk(1, 1, last=True))
+        assert await needed(before_ledgers=4) == NextMessage(*log.listed.last)
+
+    in_scene(body)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool) -> None:
+    """Whatever is on its way when the first comes, and when its ledger fails."""
+
+    async def body(scene: Scene) -> None:
+        log = await scene.open(options=SMALL.model_copy(update={"managed_ledger_max_entries_per_ledger": 20}))
+        sent = numbered(12)
+        if fails:
+            for bookie in list(scene.bookies.values())[:2]:
+                bookie.failing.add("add")
+        for number, one in enumerate(sent):
+            scene.outcomes.append(log, one, chunk=Chunk(1, number - 5, last=False) if number in (5, 6, 9) else None)
+        await scene.decided()
+        assert [one for one, _ in scene.outcomes.stored] == sent
+        taking = {one.ledger_id for one in log.listed.ledgers if one.chunks}
+        for number in (5, 6, 9):
+            assert scene.outcomes.stored[number][1].ledger_id in taking
+        entries = await log.read(log.before_first, 100, 1_000_000)
+        found = [entry for entry in entries if entry.chunk is not None]
+        assert [entry.chunk.number for entry in found if entry.chunk] == [0, 1, 4]
+
+    in_scene(body)
 
 
 def test_a_ledger_that_is_lost_is_told() -> None:

@@ -69,7 +69,7 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         6: (entry(6, producer="another"), ErrorCode.INVALID_ARGUMENT, ["another"]),
         7: (entry(7, num_messages_in_batch=0), ErrorCode.INVALID_ARGUMENT, ["0"]),
         8: (entry(8, num_messages_in_batch=2**31 - 1), ErrorCode.INVALID_ARGUMENT, [str(2**31 - 1)]),
-        9: (entry(9, num_chunks_from_msg=2, chunk_id=0), ErrorCode.UNSUPPORTED, ["chunk"]),
+        9: (entry(9, num_chunks_from_msg=2, chunk_id=0), ErrorCode.INVALID_ARGUMENT, ["uuid"]),
         10: (entry(10, deliver_at_time=5), ErrorCode.UNSUPPORTED, ["time"]),
         11: (entry(2**63), ErrorCode.INVALID_ARGUMENT, [str(2**63)]),
         12: (entry(12, marker_type=1), ErrorCode.NOT_ALLOWED, []),
@@ -81,6 +81,13 @@ def test_what_may_not_be_stored_is_refused_by_itself_and_names_both_sizes() -> N
         18: (compressed(ZSTD, 10, 6 * 100 - 1), ErrorCode.INVALID_ARGUMENT, ["600", "599"]),
         19: (compressed(ZSTD, 5000, 2**27 + 1), ErrorCode.INVALID_ARGUMENT, [str(2**27)]),
         20: (compressed(77, 10, 600), ErrorCode.UNSUPPORTED, ["77"]),
+        21: (entry(21, num_chunks_from_msg=2, chunk_id=2, uuid="u"), ErrorCode.INVALID_ARGUMENT, ["chunk 2 of 2"]),
+        22: (entry(22, num_chunks_from_msg=2, chunk_id=-1, uuid="u"), ErrorCode.INVALID_ARGUMENT, ["chunk -1 of 2"]),
+        23: (
+            entry(23, bytes(6), num_chunks_from_msg=2, chunk_id=0, uuid="u", num_messages_in_batch=1),
+            ErrorCode.INVALID_ARGUMENT,
+            ["batch"],
+        ),
     }
 
     async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.core.log_entry import Chunk
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.options import TopicOptions
@@ -72,7 +73,9 @@ class FakeLog:
     def pending_bytes(self) -> int:
         return sum(len(one) for one, _ in self.waiting)
 
-    def append(self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object]) -> bool:
+    def append(
+        self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object], chunk: Chunk | None = None
+    ) -> bool:
         assert messages == max(1, batch_size)
         taken = len(self.waiting) < self.room
         self.waiting.append((entry if taken else _Refused(entry), done))

@@ -70,6 +70,13 @@ class PositionSet:
         if at == len(keys) or keys[at] != key:
             insort(keys, key)
 
+    @property
+    def first(self) -> Position | None:
+        for key in self._keys:
+            if bits := self._chunks.get(key, 0):
+                return Position(key[0], key[1] * _BITS + (bits & -bits).bit_length() - 1)
+        return None
+
     def take(self, count: int) -> list[Position]:
         """Removes the first ones, up to `count`, and returns them in order."""
         taken: list[Position] = []

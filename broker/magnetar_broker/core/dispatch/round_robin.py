@@ -8,6 +8,9 @@ A consumer takes something while it has permits, its stream has room, and it hol
 may; nobody does while all of them together hold too many. Those who take something stand in line, one line for each
 priority level. Whoever is met in line and takes nothing any more steps out of it, and is put in again when that may
 have changed (`ready`), so a thousand consumers that wait cost nothing.
+
+The chunks of a message go to one consumer (chunk_owners.py), in order: none is dealt while something in front of it is
+to come again, since that may be an earlier one.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from magnetar_broker.core.dispatch.chunk_owners import ChunkOwners
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Assignment, Changes, Deliverable, Dispatch, DispatchLimits, Reading
 from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
 from magnetar_broker.core.dispatch.position_set import PositionSet
+from magnetar_broker.core.log_entry import Chunk, LogEntry
 from magnetar_broker.core.position import Position
 
 __all__ = ["RoundRobin"]
@@ -35,6 +40,7 @@ class RoundRobin(Dispatch):
         self._redelivery = PositionSet()
         # How often entries were delivered that are not acknowledged; those that were more than once, or come again.
         self._counts = EntryNumbers()
+        self._chunks = ChunkOwners()
         # The sum of what the consumers hold.
         self._unacked = 0
         # The same, where nobody counts for more than he may hold: an entry may have any number of messages, and one
@@ -51,6 +57,8 @@ class RoundRobin(Dispatch):
         if all(other.priority_level != level for other in self.consumers):
             self._lines.pop(level, None)
         self._give_up(consumer)
+        for position in self._chunks.left(consumer):
+            self._redelivery.add(position)
 
     def is_active(self, consumer: ConsumerState) -> bool:
         return True
@@ -131,6 +139,7 @@ class RoundRobin(Dispatch):
                     missing -= self._release(other, ledger_id, first, last)
         if missing:
             self._redelivery.discard_range(ledger_id, first, last)
+            self._chunks.discard_range(ledger_id, first, last)
         if self._counts:
             self._counts.take_range(ledger_id, first, last)
 
@@ -160,6 +169,7 @@ class RoundRobin(Dispatch):
                 self._held_changed(consumer, messages)
                 self.ready(consumer)
         self._redelivery.discard_up_to(mark_delete)
+        self._chunks.discard_up_to(mark_delete)
         self._counts.drop_up_to(mark_delete)
         self.read_position = max(self.read_position, mark_delete.next)
 
@@ -168,6 +178,7 @@ class RoundRobin(Dispatch):
             consumer.held.clear()
         self._unacked = self._bounded = 0
         self._redelivery.clear()
+        self._chunks.clear()
         self._counts.clear()
 
     # What goes out.
@@ -176,6 +187,8 @@ class RoundRobin(Dispatch):
         line = self._next_line()
         if line is None:
             return None
+        for position in self._chunks.take_for(self._takes):
+            self._redelivery.add(position)
         permits = sum(consumer.permits for consumer in line)
         limits, entries = self.limits, self._entries_for(permits)
         return Reading(self._redelivery.take(entries), self.read_position, entries, limits.max_read_bytes)
@@ -190,23 +203,47 @@ class RoundRobin(Dispatch):
             self.read_position = max(self.read_position, behind)
         at = share = 0
         while at < len(entries) and (line := self._next_line()) is not None:
+            entry = entries[at].entry
+            consumer, turn = line[0], True
+            if entry.chunk is not None:
+                owner = self._chunks.owner(entry.chunk)
+                if self._must_wait(entry, entry.chunk, owner):
+                    at += 1
+                    continue
+                if owner is not None:
+                    consumer, turn = owner, False
             # Few entries are dealt evenly, many by as much as one may have in a row.
             share = share or min(-(-len(entries) // len(line)), self.limits.max_round_robin_messages)
-            consumer = line[0]
             dealt = self._serve(consumer, entries[at : at + share])
             at += len(dealt)
-            line.rotate(-1)
+            if turn:
+                line.rotate(-1)
             yield consumer, dealt
         for one in entries[at:]:
             self._redelivery.add(one.entry.position)
 
+    def _must_wait(self, entry: LogEntry, chunk: Chunk, owner: ConsumerState | None) -> bool:
+        """It is kept for later: something before it, or its consumer, comes first."""
+        first = self._redelivery.first if chunk.number else None
+        if first is not None and first < entry.position:
+            self._redelivery.add(entry.position)
+            return True
+        if owner is not None and (self._chunks.is_behind(owner) or not self._takes(owner)):
+            self._chunks.put_off(owner, entry.position)
+            return True
+        return False
+
     def _serve(self, consumer: ConsumerState, entries: Sequence[Deliverable]) -> list[Deliverable]:
-        """What it takes of these: the first one at least."""
+        """What it takes of these: the first one at least. A chunk is served by itself."""
         dealt: list[Deliverable] = []
         room = consumer.outlet.room()
         messages = 0
         for one in entries:
             entry = one.entry
+            if entry.chunk is not None:
+                if dealt:
+                    break
+                self._chunks.dealt(entry.chunk, consumer)
             one.redelivery_count = self._counts.get(entry.position)
             unacked = consumer.held.total
             consumer.permits -= entry.messages
@@ -216,7 +253,8 @@ class RoundRobin(Dispatch):
             room -= len(entry.stored)
             messages += entry.messages
             if (
-                messages >= self.limits.max_round_robin_messages
+                entry.chunk is not None
+                or messages >= self.limits.max_round_robin_messages
                 or consumer.permits <= 0
                 or room <= 0
                 or not self._may_hold_more(consumer)
@@ -227,7 +265,7 @@ class RoundRobin(Dispatch):
 
     @property
     def redelivery_entries(self) -> int:
-        return len(self._redelivery)
+        return len(self._redelivery) + len(self._chunks)
 
     @property
     def unacked_messages(self) -> int:

@@ -5,6 +5,7 @@ Commands are protobuf objects on both sides: nothing of the broker's own encodin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandConnect,
     CommandFlow,
     CommandLookupTopic,
+    CommandPong,
     CommandProducer,
     CommandProducerSuccess,
     CommandSeek,
@@ -60,6 +62,8 @@ class PulsarClient:
         self.transport = transport
         self.answers: list[BaseCommand] = []
         self.delivered: list[Delivered] = []
+        # To each PING, as a client that means well.
+        self.answers_pings = False
         self._left = b""
         self._requests = 0
         transport.takes = self._take
@@ -109,6 +113,9 @@ class PulsarClient:
         assert command.IsInitialized(), f"the broker sent a command that lacks what it needs: {command}"
         self.answers.append(command)
         assert bool(payload) == (command.type == BaseCommand.MESSAGE)
+        if command.type == BaseCommand.PING and self.answers_pings:
+            pong = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
+            asyncio.get_running_loop().call_soon(self.send, pong)
         if command.type == BaseCommand.MESSAGE:
             told = command.message
             place = told.message_id

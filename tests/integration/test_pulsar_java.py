@@ -1,0 +1,225 @@
+"""A stock client of another language, Pulsar's own of Java, on a real standalone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pulsar
+import pytest
+
+from magnetar.admin import Admin
+from magnetar.exceptions import NotFound
+from tests.java_client import Act, run_java_checks
+from tests.peers import PeerUnavailable
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+_LONG_MS: Final = 40_000
+
+_PUBLISHING: Final = (
+    "inBatches",
+    "oneByOne",
+    "compressed",
+    "withAllThatAMessageHas",
+    "inBatchesOfOneKeyEach",
+    "underANameThatIsItsOwn",
+    "toPartitions",
+    "toPartitionsThatTheApplicationChooses",
+    "toPartitionsThatAreAddedLater",
+    "nothingThatIsTooLarge",
+    "valuesOfPlainSchemas",
+    "ofWhateverSchemaThereIs",
+)
+_CONSUMING: Final = (
+    "alone",
+    "shared",
+    "oneActiveAtATime",
+    "oneActiveForEachPartition",
+    "byEveryWayToReceive",
+    "withQueuesOfEverySize",
+    "nothingWhilePaused",
+    "fromManyTopics",
+    "fromTheLatestOnAndUnderPropertiesOfItsOwn",
+    "noMoreOnceUnsubscribed",
+)
+_ACKNOWLEDGING: Final = (
+    "oneByOne",
+    "upToOne",
+    "withReceipts",
+    "partsOfBatches",
+    "partsOfBatchesWhichDoNotCountUnlessAskedFor",
+)
+_REDELIVERY: Final = (
+    "ofWhatWasRefused",
+    "ofWhatWasRefusedInOrder",
+    "ofEverythingUnderANewEpoch",
+    "ofWhatWasNotAcknowledgedInTime",
+    "ofSomeOnly",
+    "toTheDeadLetters",
+    "byTheRetryTopic",
+)
+_READING: Final = (
+    "fromEitherEnd",
+    "fromAnId",
+    "fromATime",
+    "afterASeek",
+    "consumersThatSeek",
+    "consumersThatSeekWithinABatch",
+    "partitions",
+    "theLastIds",
+    "aTable",
+)
+_FINDING: Final = (
+    "topicsOfAPattern",
+    "topicsOfAPatternByAsking",
+    "howManyPartitions",
+    "nothingUnderNamesThatNobodyHas",
+    "withATokenThatNobodyAsksFor",
+    "aBrokerThatAnswersAsLongAsNothingIsSaid",
+)
+_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofSchemasThatNeedARegistry", "ofDelays", "ofTransactions")
+_MOVING: Final = ("onWhileTopicsAreUnloaded", "withOneOfPython")
+_RECOVERING: Final = ("fromKill9",)
+_ALL: Final = {
+    "Publishing": _PUBLISHING,
+    "Consuming": _CONSUMING,
+    "Acknowledging": _ACKNOWLEDGING,
+    "Redelivery": _REDELIVERY,
+    "Reading": _READING,
+    "Finding": _FINDING,
+    "Refusals": _REFUSALS,
+    "Moving": _MOVING,
+    "Recovering": _RECOVERING,
+}
+
+
+class _Acts:
+    """What checks ask for that a client can't do."""
+
+    def __init__(self, server: StandaloneProcess, admin: Admin) -> None:
+        self._server = server
+        self._topics, self._subscriptions = admin.topics, admin.subscriptions
+
+    def by_name(self) -> dict[str, Act]:
+        return {
+            "partitions": self._partitions,
+            "more partitions": self._more_partitions,
+            "unload": self._unload,
+            "kill and start": self._kill_and_start,
+            "subscriptions": self._subscriptions_of,
+            "exists": self._exists,
+            "pulsar-client": self._pulsar_client,
+        }
+
+    def _partitions(self, topic: str, partitions: str) -> str:
+        self._topics.create_partitioned(topic, int(partitions))
+        return ""
+
+    def _more_partitions(self, topic: str, partitions: str) -> str:
+        self._topics.update_partitioned(topic, int(partitions))
+        return ""
+
+    def _unload(self, topic: str) -> str:
+        self._topics.unload(topic)
+        return ""
+
+    def _kill_and_start(self) -> str:
+        self._server.kill()
+        self._server.start()
+        return ""
+
+    def _subscriptions_of(self, topic: str) -> str:
+        try:
+            return " ".join(self._subscriptions.list(topic))
+        except NotFound:
+            return "no topic"
+
+    def _exists(self, topic: str) -> str:
+        return "yes" if topic in self._topics.list("public/default") else "no"
+
+    def _pulsar_client(self, topic: str) -> str:
+        """Sends 10 messages behind those that are there, and tells of all."""
+        client = pulsar.Client(self._server.pulsar, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=3)
+        for number in range(10, 20):
+            producer.send_async(b"%d" % number, None, partition_key=f"p{number}", properties={"of": "Python"})
+        producer.flush()
+        consumer = client.subscribe(topic, "of Python", initial_position=pulsar.InitialPosition.Earliest)
+        told = []
+        for _ in range(20):
+            message = consumer.receive(_LONG_MS)
+            told.append(f"{message.data().decode()}/{message.partition_key()}/{message.properties()['of']}")
+        client.close()
+        return " ".join(told)
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Of all checks, by their names: what is wrong."""
+    folder: Path = tmp_path_factory.mktemp("java")
+    names = [f"{group}.{check}" for group, checks in _ALL.items() for check in checks]
+    with standalone(folder / "data") as server:
+        admin = Admin(server.grpc)
+        try:
+            yield run_java_checks(folder, server.pulsar, _Acts(server, admin).by_name(), *names)
+        except PeerUnavailable as error:
+            pytest.skip(str(error))
+        finally:
+            admin.close()
+
+
+@pytest.mark.parametrize("check", _PUBLISHING)
+def test_publishing(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, MSG-1, MSG-2, PRD-1, PRD-3, PRD-4, PRD-5, PRD-6, PRD-7, PRD-10, PRD-11, TOP-3"""
+    assert problems[f"Publishing.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _CONSUMING)
+def test_consuming(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, SUB-1, SUB-2, SUB-3, SUB-4, SUB-8, CON-1, CON-2"""
+    assert problems[f"Consuming.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _ACKNOWLEDGING)
+def test_acknowledging(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, CON-3, CON-4: also for a stock client that does not ask for parts of batches."""
+    assert problems[f"Acknowledging.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _REDELIVERY)
+def test_redelivery(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, SUB-9, CON-5, CON-6, CON-8, CON-9, CON-10: the client drops what is of an earlier epoch."""
+    assert problems[f"Redelivery.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _READING)
+def test_reading(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, MSG-3, SUB-7, SUB-9, CON-11"""
+    assert problems[f"Reading.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _FINDING)
+def test_finding(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, SUB-8, TOP-1, TOP-2: a topic that appears is told of, and nobody has to ask; a token is no harm."""
+    assert problems[f"Finding.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _REFUSALS)
+def test_refusals(problems: dict[str, str], check: str) -> None:
+    """WIRE-1: the client is told at once, by an error that it does not try again after, and goes on."""
+    assert problems[f"Refusals.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _MOVING)
+def test_moving(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, MSG-4, PRD-9, PRD-10"""
+    assert problems[f"Moving.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _RECOVERING)
+def test_recovering(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, PRD-1, PRD-9, CON-3, CON-4: what has a receipt is there, and what was acknowledged with one is gone."""
+    assert problems[f"Recovering.{check}"] == ""

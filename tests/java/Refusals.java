@@ -1,0 +1,80 @@
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.KeySharedPolicy;
+import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerAccessMode;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.PulsarClientException;
+import org.apache.pulsar.client.api.Range;
+import org.apache.pulsar.client.api.Schema;
+import org.apache.pulsar.client.api.SubscriptionType;
+
+/** What is not there yet is said to be so, at once; who asked goes on with the same connection. */
+final class Refusals {
+    public static final class Point {
+        public int x;
+        public int y;
+    }
+
+    private static void worksYet(Producer<byte[]> producer) throws Exception {
+        producer.send(Scene.bytes("0"));
+        Scene.equal(0L, producer.getLastDisconnectedTimestamp());
+    }
+
+    @Check
+    static void ofAccessModes(Scene scene) throws Exception {
+        String topic = scene.topic();
+        Producer<byte[]> producer = scene.singly(topic).accessMode(ProducerAccessMode.Shared).create();
+        for (ProducerAccessMode mode : ProducerAccessMode.values()) {
+            if (mode != ProducerAccessMode.Shared) {
+                Scene.refused(PulsarClientException.NotAllowedException.class, () -> scene.singly(topic).accessMode(mode).create());
+            }
+        }
+        worksYet(producer);
+    }
+
+    @Check
+    static void ofKeyShared(Scene scene) throws Exception {
+        String topic = scene.topic();
+        Producer<byte[]> producer = scene.singly(topic).create();
+        for (KeySharedPolicy policy : List.of(KeySharedPolicy.autoSplitHashRange(),
+                KeySharedPolicy.stickyHashRange().ranges(Range.of(0, 65535)))) {
+            Scene.refused(PulsarClientException.NotAllowedException.class, () -> scene.subscribing(topic, "s")
+                    .subscriptionType(SubscriptionType.Key_Shared).keySharedPolicy(policy).subscribe());
+        }
+        worksYet(producer);
+    }
+
+    @Check
+    static void ofSchemasThatNeedARegistry(Scene scene) throws Exception {
+        String topic = scene.topic();
+        Producer<byte[]> producer = scene.singly(topic).create();
+        for (Schema<Point> schema : List.of(Schema.JSON(Point.class), Schema.AVRO(Point.class))) {
+            Scene.refused(PulsarClientException.class, () -> scene.client.newProducer(schema).topic(topic).create());
+            Scene.refused(PulsarClientException.class,
+                    () -> scene.client.newConsumer(schema).topic(topic).subscriptionName("s").subscribe());
+        }
+        worksYet(producer);
+    }
+
+    @Check
+    static void ofDelays(Scene scene) throws Exception {
+        Producer<byte[]> producer = scene.client.newProducer().topic(scene.topic()).create();
+        Scene.refused(PulsarClientException.NotAllowedException.class,
+                () -> producer.newMessage().deliverAfter(1, TimeUnit.HOURS).value(Scene.bytes("later")).send());
+        worksYet(producer);
+    }
+
+    @Check
+    static void ofTransactions(Scene scene) throws Exception {
+        Scene.refused(PulsarClientException.class, () -> {
+            PulsarClient client = scene.ownClient(builder -> builder.enableTransaction(true));
+            return client.newTransaction().withTransactionTimeout(5, TimeUnit.SECONDS).build().get(Scene.LONG_S, TimeUnit.SECONDS);
+        });
+        String topic = scene.topic();
+        worksYet(scene.singly(topic).create());
+        Consumer<byte[]> consumer = scene.subscribing(topic, "s").subscribe();
+        Scene.equal("0", Scene.text(Scene.receive(consumer)));
+    }
+}

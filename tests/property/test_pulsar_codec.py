@@ -1,0 +1,198 @@
+"""What the listener for Pulsar's protocol encodes by hand against protobuf's own encoding, and its ids and bit sets
+against models as plain as can be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.core.pulsar.acknowledged_ids import (
+    ack_in_parts,
+    ranges_of,
+    redelivery_in_parts,
+    whole_and_partial,
+)
+from magnetar_broker.core.pulsar.frames import FrameReader
+from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
+from magnetar_broker.core.pulsar.replies import MessageHeads, ReceiptFrames
+from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandMessage,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSendReceipt,
+)
+
+UINT64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 127, 128, 2**32, 2**63 - 1, 2**63, 2**64 - 1])
+PLACES = st.integers(0, 2**63 - 1) | st.sampled_from([0, 1, 127, 128, 2**63 - 1])
+PARTITIONS = st.just(-1) | st.integers(0, 2**31 - 1)
+WORDS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, 1, -(2**63)]), max_size=4)
+SIZES = st.integers(1, 200)
+
+
+def message_id(ledger_id: int, entry_id: int, partition: int = -1) -> MessageIdData:
+    made = MessageIdData(ledgerId=ledger_id, entryId=entry_id)
+    if partition >= 0:
+        made.partition = partition
+    return made
+
+
+@given(UINT64, PARTITIONS, st.lists(st.tuples(UINT64, UINT64, PLACES, PLACES), min_size=1, max_size=4))
+def test_receipts_are_what_protobuf_would_write(
+    producer_id: int, partition: int, receipts: list[tuple[int, int, int, int]]
+) -> None:
+    frames = ReceiptFrames(producer_id, partition)
+    for sequence_id, highest, ledger_id, entry_id in receipts:
+        told = CommandSendReceipt(
+            producer_id=producer_id,
+            sequence_id=sequence_id,
+            message_id=message_id(ledger_id, entry_id, partition),
+        )
+        if highest:
+            told.highest_sequence_id = highest
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+        assert one_frame(frames.receipt(sequence_id, highest, Position(ledger_id, entry_id))) == (encoded(command), b"")
+
+
+@given(
+    UINT64,
+    PARTITIONS,
+    st.lists(st.tuples(PLACES, PLACES), min_size=1, max_size=4),
+    st.integers(0, 2**32 - 1),
+    WORDS,
+    st.none() | UINT64,
+    st.binary(max_size=300),
+)
+def test_messages_are_what_protobuf_would_write(
+    consumer_id: int,
+    partition: int,
+    places: list[tuple[int, int]],
+    count: int,
+    words: list[int],
+    epoch: int | None,
+    entry: bytes,
+) -> None:
+    heads = MessageHeads(consumer_id, partition)
+    tail = heads.tail(count, words, epoch)
+    for ledger_id, entry_id in places:
+        told = CommandMessage(
+            consumer_id=consumer_id, message_id=message_id(ledger_id, entry_id, partition), ack_set=words
+        )
+        if count:
+            told.redelivery_count = count
+        if epoch is not None:
+            told.consumer_epoch = epoch
+        command = BaseCommand(type=BaseCommand.MESSAGE, message=told)
+        found = one_frame(heads.head(Position(ledger_id, entry_id), tail, len(entry)) + entry)
+        assert found == (encoded(command), entry)
+
+
+def encoded(command: Message) -> bytes:
+    return command.SerializeToString(deterministic=True)
+
+
+def one_frame(data: bytes) -> tuple[bytes, bytes] | None:
+    reader = FrameReader(1_000_000)
+    reader.feed(data)
+    found = reader.next()
+    assert reader.kept_bytes == len(data)  # let go of with the next look
+    assert reader.next() is None
+    assert reader.kept_bytes == 0
+    return found
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=20))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(commands: list[bytes], sizes: list[int]) -> None:
+    data = b"".join(
+        (len(command) + 9).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + b"entry"
+        for command in commands
+    )
+    reader, found, at = FrameReader(1_000), [], 0
+    for size in sizes * (len(data) // sum(sizes) + 1):
+        reader.feed(data[at : at + size])
+        at += size
+        while (one := reader.next()) is not None:
+            found.append(one)
+        assert reader.kept_bytes <= 49
+    assert found == [(command, b"entry") for command in commands]
+
+
+@given(WORDS, SIZES)
+def test_a_bit_set_says_which_messages_are_open(words: list[int], size: int) -> None:
+    open_messages = {at for at in range(size) if at // 64 < len(words) and words[at // 64] >> (at % 64) & 1}
+    bits = acknowledged_bits(words, size)
+    assert {at for at in range(size) if not bits >> at & 1} == open_messages
+    assert bits >> size == 0
+
+
+@given(st.sets(st.integers(0, 199)), SIZES)
+def test_what_is_told_of_a_batch_is_understood_as_it_was_meant(acknowledged: set[int], size: int) -> None:
+    bits = sum(1 << one for one in acknowledged if one < size)
+    words = unacknowledged_words(bits.to_bytes(25, "little"), size)
+    assert acknowledged_bits(words, size) == bits
+    assert all(-(2**63) <= word < 2**63 for word in words)
+    assert not words or words[-1] != 0
+
+
+@given(UINT64, UINT64, WORDS)
+def test_a_place_begins_at_the_first_open_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
+    place = place_of(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
+    assert (place.ledger_id - ledger_id) % 2**64 == 0
+    assert (place.entry_id - entry_id) % 2**64 == 0
+    first = next((at for at in range(64 * len(words)) if words[at // 64] >> (at % 64) & 1), 0)
+    assert place.batch_index == (first or -1)
+
+
+IDS = st.lists(
+    st.builds(
+        MessageIdData,
+        ledgerId=st.sampled_from([1, 2, 2**64 - 1]),
+        entryId=st.integers(0, 6) | st.just(2**64 - 1),
+        ack_set=st.just([]) | WORDS,
+    ),
+    max_size=12,
+)
+
+
+@given(IDS)
+def test_ids_become_ranges_of_the_same_entries(ids: list[MessageIdData]) -> None:
+    whole, partial = whole_and_partial(ids)
+    named = [(one.ledger_id, at) for one in whole for at in range(one.first_entry_id, one.last_entry_id + 1)]
+    positions = [(position_of(one), any(one.ack_set)) for one in ids]
+    assert named == [tuple(place) for place, part in positions if not part and min(place) >= 0]
+    assert [place for place, _ in partial] == [place for place, part in positions if part]
+    follows = all(min(place) >= 0 for place, _ in positions)
+    for before, after in pairwise(whole):  # those that follow each other are one
+        assert not follows or (before.ledger_id, before.last_entry_id + 1) != (after.ledger_id, after.first_entry_id)
+    assert sum(one.last_entry_id - one.first_entry_id + 1 for one in ranges_of(ids)) == sum(
+        min(place) >= 0 for place, _ in positions
+    )
+
+
+@given(IDS, st.integers(1, 5), st.none() | UINT64)
+def test_commands_of_many_ids_are_taken_in_parts_that_say_the_same(
+    ids: list[MessageIdData], most: int, number: int | None
+) -> None:
+    asked = CommandAck(consumer_id=7, ack_type=CommandAck.INDIVIDUAL, message_id=ids, txnid_most_bits=3)
+    again = CommandRedeliverUnacknowledgedMessages(consumer_id=7, message_ids=ids)
+    if number is not None:
+        asked.request_id = again.consumer_epoch = number
+    acks, redeliveries = list(ack_in_parts(asked, most)), list(redelivery_in_parts(again, most))
+    assert [one for part in acks for one in part.message_id] == ids
+    assert [one for part in redeliveries for one in part.message_ids] == ids
+    assert all(0 < len(part.message_id) <= most for part in acks if ids)
+    assert all(0 < len(part.message_ids) <= most for part in redeliveries if ids)
+    assert [part.HasField("request_id") for part in acks] == [False] * (len(acks) - 1) + [number is not None]
+    assert {part.HasField("consumer_epoch") for part in redeliveries} == {number is not None}
+    assert {part.consumer_id for part in acks} == {part.consumer_id for part in redeliveries} == {7}
+    assert {part.txnid_most_bits for part in acks} == {3}
+
+
+def test_a_cumulative_acknowledgement_stays_whole() -> None:
+    asked = CommandAck(consumer_id=1, ack_type=CommandAck.CUMULATIVE, message_id=[message_id(1, 1), message_id(1, 2)])
+    assert list(ack_in_parts(asked, 1)) == [asked]

@@ -1,0 +1,413 @@
+"""One connection: how it begins, what it answers in which order, when it is held and read on, and whether it lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from magnetar_broker.pulsar import connection
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseProducer,
+    CommandConnect,
+    CommandGetLastMessageId,
+    CommandLookupTopic,
+    CommandPing,
+    CommandPong,
+    CommandProducer,
+    CommandSubscribe,
+    ServerError,
+)
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient, framed, sent
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+CONNECT = BaseCommand(type=BaseCommand.CONNECT, connect=CommandConnect(client_version="c", protocol_version=19))
+PING = BaseCommand(type=BaseCommand.PING, ping=CommandPing())
+PONG = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
+NO_REQUEST = 2**64 - 1
+
+
+def kinds(client: PulsarClient) -> list[str]:
+    return [BaseCommand.Type.Name(one.type) for one in client.answers]
+
+
+async def refused(client: PulsarClient) -> str:
+    """What the client is told as its connection is closed."""
+    await client.wait_gone()
+    [last] = client.answers[-1:]
+    assert last.type == BaseCommand.ERROR
+    assert last.error.request_id == NO_REQUEST
+    return last.error.message
+
+
+# How it begins.
+
+
+@pytest.mark.parametrize(("asked", "told"), [(0, 0), (6, 6), (19, 19), (21, 21), (99, 21), (-5, -5)])
+def test_the_lower_version_of_the_two_is_spoken(asked: int, told: int) -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        connected = (await scene.raw_client().connect(protocol_version=asked)).connected
+        assert connected.protocol_version == told
+        assert connected.max_message_size == 5_242_880
+        assert connected.feature_flags.supports_topic_watchers
+
+    in_pulsar(test)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (framed(PING), "CONNECT comes first"),
+        (framed(PONG), "CONNECT comes first"),
+        (framed(CONNECT) + framed(CONNECT), "CONNECT comes once"),
+        (framed(CONNECT) + framed(BaseCommand(type=BaseCommand.MESSAGE)), "none that a broker takes"),
+        (framed(CONNECT) + framed(BaseCommand(type=99)), "none that a broker takes"),  # type: ignore[arg-type]
+        (framed(CONNECT) + framed(BaseCommand()), "none that a broker takes"),
+        (framed(BaseCommand(type=BaseCommand.CONNECT)), None),
+        (framed(BaseCommand(type=BaseCommand.CONNECT, connect=CommandConnect())), "lacks what it needs"),
+        (
+            framed(CONNECT) + framed(BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t"))),
+            "lacks what it needs",
+        ),
+        (b"\0\0\0\4\0\0\0\0", "none that a broker takes"),
+        (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "too large"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "too large"),
+        (b"\0\0\0\x09\0\0\0\x05\xff\xff\xff\xff\xff", "can't be read"),
+        # Text that is no UTF-8.
+        (b"\0\0\0\x0c\0\0\0\x08\x08\x02\x12\x04\x0a\x02\xff\xfe", "can't be read"),
+    ],
+)
+def test_who_breaks_the_protocol_is_told_and_closed_and_nobody_else_is(data: bytes, says: str | None) -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        other, client = await scene.pulsar_client(), scene.raw_client()
+        client.send_bytes(data)
+        if says is None:  # CONNECT with nothing in it is as good as one with everything left out
+            await client.wait_told(BaseCommand.CONNECTED)
+        else:
+            assert says in await refused(client)
+            client.send_bytes(framed(CONNECT))
+        await other.open_producer()
+        assert not other.gone
+
+    in_pulsar(test)
+
+
+def test_what_stands_before_a_bad_frame_is_done() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client, other = await scene.pulsar_client(), await scene.pulsar_client()
+        name = (await client.open_producer()).producer_name
+        client.send_bytes(sent(1, 0, entry(0, producer=name)) + b"\xff" * 8)
+        assert "too large" in await refused(client)
+        await other.subscribe()
+        await other.wait_delivered(1)
+
+    in_pulsar(test)
+
+
+# What is answered.
+
+
+def test_answers_come_in_the_order_of_what_was_asked_where_nothing_has_to_be_waited_for() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = scene.raw_client()
+        closed = BaseCommand(
+            type=BaseCommand.GET_LAST_MESSAGE_ID,
+            get_last_message_id=CommandGetLastMessageId(consumer_id=1, request_id=7),
+        )
+        client.send(CONNECT, PING, closed, PING)
+        await until(lambda: len(client.answers) == 4, "all is answered")
+        assert kinds(client) == ["CONNECTED", "PONG", "PONG", "ERROR"]
+
+    in_pulsar(test)
+
+
+def test_what_is_answered_in_one_turn_is_one_write() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        before = client.transport.writes
+        client.send(*[PING] * 1000)
+        await client.wait_told(BaseCommand.PONG, 1000)
+        assert client.transport.writes == before + 1
+
+    in_pulsar(test)
+
+
+def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
+    """WIRE-1: a client that had stopped waiting for the answer asks again."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        first = await client.open_producer()
+        assert (await client.open_producer()).producer_name == first.producer_name
+        await client.subscribe()
+        await client.subscribe()
+        [topic] = scene.life.topics.loaded()
+        assert len(topic.producers()) == topic.subscriptions.consumers == 1
+        asked = [
+            BaseCommand(
+                type=BaseCommand.PRODUCER, producer=CommandProducer(topic="new", producer_id=2, request_id=100)
+            ),
+            BaseCommand(
+                type=BaseCommand.PRODUCER, producer=CommandProducer(topic="new", producer_id=2, request_id=101)
+            ),
+        ]
+        client.send(*asked)  # it is being opened
+        assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
+        assert (await client.answer(100)).type == BaseCommand.PRODUCER_SUCCESS
+
+    in_pulsar(test)
+
+
+def test_a_producer_that_is_being_closed_takes_nothing_and_is_not_open() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        name = (await client.open_producer()).producer_name
+        [topic] = scene.life.topics.loaded()
+        for bookie in scene.bookies:
+            bookie.hold()
+        close = BaseCommand(
+            type=BaseCommand.CLOSE_PRODUCER, close_producer=CommandCloseProducer(producer_id=1, request_id=100)
+        )
+        again = BaseCommand(
+            type=BaseCommand.PRODUCER, producer=CommandProducer(topic="t", producer_id=1, request_id=101)
+        )
+        client.send_bytes(sent(1, 0, entry(0, producer=name)) + framed(close))
+        await until(lambda: topic.log.pending_bytes > 0, "the entry is on its way")
+        await asyncio.sleep(0)
+        [producer] = client.connection.producers.values()
+        for number in range(1, 100):
+            client.send_bytes(sent(1, number, entry(number, producer=name)))
+        client.send(again)
+        assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
+        for bookie in scene.bookies:
+            bookie.let_go()
+        assert (await client.answer(100)).type == BaseCommand.SUCCESS
+        assert [one.send_receipt.sequence_id for one in client.told(BaseCommand.SEND_RECEIPT)] == [0]
+        assert not producer.opened
+
+    in_pulsar(test)
+
+
+# When it is held.
+
+
+@pytest.fixture
+def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is held for nothing but what it has asked or sent."""
+    monkeypatch.setattr(connection, "_LONG_S", 1e9)
+
+
+def held_by(options: dict[str, int], load: Callable[[PulsarClient], None]) -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        name = (await client.open_producer(1, "t", producer_name="p", user_provided_producer_name=False)).producer_name
+        assert name == "p"
+        load(client)
+        assert client.transport.holds
+        client.send(PING)
+        await client.wait_told(BaseCommand.PONG)  # it was read on
+        await until(lambda: not client.transport.reading_held, "it is read")
+
+    in_pulsar(test, **options)
+
+
+def _publish(client: PulsarClient) -> None:
+    client.publish(1, *range(200), name="p")
+
+
+def _ask(client: PulsarClient) -> None:
+    lookups = [CommandLookupTopic(topic="t", request_id=100 + number) for number in range(200)]
+    client.send(*[BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=one) for one in lookups])
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_connection_that_has_too_much_undecided_is_held() -> None:
+    held_by({"max_pending_publish_bytes_per_connection": 1000}, _publish)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None:
+    held_by({"max_pending_publish_bytes_per_topic": 1000}, _publish)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_connection_that_has_asked_too_much_is_held() -> None:
+    held_by({"max_waiting_requests_per_connection": 10}, _ask)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_connection_without_any_of_that_is_not_held() -> None:
+    with pytest.raises(AssertionError, match="holds"):
+        held_by({}, _publish)
+    with pytest.raises(AssertionError, match="holds"):
+        held_by({}, _ask)
+
+
+PINGS = framed(PING) * 3_000
+
+
+async def flooded(client: PulsarClient) -> None:
+    """With PING, until it is not read on, because it takes no answers."""
+    client.stop_reading()
+    for _ in range(100):
+        client.send_bytes(PINGS)
+        await asyncio.sleep(0)
+        await until(lambda: not client.transport.reading_held or client.connection.behind, "others had their turn")
+        if client.connection.behind:
+            break
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_client_that_does_not_take_answers_is_not_read_and_others_are() -> None:
+    """WIRE-1: what it costs is bounded, however much it asks."""
+
+    async def test(scene: PulsarScene) -> None:
+        client, other = await scene.pulsar_client(), await scene.pulsar_client()
+        await flooded(client)
+        assert client.connection.behind
+        assert client.connection.waiting_bytes < 262_144 + 65_536 + 2 * len(PINGS)
+        assert scene.door.outboxes.queued_bytes >= client.connection.waiting_bytes
+        await other.open_producer()
+        client.read_on()
+        client.send(PING)
+        await until(lambda: not client.transport.reading_held, "it is read on")
+
+    in_pulsar(test, max_queued_bytes_per_stream=65_536, max_waiting_answers_bytes=262_144)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_where_all_answers_together_are_too_many_each_may_have_little() -> None:
+    async def test(scene: PulsarScene) -> None:
+        first, second = await scene.pulsar_client(), await scene.pulsar_client()
+        for client in (first, second):
+            await flooded(client)
+        assert first.connection.waiting_bytes > 400_000
+        assert 262_144 < second.connection.waiting_bytes < 262_144 + 2 * len(PINGS)
+
+    in_pulsar(test, max_queued_bytes_of_all_streams=400_000)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> None:
+    """The transport tells nothing where it never had much to write."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        client.send_bytes(PINGS * 10)  # more than may wait, and all of it is taken in one go
+        client.send(PING)
+        await client.wait_told(BaseCommand.PONG, 30_001)
+        assert client.transport.holds
+
+    in_pulsar(test, max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262_144)
+
+
+def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if len(client.answers) < 30_001:
+                asyncio.get_running_loop().call_soon(turn)
+
+        client.send_bytes(PINGS * 10)
+        turn()
+        await client.wait_told(BaseCommand.PONG, 30_000)
+        assert turns > 3
+
+    in_pulsar(test)
+
+
+# Whether it lives.
+
+
+def test_one_that_says_nothing_is_asked_and_closed_where_nothing_comes() -> None:
+    """WIRE-1: keep-alive."""
+
+    async def test(scene: PulsarScene) -> None:
+        silent, lively = await scene.pulsar_client(), await scene.pulsar_client()
+        lively.answers_pings = True
+        await silent.wait_gone()
+        await lively.wait_told(BaseCommand.PING, 3)
+        assert silent.told(BaseCommand.PING)
+        assert not lively.gone
+
+    in_pulsar(test, keep_alive_interval_seconds=0.1)
+
+
+def test_one_that_does_not_connect_is_closed_whatever_it_sends() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = scene.raw_client()
+        for byte in (100).to_bytes(4, "big") + (96).to_bytes(4, "big") + b"\x08\x02" * 48:
+            client.send_bytes(bytes((byte,)))
+            await asyncio.sleep(0.01)
+            if client.gone:
+                break
+        assert client.gone
+
+    in_pulsar(test, keep_alive_interval_seconds=0.2)
+
+
+def test_one_that_takes_nothing_is_closed_though_it_is_not_read() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await flooded(client)
+        await client.wait_gone()
+
+    in_pulsar(test, max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262_144, keep_alive_interval_seconds=0.2)
+
+
+def test_one_that_is_held_for_the_brokers_own_work_lives() -> None:
+    """PRD-11: a producer whose topic is slow is not taken for dead, and keeps its name."""
+
+    async def test(scene: PulsarScene) -> None:
+        client, other = await scene.pulsar_client(), await scene.pulsar_client()
+        await client.open_producer(1, producer_name="p")
+        for bookie in scene.bookies:
+            bookie.hold()
+        client.publish(1, *range(100), name="p")
+        await until(lambda: client.transport.reading_held, "it is held")
+        asked = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
+        answer = await other.ask(BaseCommand.PRODUCER, producer=asked)
+        assert answer.error.error == ServerError.PRODUCER_BUSY
+        for bookie in scene.bookies:
+            bookie.let_go()
+        await client.receipts(1, 100)
+
+    in_pulsar(test, max_pending_publish_bytes_per_connection=1000, connection_liveness_check_timeout_millis=50)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_who_asks_for_what_another_has_gets_it_where_that_one_is_silent(answers: bool) -> None:
+    """WIRE-1, PRD-11, SUB-1: a connection that broke unseen does not keep its names."""
+
+    async def test(scene: PulsarScene) -> None:
+        holder, other = await scene.pulsar_client(), await scene.pulsar_client()
+        holder.answers_pings = answers
+        await holder.open_producer(1, producer_name="p")
+        await holder.subscribe()
+        produce = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
+        opened = await other.ask(BaseCommand.PRODUCER, producer=produce)
+        consume = CommandSubscribe(
+            topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=other.request_id()
+        )
+        subscribed = await other.ask(BaseCommand.SUBSCRIBE, subscribe=consume)
+        if answers:
+            assert opened.error.error == ServerError.PRODUCER_BUSY
+            assert subscribed.error.error == ServerError.CONSUMER_BUSY
+        else:
+            assert opened.type == BaseCommand.PRODUCER_SUCCESS
+            assert subscribed.type == BaseCommand.SUCCESS
+        assert holder.gone is not answers
+
+    in_pulsar(test, connection_liveness_check_timeout_millis=100)

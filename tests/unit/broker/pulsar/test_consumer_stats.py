@@ -1,0 +1,60 @@
+"""What the broker knows of a consumer, for the client that has it."""
+
+from __future__ import annotations
+
+from magnetar_broker.admin.rates import sample_topic
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandConsumerStats,
+    CommandConsumerStatsResponse,
+    ServerError,
+)
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+
+async def _stats(client: PulsarClient, consumer_id: int = 1) -> CommandConsumerStatsResponse:
+    command = CommandConsumerStats(consumer_id=consumer_id, request_id=client.request_id())
+    answer = await client.ask(BaseCommand.CONSUMER_STATS, consumer_stats=command)
+    assert answer.type == BaseCommand.CONSUMER_STATS_RESPONSE, answer
+    return answer.consumer_stats_response
+
+
+def test_a_consumer_is_told_what_it_holds_and_what_is_left() -> None:
+    """WIRE-1."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        await client.subscribe(sub_type=1, permits=7, consumer_name="me")
+        topic = scene.life.topics.get_loaded(TopicName.parse("t"))
+        assert topic is not None
+        sample_topic(topic, scene.clock.monotonic())
+        client.publish(1, *range(10), name=opened.producer_name)
+        await client.wait_delivered(7)
+        sample_topic(topic, scene.clock.monotonic() + 2)
+        told = await _stats(client)
+        assert not told.HasField("error_code")
+        assert (told.consumer_name, told.type, told.address) == ("me", "Shared", "10.0.0.1:1")
+        assert (told.available_permits, told.unacked_messages, told.msg_backlog) == (0, 7, 10)
+        assert told.blocked_consumer_on_unacked_msgs
+        assert 0 < told.msg_rate_out <= 3.5
+        assert told.msg_throughput_out > told.msg_rate_out
+        assert told.connected_since.endswith("Z")
+        await client.subscribe(2, subscription="alone", permits=5)
+        await client.wait_delivered(5, 2)
+        other = await _stats(client, 2)
+        assert (other.type, other.msg_backlog) == ("Exclusive", 10)
+        assert not other.blocked_consumer_on_unacked_msgs
+
+    in_pulsar(test, max_unacked_messages_per_consumer=7)
+
+
+def test_of_a_consumer_that_is_not_there_it_is_said() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        assert (await _stats(client, 9)).error_code == ServerError.CONSUMER_NOT_FOUND
+        assert not client.gone
+
+    in_pulsar(test)

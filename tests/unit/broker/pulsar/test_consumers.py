@@ -1,0 +1,128 @@
+"""What a connection's consumers do with commands that cross each other, or come at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandCloseConsumer,
+    CommandFlow,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandUnsubscribe,
+)
+from tests.produce_client import entry
+from tests.unit.broker.pulsar.pulsar_client import Delivered, PulsarClient, sent
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+EXCLUSIVE, SHARED = 0, 1
+REDELIVER = BaseCommand(
+    type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES,
+    redeliver_unacknowledged_messages=CommandRedeliverUnacknowledgedMessages(consumer_id=1),
+)
+
+
+def flow(permits: int) -> BaseCommand:
+    return BaseCommand(type=BaseCommand.FLOW, flow=CommandFlow(consumer_id=1, message_permits=permits))
+
+
+def id_of(delivered: Delivered, *open_messages: int) -> MessageIdData:
+    return MessageIdData(ledgerId=delivered.ledger_id, entryId=delivered.entry_id, ack_set=open_messages)
+
+
+async def published(client: PulsarClient, *entries: int) -> None:
+    """Entries of so many messages; more than one: a batch."""
+    name = (await client.open_producer()).producer_name
+    for number, messages in enumerate(entries):
+        batch = {} if messages == 1 else {"num_messages_in_batch": messages}
+        client.send_bytes(sent(1, number, entry(number, b"x" * 6 * messages, name, **batch)))
+    await client.receipts(1, len(entries))
+    await client.close_producer()
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_permits_that_come_with_a_redelivery_count_once(kind: int) -> None:
+    """WIRE-1, CON-1: what is delivered is never more than was granted, however commands are cut into pieces."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, *[1] * 50)
+        await client.subscribe(permits=5, sub_type=kind)
+        await client.wait_delivered(5)
+        client.send(REDELIVER, flow(3))
+        await client.wait_delivered(8)
+        client.send(flow(2), REDELIVER, REDELIVER, flow(4))
+        await client.wait_delivered(14)
+        other = await scene.pulsar_client()
+        await other.subscribe(2, subscription="other")
+        await other.wait_delivered(50, consumer_id=2)  # time enough for what would be too much
+        assert len(client.delivered) == 14
+
+    in_pulsar(test, managed_ledger_cache_size_mb=0)  # so that nothing goes out while commands come
+
+
+def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches() -> None:
+    """WIRE-1, CON-3, CON-4: also where the broker has to look up how large a batch is."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, 4, 4)
+        await client.subscribe(sub_type=SHARED)
+        delivered = await client.wait_delivered(2)
+        acknowledged = CommandAck(
+            consumer_id=1,
+            ack_type=CommandAck.INDIVIDUAL,
+            message_id=[id_of(delivered[0], 0b1001), id_of(delivered[1], 0b0001)],
+        )
+        closing = CommandCloseConsumer(consumer_id=1, request_id=client.request_id())
+        client.send(
+            BaseCommand(type=BaseCommand.ACK, ack=acknowledged),
+            BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closing),
+        )
+        await client.answer(closing.request_id)
+        await client.subscribe(2, sub_type=SHARED)
+        again = await client.wait_delivered(2, consumer_id=2)
+        assert [one.open_messages for one in again] == [(0b1001,), (0b0001,)]
+
+    in_pulsar(test, managed_ledger_cache_size_mb=0)
+
+
+def test_up_to_the_place_before_a_ledger_is_everything_before_it() -> None:
+    """WIRE-1, CON-3: so a client says it that counts by entries, of a place in a ledger's first batch."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, *[1] * 10)
+        await client.subscribe()
+        delivered = await client.wait_delivered(10)
+        ledgers = sorted({one.ledger_id for one in delivered})
+        assert len(ledgers) > 2
+        before = MessageIdData(ledgerId=ledgers[2], entryId=2**64 - 1)
+        assert not (await client.acknowledge(1, [before], cumulative=True)).HasField("error")
+        await client.close_consumer()
+        await client.subscribe(2)
+        left = [(one.ledger_id, one.entry_id) for one in delivered if one.ledger_id >= ledgers[2]]
+        again = await client.wait_delivered(len(left), consumer_id=2)
+        assert [(one.ledger_id, one.entry_id) for one in again] == left
+        nothing = MessageIdData(ledgerId=ledgers[0], entryId=2**64 - 1)
+        assert not (await client.acknowledge(2, [nothing], cumulative=True)).HasField("error")
+
+    in_pulsar(test, managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0)
+
+
+def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
+    """WIRE-1: it would make the subscription anew; the others are told."""
+
+    async def test(scene: PulsarScene) -> None:
+        client, other = await scene.pulsar_client(), await scene.pulsar_client()
+        await client.subscribe(sub_type=SHARED)
+        await other.subscribe(sub_type=SHARED)
+        asked = CommandUnsubscribe(consumer_id=1, request_id=client.request_id(), force=True)
+        answer = await client.ask(BaseCommand.UNSUBSCRIBE, unsubscribe=asked)
+        assert answer.type == BaseCommand.SUCCESS
+        await other.wait_told(BaseCommand.CLOSE_CONSUMER)
+        assert not client.told(BaseCommand.CLOSE_CONSUMER)
+
+    in_pulsar(test)

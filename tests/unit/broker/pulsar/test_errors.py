@@ -1,0 +1,56 @@
+"""What went wrong, in the protocol's codes: libraries go by these alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.pulsar_pb2 import ServerError
+
+# What Pulsar 4's broker answers in such a case (BrokerServiceException.getClientErrorCode).
+_AS_PULSAR = {
+    "ERROR_CODE_UNSPECIFIED": "UNKNOWN_ERROR",
+    "UNKNOWN_ERROR": "UNKNOWN_ERROR",
+    "INTERNAL_ERROR": "UNKNOWN_ERROR",
+    "METADATA_ERROR": "METADATA_ERROR",
+    "PERSISTENCE_ERROR": "PERSISTENCE_ERROR",
+    "SERVICE_NOT_READY": "SERVICE_NOT_READY",
+    "CONSUMER_BUSY": "CONSUMER_BUSY",
+    "PRODUCER_BUSY": "PRODUCER_BUSY",
+    "PRODUCER_FENCED": "PRODUCER_FENCED",
+    "TOPIC_NOT_FOUND": "TOPIC_NOT_FOUND",
+    "SUBSCRIPTION_NOT_FOUND": "SUBSCRIPTION_NOT_FOUND",
+    "NOT_FOUND": "TOPIC_NOT_FOUND",
+    "INVALID_TOPIC_NAME": "INVALID_TOPIC_NAME",
+    "CHECKSUM_ERROR": "CHECKSUM_ERROR",
+    "TOO_MANY_REQUESTS": "TOO_MANY_REQUESTS",
+    "TOPIC_TERMINATED": "TOPIC_TERMINATED_ERROR",
+    "ALREADY_EXISTS": "NOT_ALLOWED_ERROR",
+    "NOT_ALLOWED": "NOT_ALLOWED_ERROR",
+    "INVALID_ARGUMENT": "NOT_ALLOWED_ERROR",
+    "MESSAGE_TOO_BIG": "NOT_ALLOWED_ERROR",
+    "INCARNATION_CHANGED": "NOT_ALLOWED_ERROR",
+    "STALE_EPOCH": "NOT_ALLOWED_ERROR",
+    "UNSUPPORTED": "NOT_ALLOWED_ERROR",
+}
+# What libraries do when a producer or consumer that was open is opened anew: after these both Java's (4.0) and C++'s
+# (isRetriableError, isResultRetryable) go on trying.
+_TRIED_AGAIN = {"UNKNOWN_ERROR", "METADATA_ERROR", "PERSISTENCE_ERROR", "SERVICE_NOT_READY"}
+
+
+@pytest.mark.parametrize("name", ErrorCode.keys())
+def test_each_error_has_the_code_that_pulsars_brokers_choose(name: str) -> None:
+    """WIRE-1."""
+    assert ServerError.Name(server_error(ErrorCode.Value(name))) == _AS_PULSAR[name]
+
+
+def test_what_passes_is_tried_again_by_every_library() -> None:
+    """A topic that moves, a store that is away, bookies that fail: none of it ends a producer or a consumer. WIRE-1."""
+    for name in ("SERVICE_NOT_READY", "METADATA_ERROR", "PERSISTENCE_ERROR", "INTERNAL_ERROR", "UNKNOWN_ERROR"):
+        assert ServerError.Name(server_error(ErrorCode.Value(name))) in _TRIED_AGAIN
+    assert server_error(ErrorCode.UNSUPPORTED) not in map(ServerError.Value, _TRIED_AGAIN)
+
+
+def test_a_code_that_nobody_knows_is_an_unknown_error() -> None:
+    assert server_error(10_000) == ServerError.UNKNOWN_ERROR

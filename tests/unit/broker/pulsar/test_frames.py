@@ -1,0 +1,121 @@
+"""What a connection carries, taken apart however it was cut; and what a reader may keep of it."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from magnetar_broker.core.pulsar.frames import MAX_COMMAND_BYTES, BadFrame, FrameReader
+
+MAX_MESSAGE = 100_000
+FRAMES = [(b"c" * 3, b""), (b"", b""), (b"d", b"payload"), (b"c" * 1000, b"p" * 90_000), (b"last", b"x")]
+
+
+def framed(command: bytes, payload: bytes = b"") -> bytes:
+    total = 4 + len(command) + len(payload)
+    return total.to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + payload
+
+
+WHOLE = b"".join(framed(*parts) for parts in FRAMES)
+
+
+def taken(reader: FrameReader) -> list[tuple[bytes, bytes]]:
+    parts = []
+    while (one := reader.next()) is not None:
+        assert all(type(part) is bytes for part in one)
+        parts.append(one)
+    return parts
+
+
+def test_frames_in_one_piece() -> None:
+    reader = FrameReader(MAX_MESSAGE)
+    reader.feed(WHOLE)
+    assert taken(reader) == FRAMES
+
+
+def test_frames_byte_by_byte() -> None:
+    reader, found = FrameReader(MAX_MESSAGE), []
+    for at in range(len(WHOLE)):
+        reader.feed(WHOLE[at : at + 1])
+        found += taken(reader)
+    assert found == FRAMES
+    assert reader.kept_bytes == 0
+
+
+def test_frames_cut_anywhere() -> None:
+    ends = list(range(0, len(WHOLE), 997)) + list(range(60)) + list(range(len(WHOLE) - 60, len(WHOLE)))
+    for cut in ends:
+        reader = FrameReader(MAX_MESSAGE)
+        reader.feed(WHOLE[:cut])
+        found = taken(reader)
+        reader.feed(WHOLE[cut:])
+        assert found + taken(reader) == FRAMES
+
+
+def test_pieces_that_wait_are_taken_behind_each_other() -> None:
+    reader = FrameReader(MAX_MESSAGE)
+    for at in range(0, len(WHOLE), 50_000):
+        reader.feed(WHOLE[at : at + 50_000])  # nothing is taken in between
+        if at == 0:
+            assert reader.next() == FRAMES[0]
+    assert taken(reader) == FRAMES[1:]
+
+
+@pytest.mark.parametrize(
+    ("total", "command", "says"),
+    [
+        (0, 0, "can't have"),
+        (3, 0, "can't have"),
+        (4, 1, "can't have"),
+        (100, 97, "can't have"),
+        (2**31, 4, "too large"),
+        (2**32 - 1, 2**32 - 1, "too large"),
+        (MAX_COMMAND_BYTES + 5, MAX_COMMAND_BYTES + 1, "too large"),
+    ],
+)
+def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
+    total: int, command: int, says: str
+) -> None:
+    reader = FrameReader(5_242_880)
+    reader.feed(framed(b"good") + total.to_bytes(4, "big") + command.to_bytes(4, "big"))
+    assert reader.next() == (b"good", b"")
+    with pytest.raises(BadFrame, match=says):
+        reader.next()
+
+
+def test_the_largest_message_and_its_metadata_fit_and_no_more() -> None:
+    reader = FrameReader(MAX_MESSAGE)
+    largest = MAX_MESSAGE + 10_240 + 4_096
+    reader.feed(framed(b"c", b"p" * (largest - 5)))
+    assert reader.next() is not None
+    reader.feed((largest + 1).to_bytes(4, "big") + b"\0\0\0\1")
+    with pytest.raises(BadFrame, match=f"one may have {largest}"):
+        reader.next()
+
+
+def test_an_idle_reader_keeps_nothing_of_what_was_taken() -> None:
+    reader = FrameReader(5_242_880)
+    data = framed(b"c", b"p" * 5_000_000)
+    for piece in (data[:2_000_000], data[2_000_000:] + b"\0\0"):
+        reader.feed(piece)
+        assert len(taken(reader)) == (piece[-1:] == b"\0")
+    assert reader.kept_bytes == 2
+
+
+def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
+    reader = FrameReader(5_242_880)
+    size = 30_000
+    data = framed(b"c", b"p" * size)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for at in range(len(data) - 1):
+            reader.feed(bytes(bytearray(data[at : at + 1])))
+            assert reader.next() is None
+        assert tracemalloc.get_traced_memory()[0] - before < 2 * size
+    finally:
+        tracemalloc.stop()
+    assert reader.kept_bytes == reader.unfinished_bytes == len(data) - 1
+    reader.feed(data[-1:])
+    assert taken(reader) == [(b"c", b"p" * size)]
