@@ -34,12 +34,12 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.configuration import options_of
-from magnetar_wire.event_loop import new_event_loop
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.process.ending import Ending
+from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import SystemRandomness

@@ -158,7 +158,10 @@ class LogWriting:
         if written is None or written.rolling:
             self._drive_on()
             return
-        writer, rule, age_s = written.writer, self._rule, self._age_s(written)
+        writer = written.writer
+        if not writer.has_room:
+            return  # what completes makes room, and comes back
+        rule, age_s = self._rule, self._age_s(written)
         failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
         completed = partial(self._completed, written)
         while (entry := queue.next_waiting()) is not None:
@@ -171,7 +174,7 @@ class LogWriting:
                 self._roll(written)
                 return
             if not writer.has_room:
-                return  # what completes makes room
+                return
             stored = entry.stored
             writer.append(stored, completed)
             queue.sent()

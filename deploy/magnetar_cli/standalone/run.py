@@ -20,9 +20,9 @@ from magnetar_cli.standalone.data_folder import FolderTaken
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_cli.standalone.standalone import Standalone
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
-from magnetar_wire.event_loop import new_event_loop
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.garbage import collect_seldom
+from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.open_files import allow_many_files
 from magnetar_wire.process.stop_signals import StopSignals
