@@ -28,6 +28,7 @@ from tests.running_standalone import StandaloneProcess, standalone
 __all__ = [
     "LONG_MS",
     "OURS_ALONE",
+    "QUIET",
     "SHORT_MS",
     "StockServer",
     "payloads",
@@ -39,11 +40,11 @@ __all__ = [
 
 # For what must come, and for what must not.
 LONG_MS: Final = 60_000
-SHORT_MS: Final = 100
+SHORT_MS: Final = 50
 
 _ELSEWHERE: Final = os.environ.get("MAGNETAR_TEST_PULSAR_URL", "")
 _ELSEWHERE_HTTP: Final = os.environ.get("MAGNETAR_TEST_PULSAR_HTTP", "http://127.0.0.1:18080")
-_QUIET: Final = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+QUIET: Final = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
 _numbers: Final = itertools.count()
 # Of what is refused here, or done in another way than on Pulsar.
 OURS_ALONE: Final = pytest.mark.skipif(bool(_ELSEWHERE), reason="a Pulsar does it otherwise")
@@ -58,7 +59,7 @@ class StockServer:
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[pulsar.Client]:
-        client = pulsar.Client(self.url, logger=_QUIET, operation_timeout_seconds=30, **options)
+        client = pulsar.Client(self.url, logger=QUIET, operation_timeout_seconds=30, **options)
         try:
             yield client
         finally:

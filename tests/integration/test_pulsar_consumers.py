@@ -439,7 +439,7 @@ def test_dead_letters_go_to_their_topic(client: pulsar.Client) -> None:
 # Moving.
 
 
-@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared], ids=lambda kind: kind.name)
 def test_seeking_by_id(client: pulsar.Client, kind: ConsumerType) -> None:
     """WIRE-1, SUB-9: to the ends, to an entry, into a batch, back and forth; what is sent later comes behind."""
     name = topic("seek")

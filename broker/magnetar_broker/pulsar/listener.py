@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.serving import Door
@@ -28,7 +27,6 @@ class PulsarListener:
         self.address = ""
         self.connections: set[PulsarConnection] = set()
         self._server: asyncio.Server | None = None
-        self._by_ip: Counter[str] = Counter()
         self._all_gone: asyncio.Future[None] | None = None
 
     async def listen(self, address: str) -> None:
@@ -49,7 +47,8 @@ class PulsarListener:
 
     def opened(self, connection: PulsarConnection) -> str:
         self.connections.add(connection)
-        self._by_ip[connection.address.rpartition(":")[0]] += 1
+        self._door.connections += 1
+        self._door.connections_by_ip[_ip(connection)] += 1
         counters = self._door.counters
         counters.connections_opened += 1
         why_not = self._why_not(connection)
@@ -57,20 +56,21 @@ class PulsarListener:
         return why_not
 
     def _why_not(self, connection: PulsarConnection) -> str:
-        options, ip = self._door.options, connection.address.rpartition(":")[0]
-        if 0 < options.broker_max_connections < len(self.connections):
+        options, by_ip, ip = self._door.options, self._door.connections_by_ip, _ip(connection)
+        if 0 < options.broker_max_connections < self._door.connections:
             return f"the broker has {options.broker_max_connections} connections, which is broker_max_connections"
         most = options.broker_max_connections_per_ip
-        if 0 < most < self._by_ip[ip]:
+        if 0 < most < by_ip[ip]:
             return f"{ip} has {most} connections, which is broker_max_connections_per_ip"
         return ""
 
     def closed(self, connection: PulsarConnection) -> None:
         self.connections.discard(connection)
-        ip = connection.address.rpartition(":")[0]
-        self._by_ip[ip] -= 1
-        if not self._by_ip[ip]:
-            del self._by_ip[ip]
+        by_ip, ip = self._door.connections_by_ip, _ip(connection)
+        self._door.connections -= 1
+        by_ip[ip] -= 1
+        if not by_ip[ip]:
+            del by_ip[ip]
         if not self.connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
 
@@ -85,3 +85,7 @@ class PulsarListener:
             await asyncio.wait([self._all_gone], timeout=_TELLING_S)
         for connection in list(self.connections):
             connection.abort()
+
+
+def _ip(connection: PulsarConnection) -> str:
+    return connection.address.rpartition(":")[0]

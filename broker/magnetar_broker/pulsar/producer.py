@@ -48,6 +48,8 @@ NO_REQUEST: Final = 2**64 - 1
 _MAX_TEXT: Final = 1_000
 # The instance of every producer whose name a broker has made up: the name says which it is.
 _MADE_UP: Final = b""
+# Somebody has the name, or had it in a later epoch.
+_TAKEN: Final = (ErrorCode.PRODUCER_BUSY, ErrorCode.PRODUCER_FENCED)
 
 
 class ConnectedProducer:
@@ -132,10 +134,15 @@ class ConnectedProducer:
         try:
             return await topic.open_producer(opening, self, self._connection.address)
         except BrokerError as error:
-            holder = next((one for one in topic.producers() if one.producer_name == asked.producer_name), None)
-            if error.code != ErrorCode.PRODUCER_BUSY or holder is None or await holder.lives():
+            if error.code not in _TAKEN:
                 raise
-        return await topic.open_producer(opening, self, self._connection.address)
+            holder = next((one for one in topic.producers() if one.producer_name == asked.producer_name), None)
+            if holder is None or await holder.lives():
+                raise _busy(error) from None
+        try:
+            return await topic.open_producer(opening, self, self._connection.address)
+        except BrokerError as error:
+            raise _busy(error) from None
 
     def _instance(self, asked: CommandProducer) -> bytes:
         if asked.producer_name and asked.user_provided_producer_name:
@@ -266,6 +273,11 @@ class ConnectedProducer:
     async def lives(self) -> bool:
         """Its client, asked now, gives a sign of life; else its connection has been closed."""
         return await self._connection.lives()
+
+
+def _busy(error: BrokerError) -> BrokerError:
+    """Libraries that are told PRODUCER_FENCED give up; here a later try, in a higher epoch, may well succeed."""
+    return BrokerError(ErrorCode.PRODUCER_BUSY, str(error)) if error.code == ErrorCode.PRODUCER_FENCED else error
 
 
 def _check_asked(asked: CommandProducer) -> None:

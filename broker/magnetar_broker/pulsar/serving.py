@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -57,6 +58,9 @@ class Door:
         self.counters = counters
         # What waits to be sent, of all clients.
         self.outboxes = outboxes
+        # At whatever listener.
+        self.connections = 0
+        self.connections_by_ip: Counter[str] = Counter()
         # Acknowledgements of parts of batches for which entries are read: so many at a time.
         self.reading_sizes = asyncio.Semaphore(_READING_SIZES)
         self.unfinished = UnfinishedFrames(options.max_unfinished_frames_bytes)

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import pulsar
 
 import magnetar
 from magnetar.exceptions import Timeout
-from tests.faults.torture.clients import Clients
+from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.consuming import ConsumerLog, Kind, options
 from tests.faults.torture.producing import AGAIN_S, told
 
@@ -24,7 +26,9 @@ __all__ = [
     "cumulatively",
     "either",
     "listening_consumer",
+    "patiently",
     "reader",
+    "received",
     "some_each",
     "some_each_async",
     "stubbornly",
@@ -36,6 +40,7 @@ _GATHER_S: Final = 0.5
 Act = Callable[[ConsumerLog, magnetar.Consumer, Sequence[Any]], None]
 AsyncAct = Callable[[ConsumerLog, Any, Sequence[Any]], Awaitable[None]]
 Run = Callable[[Clients], None]
+R = TypeVar("R")
 
 
 # How they acknowledge.
@@ -98,7 +103,7 @@ def consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, *
     """One message at a time, of which up to `most` are dealt with together."""
 
     def receive(log: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
-        return _received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(most))
+        return received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(most))
 
     return _synchronous(topic, subscription, kind, worker, act, receive, more)
 
@@ -158,14 +163,14 @@ def reader(topic: str, worker: str) -> Run:
         log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
         clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
         with log.life():
-            opened = _patiently(log, lambda: clients.client.create_reader(topic, magnetar.MessageId.earliest))
+            opened = patiently(log, lambda: clients.client.create_reader(topic, magnetar.MessageId.earliest))
             if opened is None:
                 return
             log.opened(opened)
             try:
                 while not clients.quitting.is_set():
                     since = log.waiting()
-                    log.got(_received(lambda: opened.read_next(_IDLE_MS), 40), since)
+                    log.got(received(lambda: opened.read_next(_IDLE_MS), 40), since)
             finally:
                 log.closing()
                 opened.close()
@@ -245,11 +250,11 @@ def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
         raise met[0]
 
 
-def _received(receive: Callable[[], Any], most: int) -> list[Any]:
+def received(receive: Callable[[], Any], most: int) -> list[Any]:
     """Up to so many; what trickles in does not wait for long until it is dealt with."""
     found: list[Any] = []
     until = time.monotonic() + _GATHER_S
-    with suppress(Timeout):
+    with suppress(Timeout, pulsar.Timeout):
         while len(found) < most and (not found or time.monotonic() < until):
             found.append(receive())
     return found
@@ -264,12 +269,12 @@ async def _received_async(consumer: Any, most: int) -> list[Any]:
     return found
 
 
-def _patiently(log: ConsumerLog, make: Callable[[], magnetar.Reader]) -> magnetar.Reader | None:
+def patiently(log: ConsumerLog, make: Callable[[], R]) -> R | None:
     """What `make` makes, however often it fails before. None: it is time to quit."""
     while not log.clients.quitting.is_set():
         try:
             return make()
-        except magnetar.MagnetarException as error:
+        except CLIENT_ERRORS as error:
             log.clients.recorder.say("error", consumer=log.name, why=told(error))
             log.clients.quitting.wait(AGAIN_S)
     return None

@@ -8,21 +8,18 @@ told to be done; and nothing is judged of these consumers that takes to know the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import pulsar
 
-from tests.faults.torture.clients import CLIENT_ERRORS, Clients
+from tests.faults.torture.clients import Clients
+from tests.faults.torture.consumers import patiently, received
 from tests.faults.torture.consuming import ConsumerLog, Kind
-from tests.faults.torture.producing import AGAIN_S, told
 
 __all__ = ["StockMessage", "stock_consumer", "stock_cumulatively", "stock_reader", "stock_some_each"]
 
 _IDLE_MS: Final = 200
-_GATHER_S: Final = 0.5
 _REFUSES: Final = 0.15
 _KINDS: Final = {
     "Exclusive": pulsar.ConsumerType.Exclusive,
@@ -114,7 +111,8 @@ def stock_reader(topic: str, worker: str) -> Run:
         log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
         clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
         with log.life():
-            opened = _patiently_opened(log)
+            client = clients.stock_client
+            opened = patiently(log, lambda: client.create_reader(topic, pulsar.MessageId.earliest))
             if opened is None:
                 return
             log.opened(None)
@@ -130,23 +128,5 @@ def stock_reader(topic: str, worker: str) -> Run:
     return read
 
 
-def _patiently_opened(log: ConsumerLog) -> Any:
-    """A reader, however often it fails before. None: it is time to quit."""
-    clients = log.clients
-    while not clients.quitting.is_set():
-        try:
-            return clients.stock_client.create_reader(log.topic, pulsar.MessageId.earliest)
-        except CLIENT_ERRORS as error:
-            clients.recorder.say("error", consumer=log.name, why=told(error))
-            clients.quitting.wait(AGAIN_S)
-    return None
-
-
 def _received(receive: Callable[[int], Any], most: int) -> list[StockMessage]:
-    """Up to so many; what trickles in does not wait for long until it is dealt with."""
-    found: list[StockMessage] = []
-    until = time.monotonic() + _GATHER_S
-    with suppress(pulsar.Timeout):
-        while len(found) < most and (not found or time.monotonic() < until):
-            found.append(StockMessage(receive(_IDLE_MS)))
-    return found
+    return [StockMessage(one) for one in received(lambda: receive(_IDLE_MS), most)]

@@ -7,6 +7,8 @@ so that nobody else's receipts hide that they got none; one gives up what has no
 
 from __future__ import annotations
 
+from random import Random
+
 import pulsar
 
 from tests.faults.torture.consumers import async_consumer, consumer, either, some_each_async
@@ -22,8 +24,21 @@ _TIMELY_MS = 3000
 # all its messages were acknowledged to it, and does not count those that others have done before, so it never would.
 _BY_INDEX = {"batch_index_ack_enabled": True}
 _COMPRESSIONS = [getattr(pulsar.CompressionType, name) for name in ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")]
+
+
+def _size(chance: Random) -> int | None:
+    """As make_message has it: null and empty ones, and now and then a large one."""
+    kind = chance.random()
+    if kind < 0.08:
+        return None
+    if kind < 0.16:
+        return 0
+    return 1 + chance.randrange(200_000 if kind < 0.19 else 300)
+
+
 _NAMELESS = Load(
     burst=30,
+    size=_size,
     keys=5,
     keyless=0.5,
     options={**_BATCHED, "producer_name": None},
@@ -43,7 +58,7 @@ WORKLOAD = Workload(
     ),
     producers=(
         Worker(stock_publisher(TOPIC, "batched", Load(options=_BATCHED))),
-        Worker(stock_publisher(TOPIC, "single", Load(burst=6))),
+        Worker(stock_publisher(TOPIC, "single", Load(burst=6, size=_size))),
         Worker(stock_publisher(TOPIC, "nameless", _NAMELESS)),
         Worker(publisher(TOPIC, "native", Load(burst=30))),
         Worker(stock_publisher(PARTITIONED, "keyed", Load(keys=11, options=_BATCHED))),

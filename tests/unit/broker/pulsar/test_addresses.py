@@ -9,8 +9,9 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Advertised, advertised_as, listeners_told
 from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.listener import PulsarListener
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse, ServerError
 from tests.http_client import ask_json
+from tests.running import until
 from tests.unit.broker.http.test_broker_http import scraped, served
 from tests.unit.broker.pulsar.fake_transport import FakeTransport
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
@@ -86,6 +87,27 @@ def test_addresses_are_written_down_and_read_again() -> None:
     assert told.internal_pulsar == ""
     with pytest.raises(BrokerError, match="no listener 'in'"):
         told.pulsar_at("")
+
+
+@pytest.mark.parametrize("bound", ["broker_max_connections", "broker_max_connections_per_ip"])
+def test_connections_are_counted_over_all_listeners(bound: str) -> None:
+    """WIRE-1: the bound is the broker's; and who is gone makes room."""
+
+    async def body(scene: PulsarScene) -> None:
+        first, second = await scene.pulsar_client(), await scene.pulsar_client()
+        scene.listener = PulsarListener(scene.door, "outside")
+        scene.broker.pulsar_listeners.append(scene.listener)
+        refused = scene.raw_client()
+        await refused.wait_gone()
+        (told,) = refused.answers
+        assert told.error.error == ServerError.TOO_MANY_REQUESTS
+        assert bound in told.error.message
+        assert not first.gone
+        second.cut()
+        await until(lambda: scene.door.connections == 1, "who is gone is not counted")
+        assert (await scene.pulsar_client()).connection in scene.listener.connections
+
+    in_pulsar(body, **{bound: 2})
 
 
 def test_connections_producers_and_consumers_are_counted() -> None:

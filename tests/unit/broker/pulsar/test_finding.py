@@ -64,26 +64,24 @@ def _batch(sequence_id: int, producer: str) -> bytes:
     return encode_batch(Messages([b"x"] * 5), shared)
 
 
-@pytest.mark.parametrize(
-    ("topic", "error"),
-    [
-        ("one/two", ServerError.INVALID_TOPIC_NAME),
-        ("persistent://public/default", ServerError.INVALID_TOPIC_NAME),
-        ("nobody/default/t", ServerError.TOPIC_NOT_FOUND),
-        ("public/nowhere/t", ServerError.TOPIC_NOT_FOUND),
-        ("x" * 100_000, ServerError.INVALID_TOPIC_NAME),
-    ],
-)
-def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it(topic: str, error: ServerError) -> None:
+def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_for_it() -> None:
     """As a Pulsar 4.0.7 answered it. WIRE-1."""
+    refused = {
+        "one/two": ServerError.INVALID_TOPIC_NAME,
+        "persistent://public/default": ServerError.INVALID_TOPIC_NAME,
+        "nobody/default/t": ServerError.TOPIC_NOT_FOUND,
+        "public/nowhere/t": ServerError.TOPIC_NOT_FOUND,
+        "x" * 100_000: ServerError.INVALID_TOPIC_NAME,
+    }
 
     async def test(scene: PulsarScene) -> None:
         client = await scene.pulsar_client()
-        found = await _lookup(client, topic)
-        assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, error)
-        counted = await _partitions(client, topic)
-        assert (counted.response, counted.error) == (CommandPartitionedTopicMetadataResponse.FAILED, error)
-        assert len(found.message) < 2000
+        for topic, error in refused.items():
+            found = await _lookup(client, topic)
+            assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, error)
+            counted = await _partitions(client, topic)
+            assert (counted.response, counted.error) == (CommandPartitionedTopicMetadataResponse.FAILED, error)
+            assert len(found.message) < 2000
         assert not client.gone
 
     in_pulsar(test)

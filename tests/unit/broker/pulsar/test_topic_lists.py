@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
 from magnetar_broker.core.pulsar.topic_lists import Listing
+from magnetar_metadata.store import ABSENT
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandGetTopicsOfNamespaceResponse,
+    CommandWatchTopicList,
     ServerError,
 )
 from magnetar_wire.topic_name import TopicName
+from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
@@ -55,6 +61,22 @@ def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_has_us
         assert sorted((await _listed(client)).topics) == _STORED
         assert not (await _listed(client, namespace="pulsar/system")).topics
         assert not (await _listed(client, namespace="nobody/knows")).topics
+
+    in_pulsar(test)
+
+
+def test_a_list_is_as_new_as_the_question() -> None:
+    """However far this broker's session is behind what others have made."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await _listed(client)
+        assert scene.store is not None
+        scene.metadata.lag(scene.store)
+        other = scene.metadata.connect()
+        await other.put("/topics/public/default/persistent/elsewhere", b"", ABSENT)
+        assert list((await _listed(client)).topics) == [_NS + "elsewhere"]
+        await other.close()
 
     in_pulsar(test)
 
@@ -106,6 +128,38 @@ def test_a_list_that_no_client_could_take_is_refused_and_the_connection_goes_on(
         assert not client.gone
 
     in_pulsar(test, max_message_size=200_000)
+
+
+def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four are made at a time, however many are asked for; and there are no more of them than of lookups."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        go_on = asyncio.Event()
+        begun = 0
+
+        async def sync() -> None:
+            nonlocal begun
+            begun += 1
+            await go_on.wait()
+
+        monkeypatch.setattr(scene.life.catalog, "sync", sync)
+        waiting = [asyncio.create_task(topics_of(client)) for _ in range(6)]
+        watch = CommandWatchTopicList(
+            request_id=client.request_id(), watcher_id=1, namespace="public/default", topics_pattern=".*"
+        )
+        waiting.append(asyncio.create_task(client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=watch)))
+        await until(lambda: scene.life.finding._under_way == 7, "they wait")
+        await until(lambda: begun == 5, "four lists and the watch's are begun")
+        assert (await topics_of(client)).error.error == ServerError.TOO_MANY_REQUESTS
+        watch.request_id, watch.watcher_id = client.request_id(), 2
+        refused = await client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=watch)
+        assert refused.error.error == ServerError.TOO_MANY_REQUESTS
+        assert begun == 5
+        go_on.set()
+        assert BaseCommand.ERROR not in {one.type for one in await asyncio.gather(*waiting)}
+
+    in_pulsar(test, max_concurrent_lookup_request=7)
 
 
 def test_who_reads_no_lists_gets_no_more() -> None:

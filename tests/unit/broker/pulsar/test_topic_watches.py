@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from magnetar_broker.core.pulsar.topic_lists import Listing
 from magnetar_broker.pulsar import topic_watches
+from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandWatchTopicList,
@@ -16,6 +19,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandWatchTopicListSuccess,
     ServerError,
 )
+from magnetar_wire.topic_name import TopicName
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
@@ -155,6 +159,60 @@ def test_what_changed_while_the_session_was_lost_is_told() -> None:
         assert not client.gone
 
     in_pulsar(test, **_SOON)
+
+
+def test_partitions_that_are_added_are_told_though_nobody_has_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no topic has a subscription no folder is changed by that: it is looked at now and then."""
+
+    async def nothing(partitions: object) -> None:
+        """There are no subscriptions to be made."""
+
+    monkeypatch.setattr(topic_watches, "_LOOK_AGAIN_S", 0.05)
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create_partitioned("a", 1)
+        known = _Known(client, await _watch(client))
+        await known.wait("a-partition-0")
+        await scene.life.catalog.partitioned.grow(TopicName.parse("a"), 3, nothing)
+        await known.wait(*(f"a-partition-{index}" for index in range(3)))
+
+    in_pulsar(test, **_SOON)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_however_topics_come_and_go_and_sessions_are_lost_the_client_knows_in_the_end(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is told twice, and nothing is left out, wherever looking is broken off."""
+    chance = random.Random(seed)
+
+    async def those_meant(names: Iterable[str], means: Callable[[str], bool]) -> list[str]:
+        await asyncio.sleep(chance.choice((0, 0.002)))
+        return [name for name in names if means(name)]
+
+    monkeypatch.setattr(topic_watches, "those_meant", those_meant)
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        known = _Known(client, await _watch(client))
+        other = scene.metadata.connect()
+        there: set[str] = set()
+        for _ in range(60):
+            name = f"a{chance.randrange(8)}"
+            path = f"/topics/public/default/persistent/{name}"
+            if name in there:
+                await other.delete(path, ANY)
+            else:
+                await other.put(path, b"", ABSENT)
+            there ^= {name}
+            await asyncio.sleep(chance.choice((0, 0, 0.001, 0.003)))
+            if chance.random() < 0.1 and scene.store is not None:
+                scene.metadata.expire(scene.store)
+        await known.wait(*there)
+        await other.close()
+
+    in_pulsar(test, topic_list_watch_interval_s=0.002)
 
 
 def test_a_metadata_store_that_fails_is_told_and_tried_again() -> None:
