@@ -116,7 +116,7 @@ class LedgerWriter:
         """
         if len(entry) > MAX_ENTRY_BYTES:
             raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
-        if not self.has_room:
+        if not self.has_room():
             raise TooManyPending(
                 f"ledger {self.ledger_id} has {self._adds.pending_entries} adds of {self._adds.pending_bytes} bytes "
                 f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
@@ -142,7 +142,7 @@ class LedgerWriter:
 
     async def room(self) -> None:
         """Returns when `append` finds room, or will fail anyway."""
-        while not self.has_room:
+        while not self.has_room():
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(room)
             await room
@@ -245,14 +245,13 @@ class LedgerWriter:
         self._adds.stop()
         self._wake()
 
-    @property
     def has_room(self) -> bool:
         """Whether `append` takes an entry now, or it will fail anyway."""
         adds = self._adds
         return self._closing or (adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes)
 
     def _after_completions(self) -> None:
-        if self._waiting and self.has_room:
+        if self._waiting and self.has_room():
             self._wake()
         if not self._adds.pending_entries and self._adds.failed is None:
             self._lac.idle()

@@ -159,7 +159,7 @@ class LogWriting:
             self._drive_on()
             return
         writer = written.writer
-        if not writer.has_room:
+        if not writer.has_room():
             return  # what completes makes room, and comes back
         rule, age_s = self._rule, self._age_s(written)
         failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
@@ -173,7 +173,7 @@ class LogWriting:
             ):
                 self._roll(written)
                 return
-            if not writer.has_room:
+            if not writer.has_room():
                 return
             stored = entry.stored
             writer.append(stored, completed)
@@ -214,7 +214,7 @@ class LogWriting:
         if queue.refused:
             self._tell_refused()
         # Many complete at a time, and the first of them finds all the room that they have made.
-        if queue.waits and (written.rolling or written.writer.has_room):
+        if queue.waits and (written.rolling or written.writer.has_room()):
             self._feed()
 
     def _announce(self) -> None:
