@@ -1,6 +1,6 @@
 """A stock client of Java: the program in `tests/java`, compiled against Pulsar's own library, and run.
 
-    problems = run_java_checks(folder, "pulsar://127.0.0.1:6650", {"unload": unload})
+    problems = run_java_checks(folder, java_client_jars(), "pulsar://127.0.0.1:6650", {"unload": unload})
     assert problems["Reading.fromAnId"] == ""
 
 All of its checks are done at once, in one process. What only an administrator can do, or another client, they ask for
@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from tests.peers import java_client_jars
-
 __all__ = ["Act", "run_java_checks"]
 
 _SOURCES: Final = Path(__file__).with_name("java")
@@ -34,16 +32,16 @@ _JAVAC: Final = ("javac", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-p
 Act = Callable[..., str]
 
 
-def run_java_checks(folder: Path, url: str, acts: Mapping[str, Act], *names: str) -> dict[str, str]:
+def run_java_checks(folder: Path, jars: Path, url: str, acts: Mapping[str, Act], *names: str) -> dict[str, str]:
     """What is wrong, by the checks' names; empty: nothing. Without names all are done. Classes and what the client logs
-    go to `folder`. Raises `PeerUnavailable` where there is no JDK, or no library and no way to fetch it."""
-    jars = f"{java_client_jars()}/*"
+    go to `folder`."""
+    library = f"{jars}/*"
     classes = folder / "classes"
     sources = sorted(map(str, _SOURCES.glob("*.java")))
-    subprocess.run([*_JAVAC, "-d", classes, "-cp", jars, *sources], check=True, timeout=_COMPILING_S)
+    subprocess.run([*_JAVAC, "-d", classes, "-cp", library, *sources], check=True, timeout=_COMPILING_S)
     with (folder / "java.log").open("wb") as log:
         process = subprocess.Popen(
-            [*_JAVA, "-cp", os.pathsep.join((str(classes), jars)), "Main", url, *names],
+            [*_JAVA, "-cp", os.pathsep.join((str(classes), library)), "Main", url, *names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

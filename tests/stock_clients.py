@@ -20,19 +20,32 @@ from typing import Any, Final
 
 import pulsar
 import pytest
+from pulsar import ConsumerType, InitialPosition
 
 from magnetar.admin import Admin
 from tests.running import GENEROUS_S
 from tests.running_standalone import StandaloneProcess, standalone
 
 __all__ = [
+    "ALL_TYPES",
+    "BATCHES",
+    "BY_MESSAGE",
+    "EARLIEST",
     "LONG_MS",
+    "ONE_AT_A_TIME",
     "OURS_ALONE",
     "QUIET",
     "SHORT_MS",
+    "SOON",
     "StockServer",
+    "nothing_more",
+    "numbers",
     "payloads",
+    "received",
+    "received_or_none",
     "send_batch",
+    "send_batches",
+    "send_singles",
     "stock_server",
     "topic",
     "until",
@@ -45,6 +58,14 @@ SHORT_MS: Final = 50
 _ELSEWHERE: Final = os.environ.get("MAGNETAR_TEST_PULSAR_URL", "")
 _ELSEWHERE_HTTP: Final = os.environ.get("MAGNETAR_TEST_PULSAR_HTTP", "http://127.0.0.1:18080")
 QUIET: Final = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+# Options.
+EARLIEST: Final[Any] = {"initial_position": InitialPosition.Earliest}
+BATCHES: Final[Any] = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
+BY_MESSAGE: Final[Any] = {"batch_index_ack_enabled": True}
+SOON: Final[Any] = {"negative_ack_redelivery_delay_ms": 100}
+ONE_AT_A_TIME: Final = [ConsumerType.Exclusive, ConsumerType.Failover]
+ALL_TYPES: Final = [*ONE_AT_A_TIME, ConsumerType.Shared]
+
 _numbers: Final = itertools.count()
 # Of what is refused here, or done in another way than on Pulsar.
 OURS_ALONE: Final = pytest.mark.skipif(bool(_ELSEWHERE), reason="a Pulsar does it otherwise")
@@ -58,8 +79,8 @@ class StockServer:
         self.url = _ELSEWHERE if process is None else process.pulsar
 
     @contextlib.contextmanager
-    def client(self, **options: Any) -> Iterator[pulsar.Client]:
-        client = pulsar.Client(self.url, logger=QUIET, operation_timeout_seconds=30, **options)
+    def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
+        client = pulsar.Client(url or self.url, logger=logger, operation_timeout_seconds=60, **options)
         try:
             yield client
         finally:
@@ -132,3 +153,42 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {GENEROUS_S} s in vain until {what}"
         time.sleep(0.01)
+
+
+def numbers(*which: int) -> list[bytes]:
+    return [b"%d" % number for number in which]
+
+
+def send_singles(client: pulsar.Client, name: str, count: int) -> list[Any]:
+    """One entry each."""
+    producer = client.create_producer(name)
+    sent = [producer.send(content) for content in numbers(*range(count))]
+    producer.close()
+    return sent
+
+
+def send_batches(client: pulsar.Client, name: str, *sizes: int) -> None:
+    producer, first = client.create_producer(name, **BATCHES), 0
+    for size in sizes:
+        send_batch(producer, *numbers(*range(first, first + size)))
+        first += size
+    producer.close()
+
+
+def nothing_more(consumer: pulsar.Consumer) -> None:
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(SHORT_MS)
+
+
+def received(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
+    return [consumer.receive(LONG_MS) for _ in range(count)]
+
+
+def received_or_none(consumer: pulsar.Consumer) -> bytes:
+    """Acknowledged; empty: there was none in a moment."""
+    try:
+        message = consumer.receive(20)
+    except pulsar.Timeout:
+        return b""
+    consumer.acknowledge(message)
+    return bytes(message.data())

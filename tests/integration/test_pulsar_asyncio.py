@@ -12,15 +12,13 @@ from typing import Any
 
 import pulsar
 import pytest
-from pulsar import CompressionType, ConsumerType, InitialPosition, MessageId
+from pulsar import CompressionType, ConsumerType, MessageId
 from pulsar.asyncio import Client, Consumer, Producer, PulsarException, Reader
 
 from tests.running import run, within
-from tests.stock_clients import QUIET, StockServer, stock_server, topic
+from tests.stock_clients import EARLIEST, QUIET, StockServer, stock_server, topic
 
 pytestmark = pytest.mark.slow
-
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
 
 @pytest.fixture(scope="module")

@@ -1,40 +1,45 @@
-"""pulsar-client's consumers, as it comes, on a real standalone: types, acknowledgements, redelivery, seek.
+"""pulsar-client's consumers, as it comes, on a real standalone: types of subscriptions, receiving, many topics.
 
 With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clients.py).
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
+import _pulsar
 import pulsar
 import pytest
-from pulsar import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerType, InitialPosition, MessageId
+from pulsar import ConsumerBatchReceivePolicy, ConsumerType, InitialPosition
 
+import magnetar
+from magnetar.admin import Admin
 from tests.running import GENEROUS_S
 from tests.stock_clients import (
+    ALL_TYPES,
+    EARLIEST,
     LONG_MS,
     OURS_ALONE,
     SHORT_MS,
+    SOON,
     StockServer,
+    nothing_more,
+    numbers,
     payloads,
-    send_batch,
+    received,
+    received_or_none,
+    send_batches,
+    send_singles,
     stock_server,
     topic,
     until,
 )
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
-SOON: Any = {"negative_ack_redelivery_delay_ms": 100}
-BY_MESSAGE: Any = {"batch_index_ack_enabled": True}
-ONE_AT_A_TIME = [ConsumerType.Exclusive, ConsumerType.Failover]
-ALL_TYPES = [*ONE_AT_A_TIME, ConsumerType.Shared]
 
 
 @pytest.fixture(scope="module")
@@ -47,58 +52,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
 def client(server: StockServer) -> Iterator[pulsar.Client]:
     with server.client() as client:
         yield client
-
-
-@pytest.fixture(scope="module", autouse=True)
-def slow_one(client: pulsar.Client) -> pulsar.Consumer:
-    """Has a message that it does not acknowledge, all the while that the others run."""
-    name = topic("time-out")
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, unacked_messages_timeout_ms=10_000)
-    send(client, name, 1)
-    assert payloads(consumer, 1) == [b"0"]
-    return consumer
-
-
-def numbers(*which: int) -> list[bytes]:
-    return [b"%d" % number for number in which]
-
-
-def send(client: pulsar.Client, name: str, count: int) -> list[Any]:
-    """One entry each."""
-    producer = client.create_producer(name)
-    sent = [producer.send(content) for content in numbers(*range(count))]
-    producer.close()
-    return sent
-
-
-def send_batches(client: pulsar.Client, name: str, *sizes: int) -> None:
-    producer, first = client.create_producer(name, **BATCHES), 0
-    for size in sizes:
-        send_batch(producer, *numbers(*range(first, first + size)))
-        first += size
-    producer.close()
-
-
-def nothing_more(consumer: pulsar.Consumer) -> None:
-    with pytest.raises(pulsar.Timeout):
-        consumer.receive(SHORT_MS)
-
-
-def received(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
-    return [consumer.receive(LONG_MS) for _ in range(count)]
-
-
-def received_or_none(consumer: pulsar.Consumer) -> bytes:
-    """Acknowledged; empty: there was none in a moment."""
-    try:
-        message = consumer.receive(20)
-    except pulsar.Timeout:
-        return b""
-    consumer.acknowledge(message)
-    return bytes(message.data())
-
-
-# Types.
 
 
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
@@ -145,7 +98,7 @@ def test_exclusive_is_for_one(server: StockServer, client: pulsar.Client) -> Non
             other.subscribe(name, "s")
         with pytest.raises(pulsar.ConsumerBusy):
             other.subscribe(name, "s", ConsumerType.Shared)
-        send(client, name, 1)
+        send_singles(client, name, 1)
         assert payloads(holder, 1) == [b"0"]
         holder.close()
         assert payloads(other.subscribe(name, "s"), 1) == [b"0"]
@@ -157,7 +110,7 @@ def test_failover_serves_one_after_the_other(client: pulsar.Client) -> None:
     name = topic("failover")
     first = client.subscribe(name, "s", ConsumerType.Failover, consumer_name="a", **EARLIEST)
     second = client.subscribe(name, "s", ConsumerType.Failover, consumer_name="b")
-    send(client, name, 10)
+    send_singles(client, name, 10)
     messages = received(first, 10)
     nothing_more(second)
     first.acknowledge_cumulative(messages[3])
@@ -165,12 +118,42 @@ def test_failover_serves_one_after_the_other(client: pulsar.Client) -> None:
     assert payloads(second, 6, acknowledge=True) == numbers(*range(4, 10))
 
 
+def test_partitions_are_spread_among_failover_consumers(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, SUB-3: each serves some; whoever stays gets all that is left. Exclusive is all of them, or none."""
+    name = server.make_partitioned(topic("failover-parts"), 4)
+    consumers = [client.subscribe(name, "s", ConsumerType.Failover, consumer_name=who, **EARLIEST) for who in "ab"]
+    producer = client.create_producer(name)
+    for content in numbers(*range(16)):
+        producer.send(content)
+    shares = [received(consumer, 8) for consumer in consumers]
+    partitions = [{message.message_id().partition() for message in share} for share in shares]
+    assert [len(one) for one in partitions] == [2, 2]
+    assert not partitions[0] & partitions[1]
+    consumers[0].close()
+    left = received(consumers[1], 8)
+    assert {message.data() for message in left} == {message.data() for message in shares[0]}
+    consumers[1].close()
+    holder = client.subscribe(name, "alone")
+    with pytest.raises(pulsar.ConsumerBusy):
+        client.subscribe(name, "alone")
+    producer.send(b"16")
+    assert payloads(holder, 1) == [b"16"]
+    holder.close()
+
+
 def test_shared_deals_out_among_its_consumers(client: pulsar.Client) -> None:
     """WIRE-1, SUB-4: each message to one; what one leaves behind to the others."""
     name = topic("shared")
     consumers = [client.subscribe(name, "s", ConsumerType.Shared, receiver_queue_size=5, **EARLIEST) for _ in range(3)]
-    send(client, name, 15)
-    shares = [received(consumer, 5) for consumer in consumers]
+    send_singles(client, name, 15)
+    shares: list[list[pulsar.Message]] = [[], [], []]
+    deadline = time.monotonic() + GENEROUS_S
+    while sum(map(len, shares)) < 15:
+        assert time.monotonic() < deadline, shares
+        for consumer, share in zip(consumers, shares, strict=True):
+            with contextlib.suppress(pulsar.Timeout):
+                share.append(consumer.receive(20))
+    assert all(shares)
     assert sorted(int(message.data()) for share in shares for message in share) == list(range(15))
     for consumer, share in zip(consumers[:2], shares[:2], strict=True):
         for message in share:
@@ -198,7 +181,7 @@ def test_key_shared_is_refused(client: pulsar.Client) -> None:
 def test_unsubscribing_deletes_the_subscription(client: pulsar.Client) -> None:
     """WIRE-1, SUB-1: only the last consumer may; whoever subscribes after that begins anew."""
     name = topic("unsubscribe")
-    send(client, name, 1)
+    send_singles(client, name, 1)
     first = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST)
     second = client.subscribe(name, "s", ConsumerType.Shared)
     with pytest.raises(pulsar.PulsarException):
@@ -211,9 +194,6 @@ def test_unsubscribing_deletes_the_subscription(client: pulsar.Client) -> None:
     again = client.subscribe(name, "s")
     nothing_more(again)
     again.close()
-
-
-# Receiving.
 
 
 def test_queues_of_any_size_bring_everything(client: pulsar.Client) -> None:
@@ -236,7 +216,7 @@ def test_a_consumer_without_a_queue_leaves_the_rest_to_others(client: pulsar.Cli
     """WIRE-1, CON-1: who holds one message and asks for no more gets none."""
     name = topic("no-queue")
     consumers = [client.subscribe(name, "s", ConsumerType.Shared, receiver_queue_size=0, **EARLIEST) for _ in range(2)]
-    send(client, name, 6)
+    send_singles(client, name, 6)
     held = consumers[0].receive()
     rest = [consumers[1].receive() for _ in range(5)]
     assert sorted([held.data(), *(message.data() for message in rest)]) == numbers(*range(6))
@@ -247,15 +227,20 @@ def test_a_consumer_without_a_queue_leaves_the_rest_to_others(client: pulsar.Cli
 def test_messages_come_in_batches_by_count_size_or_time(client: pulsar.Client) -> None:
     """WIRE-1, CON-2."""
     name = topic("batch-receive")
-    send(client, name, 10)
+    send_singles(client, name, 10)
     for policy, sizes in (
         (ConsumerBatchReceivePolicy(4, -1, 60_000), [4, 4]),
         (ConsumerBatchReceivePolicy(-1, 3, 60_000), [3, 3, 3]),
-        (ConsumerBatchReceivePolicy(100, -1, 500), [10]),
     ):
         consumer = client.subscribe(name, f"s{len(sizes)}", batch_receive_policy=policy, **EARLIEST)
         assert [len(consumer.batch_receive()) for _ in sizes] == sizes
         consumer.close()
+    by_time = client.subscribe(name, "s", batch_receive_policy=ConsumerBatchReceivePolicy(100, -1, 50), **EARLIEST)
+    found: list[bytes] = []
+    while len(found) < 10:  # 100 will never be there
+        found += [message.data() for message in by_time.batch_receive()]
+    assert found == numbers(*range(10))
+    by_time.close()
 
 
 def test_a_listener_is_given_everything_and_can_be_paused(client: pulsar.Client) -> None:
@@ -268,263 +253,15 @@ def test_a_listener_is_given_everything_and_can_be_paused(client: pulsar.Client)
         more.release()
 
     consumer = client.subscribe(name, "s", message_listener=listen, receiver_queue_size=2)
-    send(client, name, 5)
+    send_singles(client, name, 5)
     assert all(more.acquire(timeout=60) for _ in range(5))
     consumer.pause_message_listener()
-    send(client, name, 5)
+    send_singles(client, name, 5)
     assert not more.acquire(timeout=SHORT_MS / 1000)
     consumer.resume_message_listener()
     assert all(more.acquire(timeout=60) for _ in range(5))
     assert got == numbers(*range(5)) * 2
     consumer.close()
-
-
-# Acknowledging.
-
-
-@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-def test_parts_of_batches_are_acknowledged(client: pulsar.Client, kind: ConsumerType) -> None:
-    """WIRE-1, CON-4: of a batch that comes again, the messages that are not; without the option all of them."""
-    name = topic("parts")
-    send_batches(client, name, 10, 70)
-    for options, expected in ((BY_MESSAGE, [*range(1, 10, 2), *range(10, 80, 3)]), ({}, [*range(80)])):
-        name_of_it = f"s{len(options)}"
-        consumer = client.subscribe(name, name_of_it, kind, **EARLIEST, **options)
-        for message in received(consumer, 80):
-            if int(message.data()) not in (*range(1, 10, 2), *range(10, 80, 3)):
-                consumer.acknowledge(message)
-        consumer.close()
-        again = client.subscribe(name, name_of_it, kind, **options)
-        assert payloads(again, len(expected), acknowledge=True) == numbers(*expected)
-        nothing_more(again)
-        again.close()
-        last = client.subscribe(name, name_of_it, kind, **options)
-        nothing_more(last)
-        last.close()
-
-
-@pytest.mark.parametrize("options", [BY_MESSAGE, {}], ids=["by message", "by entry"])
-@pytest.mark.parametrize("kind", ONE_AT_A_TIME, ids=lambda kind: kind.name)
-def test_everything_up_to_a_message_is_acknowledged(
-    client: pulsar.Client, kind: ConsumerType, options: dict[str, Any]
-) -> None:
-    """WIRE-1, CON-3: within a batch, to its message, or where the client counts by entries, to the entry before."""
-    name = topic("up-to")
-    send_batches(client, name, 3, 5, 2)
-    consumer = client.subscribe(name, "s", kind, **EARLIEST, **options)
-    messages = received(consumer, 10)
-    consumer.acknowledge_cumulative(messages[5])
-    consumer.close()
-    consumer = client.subscribe(name, "s", kind, **options)
-    first = 6 if options else 3
-    messages = received(consumer, 10 - first)
-    assert [message.data() for message in messages] == numbers(*range(first, 10))
-    consumer.acknowledge_cumulative(messages[-1].message_id())
-    consumer.close()
-    consumer = client.subscribe(name, "s", kind, **options)
-    nothing_more(consumer)
-    consumer.close()
-
-
-def test_what_is_acknowledged_counts_for_a_consumer_that_closes_at_once(client: pulsar.Client) -> None:
-    """WIRE-1, CON-3: thousands, one by one and out of order, by ids that were kept as bytes, too."""
-    name = topic("many")
-    send_batches(client, name, *[50] * 40)
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, receiver_queue_size=5_000, **EARLIEST)
-    messages = received(consumer, 2_000)
-    for message in reversed(messages):
-        if int(message.data()) % 50 == 7 and int(message.data()) < 1_000:
-            continue
-        consumer.acknowledge(MessageId.deserialize(message.message_id().serialize(), name))
-    consumer.close()
-    again = client.subscribe(name, "s", ConsumerType.Shared)
-    found = {int(content) for content in payloads(again, 1_000)}
-    assert found <= set(range(1_000))
-    again.close()
-
-
-# Redelivery.
-
-
-def test_a_shared_message_that_is_refused_comes_again(client: pulsar.Client) -> None:
-    """WIRE-1, CON-5, CON-8: that one alone, and how often it came is counted."""
-    name = topic("refused")
-    send(client, name, 5)
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST, **SOON)
-    for message in received(consumer, 5):
-        assert message.redelivery_count() == 0
-        if message.data() == b"2":
-            consumer.negative_acknowledge(message)
-        else:
-            consumer.acknowledge(message)
-    for count in (1, 2):
-        message = consumer.receive(LONG_MS)
-        assert (message.data(), message.redelivery_count()) == (b"2", count)
-        consumer.negative_acknowledge(message)
-    message = consumer.receive(LONG_MS)
-    consumer.acknowledge(message)
-    nothing_more(consumer)
-    consumer.close()
-
-
-def test_of_a_refused_batch_what_is_not_acknowledged_comes_again(client: pulsar.Client) -> None:
-    """WIRE-1, CON-4, CON-5."""
-    name = topic("refused-batch")
-    send_batches(client, name, 6)
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST, **SOON, **BY_MESSAGE)
-    messages = received(consumer, 6)
-    for at in (0, 1, 4):
-        consumer.acknowledge(messages[at])
-    for at in (2, 3, 5):
-        consumer.negative_acknowledge(messages[at])
-    assert payloads(consumer, 3, acknowledge=True) == numbers(2, 3, 5)
-    nothing_more(consumer)
-    consumer.close()
-
-
-@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("queue", [1, 1_000])
-def test_everything_unacknowledged_comes_again_when_asked_for(
-    client: pulsar.Client, kind: ConsumerType, queue: int
-) -> None:
-    """WIRE-1, CON-5: in order, and as often as it is asked; permits are not used up by it."""
-    name = topic("again")
-    send_batches(client, name, 4, 1, 5)
-    consumer = client.subscribe(name, "s", kind, receiver_queue_size=queue, **EARLIEST)
-    messages = received(consumer, 10)
-    for message in messages[:5]:
-        consumer.acknowledge(message)
-    found = []
-    for _ in range(5):
-        consumer.redeliver_unacknowledged_messages()
-        found.append(payloads(consumer, 5))
-        while found[0][0] < b"5":  # it was still on its way, being acknowledged
-            found[0] = [*found[0][1:], consumer.receive(LONG_MS).data()]
-    assert found == [numbers(*range(5, 10))] * 5
-    consumer.close()
-
-
-@pytest.mark.parametrize("kind", ONE_AT_A_TIME, ids=lambda kind: kind.name)
-def test_where_one_is_served_all_come_again_after_a_refusal(client: pulsar.Client, kind: ConsumerType) -> None:
-    """WIRE-1, CON-5: from the first that is not acknowledged."""
-    name = topic("all-again")
-    send(client, name, 5)
-    consumer = client.subscribe(name, "s", kind, **EARLIEST, **SOON)
-    messages = received(consumer, 5)
-    consumer.acknowledge(messages[0])
-    consumer.negative_acknowledge(messages[3])
-    assert payloads(consumer, 4, acknowledge=True) == numbers(1, 2, 3, 4)
-    consumer.close()
-
-
-def test_dead_letters_go_to_their_topic(client: pulsar.Client) -> None:
-    """WIRE-1, CON-10: after so many redeliveries, into a topic whose first subscription is made with it."""
-    name, dead = topic("work"), topic("dead")
-    policy = ConsumerDeadLetterPolicy(2, dead, "undertaker")
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, dead_letter_policy=policy, **SOON)
-    send(client, name, 2)
-    for _ in range(3):
-        message = consumer.receive(LONG_MS)
-        while message.data() == b"0":
-            consumer.acknowledge(message)
-            message = consumer.receive(LONG_MS)
-        consumer.negative_acknowledge(message)
-    buried = client.subscribe(dead, "undertaker", ConsumerType.Shared).receive(LONG_MS)
-    assert buried.data() == b"1"
-    assert buried.properties()["REAL_TOPIC"] == name
-    nothing_more(consumer)
-    consumer.close()
-
-
-# Moving.
-
-
-@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared], ids=lambda kind: kind.name)
-def test_seeking_by_id(client: pulsar.Client, kind: ConsumerType) -> None:
-    """WIRE-1, SUB-9: to the ends, to an entry, into a batch, back and forth; what is sent later comes behind."""
-    name = topic("seek")
-    send_batches(client, name, 1, 1, 5, 1, 1)
-    consumer = client.subscribe(name, "s", kind, **EARLIEST)
-    messages = received(consumer, 9)
-    ids = [message.message_id() for message in messages]
-    for target, first in ((MessageId.earliest, 0), (ids[1], 2), (ids[4], 5), (ids[0], 1), (ids[8], 9)):
-        consumer.seek(target)
-        assert payloads(consumer, 9 - first) == numbers(*range(first, 9))
-    consumer.seek(MessageId.earliest)
-    consumer.seek(MessageId.latest)
-    nothing_more(consumer)
-    producer = client.create_producer(name)
-    producer.send(b"new")
-    assert payloads(consumer, 1, acknowledge=True) == [b"new"]
-    consumer.close()
-
-
-def test_seeking_with_the_message_itself(client: pulsar.Client) -> None:
-    """WIRE-1, SUB-9: a consumer may ask for the place itself to be among what comes."""
-    name = topic("seek-inclusive")
-    send_batches(client, name, 1, 4, 1)
-    consumer = client.subscribe(name, "s", start_message_id_inclusive=True, **EARLIEST)
-    ids = [message.message_id() for message in received(consumer, 6)]
-    for at in (0, 3, 5):
-        consumer.seek(ids[at])
-        assert payloads(consumer, 6 - at) == numbers(*range(at, 6))
-    consumer.close()
-
-
-def test_seeking_by_time(client: pulsar.Client) -> None:
-    """WIRE-1, SUB-9: by when the broker took it."""
-    name = topic("seek-time")
-    sent = send(client, name, 3)
-    assert len(sent) == 3
-    time.sleep(0.005)
-    between = int(time.time() * 1000)
-    time.sleep(0.005)
-    send(client, name, 2)
-    consumer = client.subscribe(name, "s", **EARLIEST)
-    assert payloads(consumer, 5, acknowledge=True) == numbers(0, 1, 2, 0, 1)
-    consumer.seek(between)
-    assert payloads(consumer, 2) == numbers(0, 1)
-    consumer.seek(1)
-    assert payloads(consumer, 5) == numbers(0, 1, 2, 0, 1)
-    consumer.seek(between + 3_600_000)
-    nothing_more(consumer)
-    consumer.close()
-
-
-def test_all_consumers_of_a_shared_subscription_go_along_with_a_seek(client: pulsar.Client) -> None:
-    """WIRE-1, SUB-9: what they had from before is dropped, and they go on."""
-    name = topic("seek-together")
-    send(client, name, 20)
-    consumers = [client.subscribe(name, "s", ConsumerType.Shared, receiver_queue_size=4, **EARLIEST) for _ in range(2)]
-    for consumer in consumers:
-        consumer.receive(LONG_MS)
-    consumers[0].seek(MessageId.earliest)
-    left = set(numbers(*range(20)))
-    deadline = time.monotonic() + GENEROUS_S
-    while left:
-        assert time.monotonic() < deadline, left
-        for consumer in consumers:
-            left.discard(received_or_none(consumer))
-    for consumer in consumers:
-        consumer.close()
-
-
-def test_the_last_message_id(client: pulsar.Client) -> None:
-    """WIRE-1, CON-11: of an empty topic, of one message, of a batch."""
-    name = topic("last")
-    consumer = client.subscribe(name, "s", **EARLIEST)
-    assert consumer.get_last_message_id().entry_id() == -1
-    [first] = send(client, name, 1)
-    last = consumer.get_last_message_id()
-    assert (last.ledger_id(), last.entry_id()) == (first.ledger_id(), first.entry_id())
-    send_batches(client, name, 5)
-    assert consumer.get_last_message_id().batch_index() == 4
-    last_message = received(consumer, 6)[-1].message_id()
-    assert last_message == consumer.get_last_message_id()
-    consumer.close()
-
-
-# Many topics.
 
 
 def test_one_consumer_of_many_topics(server: StockServer, client: pulsar.Client) -> None:
@@ -533,7 +270,7 @@ def test_one_consumer_of_many_topics(server: StockServer, client: pulsar.Client)
     partitioned = server.make_partitioned(topic("list-partitioned"), 3)
     consumer = client.subscribe([*names, partitioned], "s", ConsumerType.Shared, **SOON)
     for name in names:
-        send(client, name, 3)
+        send_singles(client, name, 3)
     producer = client.create_producer(partitioned)
     for content in numbers(*range(9)):
         producer.send(content)
@@ -557,10 +294,58 @@ def test_one_consumer_of_many_topics(server: StockServer, client: pulsar.Client)
     again.unsubscribe()
 
 
+def test_a_pattern_of_topics(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, SUB-8: those that there are, and those that come later, from their first message."""
+    prefix = topic("pattern")
+    names = [f"{prefix}-a", server.make_partitioned(f"{prefix}-b", 2)]
+    for name in (*names, topic("stranger")):
+        send_singles(client, name, 1)
+    consumer = client.subscribe(re.compile(f"{prefix}-.*"), "s", **EARLIEST)
+    assert sorted(message.topic_name().removeprefix(prefix)[:2] for message in received(consumer, 2)) == ["-a", "-b"]
+    nothing_more(consumer)
+    consumer.close()
+    options = _pulsar.ConsumerConfiguration()  # the module's own way has no period
+    options.pattern_auto_discovery_period(1)
+    options.subscription_initial_position(InitialPosition.Earliest)
+    watching = client._client.subscribe_pattern(f"{prefix}-.*", "watching", options)
+    assert len({watching.receive(LONG_MS).topic_name() for _ in range(2)}) == 2
+    send_singles(client, f"{prefix}-c", 1)
+    assert watching.receive(LONG_MS).topic_name() == f"{prefix}-c"
+    watching.close()
+
+
+@OURS_ALONE
+def test_administrators_see_and_move_stock_consumers(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, ADM-3, SUB-9: moved, they drop what they have, and go on from there."""
+    assert server.process is not None
+    name = topic("administered")
+    producer = client.create_producer(name, producer_name="p", properties={"team": "a"})
+    for content in numbers(*range(4)):
+        producer.send(content)
+    consumer = client.subscribe(name, "s", ConsumerType.Shared, consumer_name="c", properties={"team": "b"}, **EARLIEST)
+    messages = received(consumer, 4)
+    with Admin(server.process.grpc) as admin:
+        stats = admin.topics.stats(name)
+        [seen] = stats.producers
+        assert (seen.producer_name, dict(seen.properties)) == ("p", {"team": "a"})
+        [held] = stats.subscription("s").consumers
+        assert (held.consumer_name, dict(held.properties)) == ("c", {"team": "b"})
+        assert (held.unacknowledged_messages, held.permits) == (4, 996)
+        for message in messages:
+            consumer.acknowledge(message)
+        until(lambda: admin.topics.stats(name).subscription("s").backlog_entries == 0, "all is acknowledged")
+        admin.subscriptions.reset(name, "s", magnetar.MessageId.earliest)
+        assert payloads(consumer, 4) == numbers(*range(4))
+        admin.subscriptions.skip_all(name, "s")
+    producer.send(b"4")
+    assert payloads(consumer, 1, acknowledge=True) == [b"4"]
+    consumer.close()
+
+
 def test_options_that_change_nothing_are_taken(client: pulsar.Client) -> None:
     """WIRE-1: replicated subscriptions of one cluster, reading of compacted topics where nothing is compacted."""
     name = topic("options")
-    send(client, name, 1)
+    send_singles(client, name, 1)
     replicated = client.subscribe(name, "r", replicate_subscription_state_enabled=True, **EARLIEST)
     compacted = client.subscribe(name, "c", is_read_compacted=True, **EARLIEST)
     assert payloads(replicated, 1) == payloads(compacted, 1) == [b"0"]
@@ -587,10 +372,3 @@ def test_receiving_ends_when_the_consumer_is_closed(client: pulsar.Client) -> No
     consumer.close()
     thread.join(60)
     assert [type(one) for one in outcome] == [pulsar.AlreadyClosed]
-
-
-def test_what_is_not_acknowledged_in_time_comes_again(slow_one: pulsar.Consumer) -> None:
-    """WIRE-1, CON-6: the library has ten seconds at least."""
-    again = slow_one.receive(LONG_MS)
-    assert (again.data(), again.redelivery_count()) == (b"0", 1)
-    slow_one.acknowledge(again)

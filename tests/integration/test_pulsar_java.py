@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +12,13 @@ import pytest
 
 from magnetar.admin import Admin
 from magnetar.exceptions import NotFound
+from magnetar_cli.local_java import OLDEST, own_java
 from tests.java_client import Act, run_java_checks
-from tests.peers import PeerUnavailable
+from tests.peers import PeerUnavailable, java_client_jars
 from tests.running_standalone import StandaloneProcess, standalone
 
-pytestmark = pytest.mark.slow
+# The client is fetched by the first run, which may take a minute.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _LONG_MS: Final = 40_000
 
@@ -29,6 +32,7 @@ _PUBLISHING: Final = (
     "toPartitions",
     "toPartitionsThatTheApplicationChooses",
     "toPartitionsThatAreAddedLater",
+    "inChunks",
     "nothingThatIsTooLarge",
     "valuesOfPlainSchemas",
     "ofWhateverSchemaThereIs",
@@ -56,6 +60,7 @@ _REDELIVERY: Final = (
     "ofWhatWasRefused",
     "ofWhatWasRefusedInOrder",
     "ofEverythingUnderANewEpoch",
+    "ofWhatIsStillOnItsWay",
     "ofWhatWasNotAcknowledgedInTime",
     "ofSomeOnly",
     "toTheDeadLetters",
@@ -159,16 +164,16 @@ class _Acts:
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Of all checks, by their names: what is wrong."""
+    if own_java() is None:
+        pytest.skip(f"no JDK {OLDEST} or newer in JAVA_HOME or PATH")
+    try:
+        jars = java_client_jars()
+    except PeerUnavailable as error:
+        pytest.skip(str(error))
     folder: Path = tmp_path_factory.mktemp("java")
     names = [f"{group}.{check}" for group, checks in _ALL.items() for check in checks]
-    with standalone(folder / "data") as server:
-        admin = Admin(server.grpc)
-        try:
-            yield run_java_checks(folder, server.pulsar, _Acts(server, admin).by_name(), *names)
-        except PeerUnavailable as error:
-            pytest.skip(str(error))
-        finally:
-            admin.close()
+    with standalone(folder / "data") as server, closing(Admin(server.grpc)) as admin:
+        yield run_java_checks(folder, jars, server.pulsar, _Acts(server, admin).by_name(), *names)
 
 
 @pytest.mark.parametrize("check", _PUBLISHING)

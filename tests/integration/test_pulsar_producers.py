@@ -16,11 +16,9 @@ import pytest
 from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
 from pulsar.schema import JsonSchema, Record, String, StringSchema
 
-from tests.stock_clients import LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
+from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +230,9 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
         refusing.send_async(b"x", told)
     refusing.flush()
     assert all(done.acquire(timeout=60) for _ in range(5))
-    assert sorted(result.name for result in results) == ["Ok"] * 3 + ["ProducerQueueIsFull"] * 2
+    stored = sum(result == pulsar.Result.Ok for result in results)
+    assert {result.name for result in results} == {"Ok", "ProducerQueueIsFull"}
+    assert stored >= 3
     waiting = client.create_producer(name, max_pending_messages=3, block_if_queue_full=True)
     results.clear()
     for _ in range(50):
@@ -240,7 +240,7 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
     waiting.flush()
     assert all(done.acquire(timeout=60) for _ in range(50))
     assert {result.name for result in results} == {"Ok"}
-    assert len(read(client, name, 53)) == 53
+    assert len(read(client, name, stored + 50)) == stored + 50
 
 
 def test_a_message_of_the_largest_size_goes_and_a_larger_one_does_not(client: pulsar.Client) -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pulsar
 import pytest
 from pulsar import MessageId
 
-from tests.stock_clients import LONG_MS, SHORT_MS, StockServer, send_batch, stock_server, topic, until
+from tests.stock_clients import BATCHES, LONG_MS, SHORT_MS, StockServer, send_batch, stock_server, topic, until
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,26 @@ from typing import Any
 
 import pulsar
 import pytest
-from pulsar import ConsumerType, InitialPosition, MessageId
+from pulsar import ConsumerType, MessageId
 
 from tests.running import GENEROUS_S
 from tests.running_standalone import StandaloneProcess
-from tests.stock_clients import LONG_MS, SHORT_MS, StockServer, payloads, send_batch, stock_server, topic, until
+from tests.stock_clients import (
+    BATCHES,
+    BY_MESSAGE,
+    EARLIEST,
+    LONG_MS,
+    QUIET,
+    SHORT_MS,
+    StockServer,
+    payloads,
+    send_batch,
+    stock_server,
+    topic,
+    until,
+)
 
 pytestmark = pytest.mark.slow
-
-BATCHES: Any = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
-EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
-BY_MESSAGE: Any = {"batch_index_ack_enabled": True}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +52,7 @@ class Publishing:
         self.acknowledged: list[bytes] = []
         self.refused: list[pulsar.Result] = []
         self.sent = 0
-        self._producer = client.create_producer(name, block_if_queue_full=True, **options)
+        self._producer = client.create_producer(name, block_if_queue_full=True, send_timeout_millis=300_000, **options)
         self._ending = False
         self._thread = threading.Thread(target=self._publish)
         self._thread.start()
@@ -241,7 +250,7 @@ def test_what_is_negatively_acknowledged_comes_again_after_an_unload(server: Sto
 def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: StockServer) -> None:
     """WIRE-1, PRD-11, SUB-2: whoever comes next gets what it had, and all that it had not acknowledged."""
     name = topic("cut")
-    gone = pulsar.Client(server.url)
+    gone = pulsar.Client(server.url, logger=QUIET)
     producer = gone.create_producer(name, producer_name="p")
     consumer = gone.subscribe(name, "s", **EARLIEST)
     producer.send(b"x")

@@ -64,7 +64,7 @@ final class Acknowledging {
         for (SubscriptionType type : List.of(SubscriptionType.Exclusive, SubscriptionType.Shared)) {
             String topic = scene.topic();
             ConsumerBuilder<byte[]> subscribing = scene.subscribing(topic, "s").subscriptionType(type)
-                    .isAckReceiptEnabled(true).enableBatchIndexAcknowledgment(true);
+                    .receiverQueueSize(20).isAckReceiptEnabled(true).enableBatchIndexAcknowledgment(true);
             Scene.send(scene.batches(topic, 100).create(), 0, 300);
             Consumer<byte[]> consumer = subscribing.subscribe();
             List<Message<byte[]>> messages = Scene.receive(consumer, 300);

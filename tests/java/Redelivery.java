@@ -79,6 +79,22 @@ final class Redelivery {
     }
 
     @Check
+    static void ofWhatIsStillOnItsWay(Scene scene) throws Exception {
+        String topic = scene.topic();
+        Producer<byte[]> producer = scene.singly(topic).maxPendingMessages(0).create();
+        for (int number = 0; number < 900; number++) {
+            producer.sendAsync(Scene.bytes(String.format("%04000d", number)));
+        }
+        producer.flush();
+        Consumer<byte[]> consumer = scene.subscribing(topic, "s").receiverQueueSize(900).subscribe();
+        for (int round = 0; round < 3; round++) {
+            Scene.equal(Scene.range(0, 2), Scene.numbers(Scene.receive(consumer, 2)));
+            consumer.redeliverUnacknowledgedMessages();
+        }
+        Scene.equal(Scene.range(0, 900), Scene.numbers(Scene.receive(consumer, 900)));
+    }
+
+    @Check
     static void ofWhatWasNotAcknowledgedInTime(Scene scene) throws Exception {
         String topic = scene.topic();
         Scene.send(scene.singly(topic).create(), 0, 6);

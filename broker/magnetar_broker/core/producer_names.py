@@ -39,13 +39,14 @@ class _Known:
 class ProducerNames(Generic[P]):
     """`P` is whatever stands for a producer."""
 
-    __slots__ = ("_known", "_max_remembered", "live")
+    __slots__ = ("_known", "_left", "_max_remembered", "live")
 
     def __init__(self, max_remembered: int = _MAX_REMEMBERED) -> None:
         # Who has a name now.
         self.live: dict[str, P] = {}
-        # Of those, and of others, the one that left last at the end.
+        # Of those, and of others; the names of the others, the one that left last at the end.
         self._known: dict[str, _Known] = {}
+        self._left: dict[str, None] = {}
         self._max_remembered = max_remembered
 
     def claim(self, name: str, instance: bytes, epoch: int, producer: P) -> P | None:
@@ -66,6 +67,7 @@ class ProducerNames(Generic[P]):
         last = NOTHING_STORED if known is None else known.last_sequence_id
         self._known[name] = _Known(instance, epoch, last)
         self.live[name] = producer
+        self._left.pop(name, None)
         return holder
 
     def release(self, name: str, producer: P) -> None:
@@ -73,10 +75,10 @@ class ProducerNames(Generic[P]):
         if self.live.get(name) is not producer:
             return
         del self.live[name]
-        # To the end: the latest to go is the last to be forgotten.
-        self._known[name] = self._known.pop(name)
-        if len(self._known) - len(self.live) > self._max_remembered:
-            del self._known[next(one for one in self._known if one not in self.live)]
+        self._left[name] = None
+        if len(self._left) > self._max_remembered:
+            forgotten = next(iter(self._left))
+            del self._left[forgotten], self._known[forgotten]
 
     def stored(self, name: str, sequence_id: int) -> None:
         """A message of this name is durable."""

@@ -40,13 +40,13 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     advertised_address: str = ""
     # Where it listens for clients of Pulsar's protocol; empty: nowhere.
     pulsar_listen_addresses: tuple[str, ...] = Field(default=("127.0.0.1:6650",), max_length=16)
-    # What these are told. Empty: the host of advertised_address, or of the internal one of advertised_listeners, with
-    # the port of the first of these; where there is neither, just the first of these.
+    # What clients of Pulsar's protocol are told. Empty: the host of advertised_address, or of the internal one of
+    # advertised_listeners, with the port of the first of pulsar_listen_addresses; where there is neither, just that.
     pulsar_advertised_address: str = ""
-    # The same by the names of its listeners, in the place of both: internal:magnetar://host:port,
-    # external:magnetar://host:port, and pulsar:// in place of magnetar:// for clients of Pulsar's protocol. Clients get
-    # the address of the listener that they name; where they name none, of the one that they came to, if that is one of
-    # bind_addresses, else of the internal one.
+    # What others are told by the names of its listeners, in place of advertised_address and pulsar_advertised_address:
+    # internal:magnetar://host:port, external:magnetar://host:port, and pulsar:// for clients of Pulsar's protocol.
+    # Clients get the address of the listener that they name; where they name none, of the one that they came to, if
+    # that is one of bind_addresses, else of the internal one.
     advertised_listeners: tuple[str, ...] = Field(default=(), max_length=16)
     # Which of them other brokers use; empty: the first.
     internal_listener_name: str = ""

@@ -27,7 +27,7 @@ from magnetar_broker.core.pulsar.frames import BadFrame, FrameReader
 from magnetar_broker.core.pulsar.replies import error_frame, frame
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.pulsar.commands import Commands
-from magnetar_broker.pulsar.consumer import ConnectedConsumer
+from magnetar_broker.pulsar.consumer import ConnectedConsumer, leave_together
 from magnetar_broker.pulsar.finding import FindingForClients
 from magnetar_broker.pulsar.life_signs import LifeSigns
 from magnetar_broker.pulsar.outgoing import Outgoing
@@ -160,10 +160,7 @@ class PulsarConnection(asyncio.Protocol):
         self._steps = None
         consumers, self.consumers = list(self.consumers.values()), {}
         producers, self.producers = list(self.producers.values()), {}
-        for consumer in consumers:
-            consumer.closed = True  # what one has had must not go to another that is about to leave
-        for consumer in consumers:
-            consumer.leave()
+        leave_together(consumers)
         for producer in producers:
             producer.leave(_GONE)
         self._finding.close()

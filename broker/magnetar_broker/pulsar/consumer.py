@@ -57,8 +57,9 @@ from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar_broker.pulsar.connection import PulsarConnection
+    from magnetar_broker.topic.subscription import Subscription
 
-__all__ = ["ConnectedConsumer"]
+__all__ = ["ConnectedConsumer", "leave_together"]
 
 _log = logging.getLogger(__name__)
 # How long a client may take to subscribe again.
@@ -380,6 +381,8 @@ class ConnectedConsumer:
         self._connection.soon(lambda: None if self.closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:
+        if self.closed:
+            return  # others leave before it does
         self._told_epoch = consumer.epoch
         if _moves(consumer) != self._moved:
             consumer.subscription.keep_for_return(_RETURN_S)
@@ -400,6 +403,8 @@ class ConnectedConsumer:
             self._consumer.flow(self._consumer.epoch, self._permits)
 
     def active_changed(self, active: bool) -> None:
+        if self.closed:
+            return
         told = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
         self._connection.write(frame(BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=told)))
 
@@ -415,6 +420,19 @@ class ConnectedConsumer:
     def _tell_closed(self) -> None:
         told = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST)
         self._connection.write(frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=told)))
+
+
+def leave_together(consumers: Sequence[ConnectedConsumer]) -> None:
+    """All of a connection that has ended: what one has had must not go to another that is about to leave."""
+    by_subscription: dict[Subscription, list[Consumer]] = {}
+    for consumer in consumers:
+        consumer.closed = True
+        if (opened := consumer.opened_as) is not None:
+            by_subscription.setdefault(opened.subscription, []).append(opened)
+    for subscription, leaving in by_subscription.items():
+        subscription.leave_together(leaving)
+    for consumer in consumers:
+        consumer.leave()
 
 
 def _moves(consumer: Consumer) -> int:

@@ -36,7 +36,7 @@ class PulsarOptions(Configuration):
     max_message_ids_at_once: int = Field(default=2_000, gt=0)
     # Between a change of a namespace's topics and telling those who watch them, at most so long.
     topic_list_watch_interval_s: float = Field(default=1.0, gt=0)
-    # Of one connection.
+    # Watches of the topics of namespaces, of one connection.
     max_topic_watchers_per_connection: int = Field(default=100, gt=0)
-    # Of the patterns that clients have topics' names held against.
+    # Of the patterns that clients of Pulsar's protocol have topics' names held against, in characters.
     subscription_pattern_max_length: int = Field(default=1_000, gt=0)

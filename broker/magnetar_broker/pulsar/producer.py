@@ -100,6 +100,11 @@ class ConnectedProducer:
         return self._producer is not None and not self._closing
 
     @property
+    def untold(self) -> int:
+        """Entries whose fate the client does not know."""
+        return len(self._sent)
+
+    @property
     def topic(self) -> Topic | None:
         return self._topic
 

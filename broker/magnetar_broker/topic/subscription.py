@@ -184,8 +184,7 @@ class Subscription:
         self.release()
 
     def _drop_broken(self) -> None:
-        for consumer in [one for one in self.consumers if one.sink.broken]:
-            self.leave(consumer)
+        self.leave_together([one for one in self.consumers if one.sink.broken])
 
     def _check_joining(self, opened: OpenConsumer) -> None:
         if self.deleting:
@@ -222,9 +221,14 @@ class Subscription:
 
     def leave(self, consumer: Consumer) -> None:
         """It may have left already."""
-        if self._consumers.pop(consumer.state, None) is None or self._pump is None:
+        self.leave_together([consumer])
+
+    def leave_together(self, consumers: Sequence[Consumer]) -> None:
+        """Those of one connection, which may be thousands."""
+        left = [one.state for one in consumers if self._consumers.pop(one.state, None) is not None]
+        if not left or self._pump is None:
             return
-        changes = self._pump.dispatch.leave(consumer.state, self.cursor.mark_delete)
+        changes = self._pump.dispatch.leave_together(left, self.cursor.mark_delete)
         if not self._consumers:
             self._pump.stop()
             self._pump = None

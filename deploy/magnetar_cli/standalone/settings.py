@@ -40,7 +40,7 @@ class StandaloneSettings(
     # Where it listens. Port 0 is any free one.
     host: str = "127.0.0.1"
     grpc_port: int = Field(default=6652, ge=0, le=65_535)
-    # For clients of Pulsar's own protocol.
+    # Where clients of Pulsar's own protocol connect.
     pulsar_port: int = Field(default=6650, ge=0, le=65_535)
     http_port: int = Field(default=8080, ge=0, le=65_535)
     # What clients are told, host:port, where that differs; port 0 in it is the port that was chosen.

@@ -104,8 +104,13 @@ class Dispatch(ABC):
 
     def leave(self, consumer: ConsumerState, mark_delete: Position) -> Changes:
         """What it had is delivered to others."""
-        self.consumers.remove(consumer)
-        self._left(consumer)
+        return self.leave_together([consumer], mark_delete)
+
+    def leave_together(self, consumers: Iterable[ConsumerState], mark_delete: Position) -> Changes:
+        """As if each did, but who is served then is found out once."""
+        for consumer in consumers:
+            self.consumers.remove(consumer)
+            self._left(consumer)
         return self._joined_or_left(mark_delete)
 
     @abstractmethod

@@ -17,7 +17,7 @@ from tests.produce_client import entry
 from tests.unit.broker.pulsar.pulsar_client import Delivered, PulsarClient, sent
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
-EXCLUSIVE, SHARED = 0, 1
+EXCLUSIVE, SHARED, FAILOVER = 0, 1, 2
 REDELIVER = BaseCommand(
     type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES,
     redeliver_unacknowledged_messages=CommandRedeliverUnacknowledgedMessages(consumer_id=1),
@@ -124,5 +124,46 @@ def test_who_unsubscribes_by_force_is_not_told_to_come_back() -> None:
         assert answer.type == BaseCommand.SUCCESS
         await other.wait_told(BaseCommand.CLOSE_CONSUMER)
         assert not client.told(BaseCommand.CLOSE_CONSUMER)
+
+    in_pulsar(test)
+
+
+def test_consumers_of_a_subscription_that_was_moved_are_let_go_once() -> None:
+    """WIRE-1, SUB-9: a library that is told again lets go of what it has just begun anew."""
+
+    async def test(scene: PulsarScene) -> None:
+        clients = [await scene.pulsar_client() for _ in range(3)]
+        for client in clients:
+            await client.subscribe(sub_type=FAILOVER)
+        assert (await clients[1].seek(1, message_publish_time=1)).type == BaseCommand.SUCCESS
+        for client in clients:
+            await client.lookup("t")  # whatever is told a moment later has come by then
+        for client in clients:
+            [closed] = client.told(BaseCommand.CLOSE_CONSUMER)
+            behind = client.answers[client.answers.index(closed) + 1 :]
+            assert all(one.type != BaseCommand.ACTIVE_CONSUMER_CHANGE for one in behind)
+
+    in_pulsar(test)
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_of_batches_that_are_partly_acknowledged_the_rest_alone_takes_permits(kind: int) -> None:
+    """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, *[4] * 20)
+        await client.subscribe(sub_type=kind)
+        delivered = await client.wait_delivered(20)
+        await client.acknowledge(1, [id_of(one, 0b0100) for one in delivered])
+        await client.close_consumer()
+        for consumer_id in (2, 3):
+            await client.subscribe(consumer_id, sub_type=kind, permits=0)
+            for granted in range(1, 21):
+                client.flow(consumer_id, 1)
+                again = await client.wait_delivered(granted, consumer_id=consumer_id)
+                assert len(again) == granted
+            assert {one.open_messages for one in again} == {(0b0100,)}
+            await client.close_consumer(consumer_id)
 
     in_pulsar(test)

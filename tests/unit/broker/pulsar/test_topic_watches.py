@@ -94,6 +94,21 @@ def test_a_watcher_is_told_as_topics_come_and_go() -> None:
     in_pulsar(test, **_SOON)
 
 
+def test_changes_within_an_interval_are_one_look_and_whoever_asks_does_not_wait_for_it() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        known = _Known(client, await _watch(client))
+        for name in ("a1", "a2"):
+            await scene.admin.topics.create(name)
+        assert not known.names()
+        told = await _watch(client, 2, topics_pattern=".*")
+        assert len(told.topic) == 2
+        await known.wait("a1", "a2")
+        assert known.updates == 1
+
+    in_pulsar(test, topic_list_watch_interval_s=3600)
+
+
 def test_a_hash_that_is_right_spares_the_list() -> None:
     """WIRE-1."""
 

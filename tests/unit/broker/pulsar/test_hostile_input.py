@@ -1,0 +1,386 @@
+"""What a client may send that no library does: it is answered or refused, costs little, and harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.pulsar.unfinished_frames import UnfinishedFrames
+from magnetar_protos.entry_pb2 import KeyValue, MessageIdData
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandLookupTopic,
+    CommandPing,
+    CommandProducer,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSubscribe,
+    ServerError,
+)
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+MEGABYTE = 1_000_000
+PING = BaseCommand(type=BaseCommand.PING, ping=CommandPing())
+
+
+async def published(client: PulsarClient, count: int) -> list[MessageIdData]:
+    name = (await client.open_producer()).producer_name
+    client.publish(1, *range(count), name=name)
+    return [one.message_id for one in await client.receipts(1, count)]
+
+
+def ack(ids: list[MessageIdData], **parts: int) -> BaseCommand:
+    asked = CommandAck(consumer_id=1, ack_type=CommandAck.INDIVIDUAL, message_id=ids, **parts)
+    return BaseCommand(type=BaseCommand.ACK, ack=asked)
+
+
+# Very much of something.
+
+
+def test_a_megabyte_of_ids_is_taken_in_steps_and_what_comes_behind_waits() -> None:
+    """WIRE-1: others have their turn meanwhile."""
+
+    async def test(scene: PulsarScene) -> None:
+        client, other = await scene.pulsar_client(), await scene.pulsar_client()
+        ids = await published(client, 10)
+        await client.subscribe()
+        await client.wait_delivered(10)
+        many = [MessageIdData(ledgerId=ids[0].ledgerId, entryId=2 * at + 100) for at in range(60_000)]
+        client.send(ack([*many, *ids], request_id=50), PING)
+        other.send(PING)
+        await other.wait_told(BaseCommand.PONG)
+        assert not client.told(BaseCommand.PONG)
+        await client.wait_told(BaseCommand.PONG)
+        assert not (await client.answer(50)).ack_response.HasField("error")
+        again = CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=[*many, *ids])
+        client.send(
+            BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver_unacknowledged_messages=again)
+        )
+        client.send(PING)
+        await client.wait_told(BaseCommand.PONG, 2)
+        await client.close_consumer()
+        await client.subscribe(2)
+        client.publish(1, 10, name=(await client.open_producer()).producer_name)
+        await client.wait_delivered(1, consumer_id=2)
+        assert len(client.delivered) == 11  # all that was acknowledged stays so
+
+    in_pulsar(test)
+
+
+def test_the_number_of_ids_at_once_can_be_set() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.subscribe()
+        client.send(ack([MessageIdData(ledgerId=1, entryId=at) for at in range(10)]))
+        assert client.transport.holds == 1
+        client.send(PING)
+        await client.wait_told(BaseCommand.PONG)
+
+    in_pulsar(test, max_message_ids_at_once=9)
+
+
+def test_a_megabyte_of_a_bit_set_says_what_its_beginning_says() -> None:
+    """In time that does not grow with the square of it."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        name = (await client.open_producer()).producer_name
+        client.send_bytes(sent(1, 0, entry(0, b"x" * 60, name, num_messages_in_batch=10)))
+        [receipt] = await client.receipts(1, 1)
+        await client.subscribe()
+        await client.wait_delivered(1)
+        place = receipt.message_id
+        # Packed by hand: one byte a word.
+        words = bytes([0b11]) + b"\x01" * MEGABYTE
+        id_ = MessageIdData(ledgerId=place.ledgerId, entryId=place.entryId).SerializeToString()
+        field = b"\x2a" + varint(len(words)) + words
+        ids = b"\x1a" + varint(len(id_) + len(field)) + id_ + field
+        ack_part = b"\x08\x01\x10\x00" + ids + b"\x40\x09"
+        command = b"\x08\x0a\x52" + varint(len(ack_part)) + ack_part
+        client.send_bytes((len(command) + 4).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command)
+        assert not (await client.answer(9)).ack_response.HasField("error")
+        await client.close_consumer()
+        await client.subscribe(2)
+        [again] = await client.wait_delivered(1, consumer_id=2)
+        assert again.open_messages == (0b11,)
+        # As a place to seek to, the first message that is open.
+        place.ack_set.extend([0b10] * 400_000)
+        told = await client.seek(2, message_id=place)
+        assert told.type == BaseCommand.SUCCESS
+
+    in_pulsar(test)
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out) + bytes((value,))
+
+
+def test_permits_without_end_are_as_good_as_many() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.subscribe(permits=0)
+        for _ in range(1_000):
+            client.flow(1, 2**32 - 1)
+        await published(client, 100)
+        await client.wait_delivered(100)
+        client.flow(99, 2**32 - 1)
+        assert not client.gone
+
+    in_pulsar(test)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(topic="t", subscription="s" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9),
+        ),
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(
+                topic="t", subscription="s", consumer_name="c" * MEGABYTE, sub_type=0, consumer_id=1, request_id=9
+            ),
+        ),
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(topic="t" * MEGABYTE, subscription="s", sub_type=0, consumer_id=1, request_id=9),
+        ),
+        BaseCommand(
+            type=BaseCommand.SUBSCRIBE,
+            subscribe=CommandSubscribe(
+                topic="t",
+                subscription="s",
+                sub_type=0,
+                consumer_id=1,
+                request_id=9,
+                subscription_properties=[KeyValue(key="k", value="v" * MEGABYTE)],
+            ),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(topic="t", producer_id=1, request_id=9, producer_name="p" * MEGABYTE),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(
+                topic="t",
+                producer_id=1,
+                request_id=9,
+                metadata=[KeyValue(key=f"{at}", value="value") for at in range(50_000)],
+            ),
+        ),
+        BaseCommand(
+            type=BaseCommand.PRODUCER,
+            producer=CommandProducer(topic="t", producer_id=1, request_id=9, initial_subscription_name="s" * MEGABYTE),
+        ),
+        BaseCommand(
+            type=BaseCommand.LOOKUP,
+            lookup_topic=CommandLookupTopic(topic="t", request_id=9, advertised_listener_name="l" * MEGABYTE),
+        ),
+        BaseCommand(type=BaseCommand.LOOKUP, lookup_topic=CommandLookupTopic(topic="t" * MEGABYTE, request_id=9)),
+    ],
+)
+def test_names_and_properties_of_a_megabyte_are_refused_in_few_words(command: BaseCommand) -> None:
+    """WIRE-1, and the connection goes on."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        client.send(command)
+        answer = await client.answer(9)
+        assert answer.type == BaseCommand.ERROR or answer.lookup_topic_response.HasField("error")
+        assert answer.ByteSize() < 3_000
+        assert not client.connection.producers
+        assert not client.connection.consumers
+        assert (await client.lookup("t")).lookup_topic_response.broker_service_url
+
+    in_pulsar(test)
+
+
+def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        name = (await client.open_producer()).producer_name
+        bad = b"".join(sent(1, at, b"no entry") for at in range(2_000))
+        client.send_bytes(bad)
+        await client.wait_told(BaseCommand.SEND_ERROR, 2_000)
+        [producer] = client.connection.producers.values()
+        assert producer.untold == 0
+        for bookie in scene.bookies:
+            bookie.hold()
+        client.publish(1, 0, name=name)
+        for _ in range(100):
+            client.send_bytes(bad)  # to be told behind it
+            await asyncio.sleep(0)
+        assert client.transport.reading_held
+        assert producer.untold < 2_100
+        for bookie in scene.bookies:
+            bookie.let_go()
+        await client.receipts(1, 1)
+        await client.wait_told(BaseCommand.SEND_ERROR, 4_000)
+
+    in_pulsar(test, max_waiting_requests_per_connection=500)
+
+
+# Places that are nowhere.
+
+FAR = [(0, 0), (2**64 - 1, 2**64 - 1), (2**63 - 1, 2**63 - 1), (2**63, 0), (0, 2**64 - 1), (10**6, 0), (1, 2**62)]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_places_that_are_nowhere_harm_nothing(kind: int) -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        ids = await published(client, 20)
+        await client.subscribe(sub_type=kind)
+        await client.wait_delivered(20)
+        far = [MessageIdData(ledgerId=ledger, entryId=one, ack_set=words) for ledger, one in FAR for words in ([], [1])]
+        for one in far:
+            await client.acknowledge(1, [one])
+            if one.ledgerId != 2**63 - 1:
+                await client.acknowledge(1, [one], cumulative=True)
+        await client.acknowledge(1, far)
+        again = CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=far)
+        client.send(
+            BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver_unacknowledged_messages=again)
+        )
+        for number, one in enumerate(far):
+            consumer_id = 10 + number
+            await client.try_subscribe(consumer_id, subscription=f"s{number}", start_message_id=one, durable=False)
+            await client.seek(consumer_id, message_id=one)
+        for time_ms in (0, 1, 2**63 - 1, 2**64 - 1):
+            await client.subscribe(100, subscription="times")
+            assert (await client.seek(100, message_publish_time=time_ms)).type == BaseCommand.SUCCESS
+            await until(lambda: 100 not in client.connection.consumers, "who was moved is let go of")
+        assert (await client.seek(1, message_id=ids[0])).type == BaseCommand.SUCCESS
+        await until(lambda: 1 not in client.connection.consumers, "who was moved is let go of")
+        client.delivered.clear()
+        await client.subscribe(sub_type=kind)
+        assert [one.entry_id for one in await client.wait_delivered(20)] == list(range(20))
+
+    in_pulsar(test)
+
+
+# Frames that do not end.
+
+
+class Sender:
+    def __init__(self, number: int, closed: list[int]) -> None:
+        self.number = number
+        self._closed = closed
+
+    def take_no_more(self, why: str) -> None:
+        assert "max_unfinished_frames_bytes = 100" in why
+        self._closed.append(self.number)
+
+
+def test_whose_frame_began_first_is_closed_where_all_are_too_much() -> None:
+    closed: list[int] = []
+    unfinished = UnfinishedFrames(100)
+    a, b, c = (Sender(number, closed) for number in range(3))
+    unfinished.keeps(a, 40, another=True)
+    unfinished.keeps(b, 40, another=True)
+    unfinished.keeps(a, 50, another=False)
+    assert unfinished.bytes == 90
+    unfinished.keeps(a, 5, another=True)  # that one came whole
+    unfinished.keeps(c, 60, another=True)
+    assert closed == [1]
+    assert unfinished.bytes == 65
+    unfinished.keeps(c, 101, another=False)
+    assert closed == [1, 0, 2]
+    assert unfinished.bytes == 0
+
+
+def test_connections_that_never_finish_a_frame_do_not_keep_others_from_theirs() -> None:
+    """WIRE-1: what they take is bounded, and they pay for it."""
+
+    async def test(scene: PulsarScene) -> None:
+        honest = await scene.pulsar_client()
+        name = (await honest.open_producer()).producer_name
+        whole = sent(1, 0, entry(0, b"x" * 300_000, name))
+        hostile = [await scene.pulsar_client() for _ in range(20)]
+        for client in hostile:
+            client.send_bytes(whole[:100_000])
+            assert scene.door.unfinished.bytes <= 500_000
+        assert [client.gone for client in hostile] == [True] * 15 + [False] * 5
+        for at in range(0, len(whole), 50_000):
+            honest.send_bytes(whole[at : at + 50_000])
+        await honest.receipts(1, 1)
+        assert not honest.gone
+
+    in_pulsar(test, max_unfinished_frames_bytes=500_000)
+
+
+# Many connections.
+
+
+def test_connections_are_bounded_in_all_and_from_one_address() -> None:
+    async def test(scene: PulsarScene) -> None:
+        first = [scene.raw_client(peer="10.0.0.1") for _ in range(3)]
+        other = scene.raw_client(peer="10.0.0.2")
+        assert [client.gone for client in (*first, other)] == [False, False, True, False]
+        fifth = scene.raw_client(peer="10.0.0.3")
+        assert fifth.gone
+        assert fifth.answers[-1].error.error == first[2].answers[-1].error.error == ServerError.TOO_MANY_REQUESTS
+        assert "broker_max_connections_per_ip" in first[2].answers[-1].error.message
+        first[0].cut()
+        await until(lambda: first[0].connection not in scene.listener.connections, "it is gone")
+        await until(lambda: fifth.connection not in scene.listener.connections, "it is gone")
+        again = scene.raw_client(peer="10.0.0.1")
+        await again.connect()
+
+    in_pulsar(test, broker_max_connections=4, broker_max_connections_per_ip=2)
+
+
+@pytest.mark.parametrize("options", [{"max_producers_per_stream": 2}, {"max_consumers_per_stream": 2}])
+def test_producers_and_consumers_of_one_connection_are_bounded(options: dict[str, int]) -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for number in (1, 2):
+            await client.open_producer(number)
+            await client.subscribe(number, subscription=f"s{number}")
+        produce = CommandProducer(topic="t", producer_id=3, request_id=client.request_id())
+        produced = await client.ask(BaseCommand.PRODUCER, producer=produce)
+        subscribed = await client.try_subscribe(3, subscription="s3")
+        producers, consumers = "max_producers_per_stream" in options, "max_consumers_per_stream" in options
+        assert (produced.error.error == ServerError.TOO_MANY_REQUESTS) is producers
+        assert (subscribed.error.error == ServerError.TOO_MANY_REQUESTS) is consumers
+
+    in_pulsar(test, **options)
+
+
+def test_thousands_of_consumers_that_find_no_room_cost_nothing_where_there_is_none() -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await published(client, 300)
+        for number in range(50):
+            await client.subscribe(number, subscription=f"s{number}", permits=0)
+        client.stop_reading()
+        for number in range(50):
+            client.flow(number, 1000)
+        await until(lambda: client.connection.waiting_bytes > 4_000, "the client is behind")
+        outgoing = client.connection.outgoing
+        looks = 0
+
+        class Looking:
+            def room_again(self) -> None:
+                nonlocal looks
+                looks += 1
+
+        outgoing.room_for(Looking())
+        for _ in range(100):
+            outgoing.taken()
+        assert looks == 0
+        client.read_on()
+        await until(lambda: len(client.delivered) == 50 * 300, "all of them get all")
+        assert looks
+
+    in_pulsar(test, max_queued_bytes_per_stream=4_000)
