@@ -32,9 +32,10 @@ def check_struck(report: Report, kinds: int, receipts: int) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_cluster_loses_nothing_whatever_is_struck(tmp_path: Path) -> None:
-    """OWN-1, OWN-2, STO-1, STO-2, CHK-33, CHK-58: nothing with a receipt is lost or out of order, what was acknowledged
-    with a receipt comes no more, and no ledger is left that nobody knows of or that lacks a replica; places of a broker
-    that was struck alone are taken over when its session is over."""
+    """OWN-1, OWN-2, STO-1, STO-2, MSG-4, WIRE-1, CHK-33, CHK-58: nothing with a receipt is lost or out of order, by
+    whichever protocol it came and goes, what was acknowledged with a receipt comes no more, and no ledger is left that
+    nobody knows of or that lacks a replica; places of a broker that was struck alone are taken over when its session is
+    over."""
     try:
         find_java()
     except NoJava as error:

@@ -23,7 +23,7 @@ from magnetar.admin import Admin
 from magnetar.exceptions import AlreadyClosed
 from tests.faults.checker.judge import judge
 from tests.faults.checker.recorder import Recorder
-from tests.faults.torture import workloads
+from tests.faults.torture import producing, workloads
 from tests.faults.torture.client_process import CONSUMING, KEEP, PUBLISHING, dealt, kept
 from tests.faults.torture.client_processes import Processes
 from tests.faults.torture.clients import Clients
@@ -205,6 +205,24 @@ def test_what_pulsars_library_could_not_send_is_unknown_but_where_it_never_left_
         assert (line["what"], line["why"]) == (what, str(result))
     (receipt,) = _lines(clients.histories, "receipt")
     assert (receipt["place"], receipt["items"]) == ("stock-partition-2", [[5, 70, 8, 1]])
+
+
+def test_what_pulsars_library_says_nothing_of_is_given_up_and_what_it_says_later_is_not_told(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producing, "_LAST_CALLS_S", 0.0)
+    log = StockProducerLog(clients, "stock", "stock.p", Load(), random.Random(1))
+    burst = log.burst()
+    assert len(burst) > 3
+    callbacks = [log.callback(one.number) for one in burst]
+    callbacks[0](pulsar.Result.Ok, pulsar.MessageId(-1, 70, 8, -1))
+    log.give_up()
+    callbacks[1](pulsar.Result.Ok, pulsar.MessageId(-1, 70, 9, -1))
+    log.closed()
+    unknown = [number for line in _lines(clients.histories, "unknown") for number in line["numbers"]]
+    assert sorted(unknown) == [one.number for one in burst[1:]]
+    assert [line["items"] for line in _lines(clients.histories, "receipt")] == [[[0, 70, 8, -1]]]
+    assert _lines(clients.histories, "producer_closed")
 
 
 class _StockConsumer:

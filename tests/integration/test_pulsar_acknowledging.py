@@ -154,8 +154,7 @@ def test_of_a_refused_batch_what_is_not_acknowledged_comes_again(client: pulsar.
     messages = received(consumer, 6)
     for at in (0, 1, 4):
         consumer.acknowledge(messages[at])
-    for at in (2, 3, 5):
-        consumer.negative_acknowledge(messages[at])
+    consumer.negative_acknowledge(messages[3])  # one alone: each may have the library ask for the whole entry again
     assert payloads(consumer, 3, acknowledge=True) == numbers(2, 3, 5)
     nothing_more(consumer)
     consumer.close()

@@ -276,7 +276,11 @@ def test_commands_that_show_messages_show_no_pieces(
     for content in (large(0, 3), b"whole", large(1, 3)):
         producer.send(content)
     command = CommandLine(server.grpc)
-    for arguments in (("tail", topic, "--last", "7", "--no-follow"), ("consume", topic, "-s", "s", "-n", "1")):
+    for arguments in (
+        ("tail", topic, "--last", "7", "--no-follow"),
+        ("subscriptions", "peek", topic, "s", "-n", "7"),
+        ("consume", topic, "-s", "s", "-n", "1"),
+    ):
         ended = command.run(*arguments)
         assert ended.exit_code == 0, ended
         assert "whole" in ended.stdout

@@ -3,6 +3,7 @@ readers go on by themselves, and nothing that had a receipt is lost."""
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -260,3 +261,26 @@ def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: Sto
         successor = client.create_producer(name, producer_name="p")
         successor.send(b"y")
         assert payloads(client.subscribe(name, "s"), 2) == [b"x", b"y"]
+
+
+def test_a_send_that_takes_too_long_is_given_up_and_the_next_one_goes(
+    server: StockServer, process: StandaloneProcess
+) -> None:
+    """WIRE-1, PRD-7: what was given up is stored or not; unknown is not no."""
+    name = topic("too-long")
+    with server.client() as client:
+        producer = client.create_producer(name, send_timeout_millis=300)
+        producer.send(b"before")
+        process.signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(pulsar.Timeout):
+                producer.send(b"given up")
+        finally:
+            process.signal(signal.SIGCONT)
+        patient = client.create_producer(name)
+        patient.send(b"after")
+        consumer = client.subscribe(name, "s", **EARLIEST)
+        found = payloads(consumer, 2)
+        if found[1] == b"given up":
+            found = [found[0], *payloads(consumer, 1)]
+        assert found == [b"before", b"after"]

@@ -88,10 +88,17 @@ final class Redelivery {
         producer.flush();
         Consumer<byte[]> consumer = scene.subscribing(topic, "s").receiverQueueSize(900).subscribe();
         for (int round = 0; round < 3; round++) {
-            Scene.equal(Scene.range(0, 2), Scene.numbers(Scene.receive(consumer, 2)));
+            fromTheFirst(consumer, 2);
             consumer.redeliverUnacknowledgedMessages();
         }
-        Scene.equal(Scene.range(0, 900), Scene.numbers(Scene.receive(consumer, 900)));
+        fromTheFirst(consumer, 900);
+    }
+
+    /** One of before may still come: that which the client was just putting into its queue, past its look at the epoch. */
+    private static void fromTheFirst(Consumer<byte[]> consumer, int messages) throws Exception {
+        int first = Integer.parseInt(Scene.text(Scene.receive(consumer)));
+        int from = first == 0 ? 1 : 0;
+        Scene.equal(Scene.range(from, messages), Scene.numbers(Scene.receive(consumer, messages - from)));
     }
 
     @Check

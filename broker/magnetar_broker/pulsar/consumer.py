@@ -16,36 +16,22 @@ clients drop what they have, and subscribe again. Until then one that is not dur
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from magnetar_broker.core.position import Position
-from magnetar_broker.core.pulsar.acknowledged_ids import OpenMessages, ranges_of, whole_and_partial
-from magnetar_broker.core.pulsar.errors import server_error
-from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, place_of, position_of, unacknowledged_words
+from magnetar_broker.core.pulsar.acknowledged_ids import ranges_of
+from magnetar_broker.core.pulsar.message_ids import place_of, unacknowledged_words
 from magnetar_broker.core.pulsar.replies import MessageHeads, frame, success_frame
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.pulsar.asked_schema import check_schema
+from magnetar_broker.pulsar.acknowledging import Acknowledging
+from magnetar_broker.pulsar.asked_subscription import ONE_AT_A_TIME, open_consumer_of
 from magnetar_broker.pulsar.producer import NO_REQUEST
 from magnetar_broker.topic.consumer import Consumer, DeliveryRun
 from magnetar_broker.topic.topic import Topic
-from magnetar_protos.broker_pb2 import (
-    Acknowledge,
-    BatchMessages,
-    EntryRange,
-    ErrorCode,
-    OpenConsumer,
-    Problem,
-    StartAt,
-    SubscriptionType,
-)
-from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.broker_pb2 import ErrorCode, Problem, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
-    CommandAckResponse,
     CommandActiveConsumerChange,
     CommandCloseConsumer,
     CommandRedeliverUnacknowledgedMessages,
@@ -56,30 +42,26 @@ from magnetar_wire.entry import broker_part_bytes
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
+    import asyncio
+
     from magnetar_broker.pulsar.connection import PulsarConnection
     from magnetar_broker.topic.subscription import Subscription
 
 __all__ = ["ConnectedConsumer", "leave_together"]
 
-_log = logging.getLogger(__name__)
 # How long a client may take to subscribe again.
 _RETURN_S: Final = 30.0
-# Entries that are read at a time to learn how many messages they have: each may be as large as any.
-_READ_TOGETHER: Final = 4
-_MAX_PRIORITY: Final = 2**31 - 1
-_ONE_AT_A_TIME: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
 
 class ConnectedConsumer:
     """A `ConsumerSink`."""
 
     __slots__ = (
+        "_acknowledging",
         "_client_epoch",
         "_connection",
         "_consumer",
-        "_finding",
         "_heads",
-        "_logged",
         "_moved",
         "_owed",
         "_permits",
@@ -118,11 +100,9 @@ class ConnectedConsumer:
         self._owed = 0
         # An epoch has begun, and is granted them in a moment, with what comes until then.
         self._regranting = False
-        # Acknowledgements of parts of batches whose sizes are looked up.
-        self._finding: set[asyncio.Task[None]] = set()
         # It deletes the subscription from under all its consumers, itself too.
         self._unsubscribing = False
-        self._logged = False
+        self._acknowledging = Acknowledging(connection, consumer_id)
 
     @property
     def opened_as(self) -> Consumer | None:
@@ -138,7 +118,7 @@ class ConnectedConsumer:
         """Answers it, too. Raises `BrokerError`."""
         serving = self._connection.door.serving()
         name = TopicName.parse(asked.topic)
-        opening = _opening(asked, serving_time_ms=self._connection.door.clock.time_ms())
+        opening = open_consumer_of(asked, self._connection.door.clock.time_ms())
         self._request_id = asked.request_id
         self._type = opening.type
         if asked.HasField("consumer_epoch"):
@@ -167,13 +147,13 @@ class ConnectedConsumer:
 
     def close(self, request_id: int) -> None:
         """The client asks for it: answered when what it has acknowledged is durable."""
-        if self._finding:
-            self._connection.ask(request_id, self._close_when_found(request_id))
+        if self._acknowledging.busy:
+            self._connection.ask(request_id, self._close_when_acknowledged(request_id))
         else:
             self._close(request_id)
 
-    async def _close_when_found(self, request_id: int) -> None:
-        await asyncio.wait(self._finding)
+    async def _close_when_acknowledged(self, request_id: int) -> None:
+        await self._acknowledging.settled()
         self._close(request_id)
 
     def _close(self, request_id: int) -> None:
@@ -242,7 +222,7 @@ class ConnectedConsumer:
         try:
             consumer.redeliver(consumer.epoch, ranges)
         except BrokerError as error:
-            self._log_once("a redelivery", error)
+            self._acknowledging.log_once("a redelivery", error)
 
     async def seek(self, asked: CommandSeek) -> None:
         """Raises `BrokerError`."""
@@ -256,82 +236,7 @@ class ConnectedConsumer:
         self.tell_success(asked.request_id)
 
     def acknowledge(self, asked: CommandAck) -> None:
-        if asked.txnid_least_bits or asked.txnid_most_bits:
-            no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
-            self._answer_ack(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
-            return
-        if asked.ack_type == CommandAck.CUMULATIVE and len(asked.message_id) != 1:
-            text = f"a cumulative acknowledgement names one message, and this one {len(asked.message_id)}"
-            self._answer_ack(asked, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
-            return
-        whole, partial = whole_and_partial(asked.message_id)
-        consumer = self._consumer
-        if consumer is None:
-            self._answer_ack(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self.consumer_id} is not open"))
-            return
-        if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
-            whole = _up_to_ledger(consumer, asked)
-        sizes = [consumer.batch_size(position) for position, _ in partial]
-        known = [size for size in sizes if size is not None]
-        if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, _request(asked, self._told_epoch, whole, partial, known))
-        else:
-            finding = self._connection.spawn(
-                self._find_and_acknowledge(consumer, asked, self._told_epoch, whole, partial)
-            )
-            self._finding.add(finding)
-            finding.add_done_callback(self._finding.discard)
-
-    async def _find_and_acknowledge(
-        self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
-    ) -> None:
-        """Whole entries are read for it: few at a time, whatever clients name."""
-        positions = [position for position, _ in partial]
-        sizes: list[int] = []
-        try:
-            async with self._connection.door.reading_sizes:
-                for begin in range(0, len(positions), _READ_TOGETHER):
-                    sizes += await consumer.find_batch_sizes(positions[begin : begin + _READ_TOGETHER])
-        except BrokerError as error:
-            self._answer_ack(asked, error)
-            return
-        self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, sizes))
-
-    def _acknowledge(self, consumer: Consumer, asked: CommandAck, request: Acknowledge) -> None:
-        try:
-            if request.entries or request.messages:
-                consumer.acknowledge(request)
-        except BrokerError as error:
-            self._answer_ack(asked, error)
-            return
-        if not asked.HasField("request_id"):
-            return
-
-        def saved(error: BrokerError | None) -> None:
-            self._connection.answered()
-            self._answer_ack(asked, error)
-
-        self._connection.asked()
-        consumer.when_saved(saved)
-
-    def _answer_ack(self, asked: CommandAck, error: BrokerError | None) -> None:
-        if not asked.HasField("request_id"):
-            if error is not None:
-                self._log_once("an acknowledgement", error)
-            return
-        told = CommandAckResponse(consumer_id=self.consumer_id, request_id=asked.request_id)
-        told.txnid_least_bits, told.txnid_most_bits = asked.txnid_least_bits, asked.txnid_most_bits
-        if error is not None:
-            told.error, told.message = server_error(error.code), str(error)
-        self._connection.write(frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told)))
-
-    def _log_once(self, what: str, error: BrokerError) -> None:
-        """Of what nobody waits for an answer."""
-        if not self._logged:
-            self._logged = True
-            _log.warning(
-                "consumer %d of %s: %s was dropped: %s", self.consumer_id, self._connection.address, what, error
-            )
+        self._acknowledging.acknowledge(self._consumer, asked, self._told_epoch)
 
     # What the subscription tells: `ConsumerSink`.
 
@@ -358,7 +263,7 @@ class ConnectedConsumer:
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         assert self._heads is not None
-        epoch = self._client_epoch if self._type in _ONE_AT_A_TIME else None
+        epoch = self._client_epoch if self._type in ONE_AT_A_TIME else None
         with_broker_part = self._connection.wants_broker_part
         head, write = self._heads.head, self._connection.write
         for run in runs:
@@ -438,76 +343,3 @@ def leave_together(consumers: Sequence[ConnectedConsumer]) -> None:
 def _moves(consumer: Consumer) -> int:
     """How often the subscription was moved; take-overs are no such."""
     return consumer.subscription.cursor.moves
-
-
-def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
-    """What is named by the place right before the first entry of a ledger.
-
-    A client that does not count by messages and acknowledges up to one within the batch (7, 0) names (7, -1).
-    """
-    for position in map(position_of, asked.message_id):
-        if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
-            return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
-    return []
-
-
-def _request(
-    asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages], sizes: list[int]
-) -> Acknowledge:
-    """`epoch`: in which it came, however long finding the sizes of batches took."""
-    return Acknowledge(
-        epoch=epoch,
-        cumulative=asked.ack_type == CommandAck.CUMULATIVE,
-        entries=whole,
-        messages=_batches(partial, sizes),
-    )
-
-
-def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:
-    """What is acknowledged of each; what is no batch, or not there any more, is passed over."""
-    batches = []
-    for (position, words), size in zip(partial, sizes, strict=True):
-        bits = acknowledged_bits(words, size)
-        if bits:
-            ledger_id, entry_id = position
-            data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            batches.append(BatchMessages(ledger_id=ledger_id, entry_id=entry_id, messages=data, batch_size=size))
-    return batches
-
-
-def _opening(asked: CommandSubscribe, serving_time_ms: int) -> OpenConsumer:
-    """Raises `BrokerError`."""
-    check_schema(asked.schema if asked.HasField("schema") else None)
-    if asked.sub_type not in SubscriptionType.values():
-        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"there is no subscription type {asked.sub_type}")
-    if asked.read_compacted and asked.sub_type not in _ONE_AT_A_TIME:
-        raise BrokerError(
-            ErrorCode.NOT_ALLOWED,
-            "read_compacted is for Exclusive and Failover subscriptions: others read all there is",
-        )
-    return OpenConsumer(
-        consumer_id=asked.consumer_id,
-        topic=asked.topic,
-        subscription=asked.subscription,
-        type=SubscriptionType.Name(SubscriptionType.ValueType(asked.sub_type)),
-        consumer_name=asked.consumer_name,
-        priority_level=min(max(asked.priority_level, 0), _MAX_PRIORITY),
-        durable=asked.durable,
-        start=_start(asked, serving_time_ms),
-        properties={one.key: one.value for one in asked.metadata},
-        subscription_properties={one.key: one.value for one in asked.subscription_properties},
-        # Nothing is compacted yet, so what a client gets that asks for what is left of that is everything.
-        read_compacted=False,
-    )
-
-
-def _start(asked: CommandSubscribe, now_ms: int) -> StartAt:
-    """Where the subscription begins if this makes it. Clients pass over what is before their id in its entry."""
-    if asked.start_message_rollback_duration_sec:
-        return StartAt(time_ms=max(0, now_ms - asked.start_message_rollback_duration_sec * 1000))
-    if not asked.durable and asked.HasField("start_message_id"):
-        position = position_of(asked.start_message_id)
-        start: Any = place_of(asked.start_message_id)
-        start.place.batch_index = -1
-        return StartAt(earliest=True) if position < Position(0, 0) else start
-    return StartAt(earliest=True) if asked.initial_position == 1 else StartAt(latest=True)

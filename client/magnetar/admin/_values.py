@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import logging
 import types
 import typing
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
+from magnetar_wire.errors import WireError
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["StartPoint", "active_broker", "peeked", "policies_message", "split_request", "start_at", "value_of"]
+
+log = logging.getLogger("magnetar")
 
 T = TypeVar("T")
 _ALGORITHMS: Final = {
@@ -91,9 +95,13 @@ def start_at(point: StartPoint) -> StartAt:
 
 
 def peeked(entry: PeekedEntry) -> Iterator[PeekedMessage]:
-    """Its messages, but those that are acknowledged."""
-    opened = decode_entry(entry.stored)
-    messages = decode_messages(opened)
+    """Its messages, but those that are acknowledged. An entry that can't be opened here is named in the log."""
+    try:
+        opened = decode_entry(entry.stored)
+        messages = decode_messages(opened)
+    except WireError as error:
+        log.error("%s:%s is not shown: %s", entry.ledger_id, entry.entry_id, error)
+        return
     done = int.from_bytes(entry.acknowledged, "little")
     for index, payload in enumerate(messages.payloads):
         place = messages.batch_indexes[index] if messages.batch_indexes else index

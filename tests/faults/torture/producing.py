@@ -107,12 +107,15 @@ class ProducerLog:
 
     def closed(self) -> None:
         """It was closed; what its callbacks are still to be told they are told before long."""
-        deadline = time.monotonic() + _LAST_CALLS_S
-        while self._open and time.monotonic() < deadline:
-            time.sleep(_TELL_S)
+        self.wait_for_calls()
         self.tell()
         if not self._open:
             self._say("producer_closed")
+
+    def wait_for_calls(self) -> None:
+        deadline = time.monotonic() + _LAST_CALLS_S
+        while self._open and time.monotonic() < deadline:
+            time.sleep(_TELL_S)
 
     @property
     def goes_on(self) -> bool:

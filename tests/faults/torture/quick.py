@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["QUICK_BOOKIES", "QUICK_BROKERS", "SESSION_TIMEOUT_S", "SMALL_LEDGERS"]
+__all__ = ["QUICK_BOOKIES", "QUICK_BROKERS", "QUICK_LISTENERS", "SESSION_TIMEOUT_S", "SMALL_LEDGERS"]
 
 SESSION_TIMEOUT_S: Final = 4.0
 QUICK_BOOKIES: Final[dict[str, Any]] = {
@@ -34,8 +34,14 @@ SMALL_LEDGERS: Final[dict[str, Any]] = {
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
     "managed_ledger_cursor_max_entries_per_ledger": 200,
 }
+# A client of Pulsar's protocol that is cut off, or stands still, is given up while that lasts.
+QUICK_LISTENERS: Final[dict[str, Any]] = {
+    "keep_alive_interval_seconds": 3.0,
+    "connection_liveness_check_timeout_millis": 1000.0,
+}
 QUICK_BROKERS: Final[dict[str, Any]] = {
     **SMALL_LEDGERS,
+    **QUICK_LISTENERS,
     "add_entry_timeout_s": 3.0,
     "read_entry_timeout_s": 3.0,
     "speculative_read_timeout_ms": 500,

@@ -17,7 +17,7 @@ from magnetar_cli.http_asking import ask_http, reasons_shown
 from magnetar_wire.randomness import Randomness
 from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
-from tests.faults.torture.quick import SMALL_LEDGERS
+from tests.faults.torture.quick import QUICK_LISTENERS, SMALL_LEDGERS
 from tests.faults.torture.system import System
 from tests.faults.workload_processes import die_with_parent
 from tests.running_standalone import StandaloneProcess
@@ -55,7 +55,7 @@ class Standalone(System):
         try:
             grpc, pulsar = [proxy.address for proxy in proxies]
             told = {"advertised_address": grpc, "pulsar_advertised_address": pulsar}
-            self.server.settings = {**SMALL_LEDGERS, **told}
+            self.server.settings = {**SMALL_LEDGERS, **QUICK_LISTENERS, **told}
             if why := await self.start(_NAME, timeout_s=_READY_S):
                 raise RuntimeError(why)
         except BaseException:

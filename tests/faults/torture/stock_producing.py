@@ -1,12 +1,14 @@
 """Producers of Pulsar's own library, at the brokers' second door. They write down what the SDK's do (producing.py).
 
 The library sends again by itself what has no receipt when it is connected anew, in its order, and tells each message's
-fate once. A failure leaves it open whether the message is stored, but where the message never left the library.
+fate once. A failure leaves it open whether the message is stored, but where the message never left the library. A
+producer that could not be closed in time keeps to itself what became of the rest: that is given up.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -32,6 +34,42 @@ _REFUSED: Final[frozenset[object]] = frozenset(
 class StockProducerLog(ProducerLog):
     ok = pulsar.Result.Ok
     refused = _REFUSED
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._untold: set[int] = set()
+        self._telling = threading.Lock()
+
+    def burst(self) -> list[Outgoing]:
+        burst = super().burst()
+        with self._telling:
+            self._untold.update(one.number for one in burst)
+        return burst
+
+    def callback(self, number: int) -> Callable[[Any, Any], None]:
+        called = super().callback(number)
+
+        def called_first(result: Any, message_id: Any) -> None:
+            if self._is_first(number):
+                called(result, message_id)
+
+        return called_first
+
+    def give_up(self) -> None:
+        """What the library has told nothing of when closing is over it may never tell of."""
+        self.wait_for_calls()
+        with self._telling:
+            untold = sorted(self._untold)
+        for number in untold:
+            if self._is_first(number):
+                self.failed(number, None, "its producer was to be closed, and nothing was told of it")
+        self.tell()
+
+    def _is_first(self, number: int) -> bool:
+        with self._telling:
+            there = number in self._untold
+            self._untold.discard(number)
+        return there
 
 
 def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callable[[Clients], None]:
@@ -63,7 +101,10 @@ def _one_life(log: StockProducerLog) -> None:
             log.clients.stopping.wait(log.pause_s)
         _flush(log, producer)
     finally:
-        producer.close()
+        try:
+            producer.close()
+        finally:
+            log.give_up()
         log.closed()
 
 

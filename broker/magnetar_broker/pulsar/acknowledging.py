@@ -1,0 +1,165 @@
+"""What a connection's consumer acknowledges: held against what there is, told to the subscription, answered when asked.
+
+An ACK names entries, and of batches the messages that are still open. How many a batch has it does not say: that is in
+the entry, which the broker may have to read. Meanwhile other acknowledgements go on, for their order does not matter;
+but each counts as of the epoch in which it came, and a consumer that closes waits for those that it sent before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from magnetar_broker.core.pulsar.acknowledged_ids import OpenMessages, ranges_of, whole_and_partial
+from magnetar_broker.core.pulsar.errors import server_error
+from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, position_of
+from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.consumer import Consumer
+from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
+from magnetar_protos.entry_pb2 import MessageIdData
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAck, CommandAckResponse
+
+if TYPE_CHECKING:
+    from magnetar_broker.pulsar.connection import PulsarConnection
+
+__all__ = ["Acknowledging"]
+
+_log = logging.getLogger(__name__)
+# Entries that are read at a time to learn how many messages they have: each may be as large as any.
+_READ_TOGETHER: Final = 4
+
+
+class Acknowledging:
+    """Of one consumer."""
+
+    __slots__ = ("_connection", "_consumer_id", "_finding", "_logged")
+
+    def __init__(self, connection: PulsarConnection, consumer_id: int) -> None:
+        self._connection = connection
+        self._consumer_id = consumer_id
+        # Those with parts of batches whose sizes are looked up.
+        self._finding: set[asyncio.Task[None]] = set()
+        self._logged = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._finding)
+
+    async def settled(self) -> None:
+        """Returns when all that came before is told."""
+        while self._finding:
+            await asyncio.wait(self._finding)
+
+    def acknowledge(self, consumer: Consumer | None, asked: CommandAck, epoch: int) -> None:
+        """`epoch`: in which it came, however long finding the sizes of batches takes."""
+        if asked.txnid_least_bits or asked.txnid_most_bits:
+            no_transactions = "the acknowledgement is part of a transaction, and this broker has none"
+            self._answer(asked, BrokerError(ErrorCode.UNSUPPORTED, no_transactions))
+            return
+        if asked.ack_type == CommandAck.CUMULATIVE and len(asked.message_id) != 1:
+            text = f"a cumulative acknowledgement names one message, and this one {len(asked.message_id)}"
+            self._answer(asked, BrokerError(ErrorCode.INVALID_ARGUMENT, text))
+            return
+        if consumer is None:
+            self._answer(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self._consumer_id} is not open"))
+            return
+        whole, partial = whole_and_partial(asked.message_id)
+        if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
+            whole = _up_to_ledger(consumer, asked)
+        sizes = [consumer.batch_size(position) for position, _ in partial]
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes):
+            self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, known))
+        else:
+            finding = self._connection.spawn(self._find_and_acknowledge(consumer, asked, epoch, whole, partial))
+            self._finding.add(finding)
+            finding.add_done_callback(self._finding.discard)
+
+    async def _find_and_acknowledge(
+        self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
+    ) -> None:
+        """Whole entries are read for it: few at a time, whatever clients name."""
+        positions = [position for position, _ in partial]
+        sizes: list[int] = []
+        try:
+            async with self._connection.door.reading_sizes:
+                for begin in range(0, len(positions), _READ_TOGETHER):
+                    sizes += await consumer.find_batch_sizes(positions[begin : begin + _READ_TOGETHER])
+        except BrokerError as error:
+            self._answer(asked, error)
+            return
+        self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, sizes))
+
+    def _acknowledge(self, consumer: Consumer, asked: CommandAck, request: Acknowledge) -> None:
+        try:
+            if request.entries or request.messages:
+                consumer.acknowledge(request)
+        except BrokerError as error:
+            self._answer(asked, error)
+            return
+        if not asked.HasField("request_id"):
+            return
+
+        def saved(error: BrokerError | None) -> None:
+            self._connection.answered()
+            self._answer(asked, error)
+
+        self._connection.asked()
+        consumer.when_saved(saved)
+
+    def _answer(self, asked: CommandAck, error: BrokerError | None) -> None:
+        if not asked.HasField("request_id"):
+            if error is not None:
+                self.log_once("an acknowledgement", error)
+            return
+        told = CommandAckResponse(consumer_id=self._consumer_id, request_id=asked.request_id)
+        told.txnid_least_bits, told.txnid_most_bits = asked.txnid_least_bits, asked.txnid_most_bits
+        if error is not None:
+            told.error, told.message = server_error(error.code), str(error)
+        self._connection.write(frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told)))
+
+    def log_once(self, what: str, error: BrokerError) -> None:
+        """Of what nobody waits for an answer."""
+        if not self._logged:
+            self._logged = True
+            _log.warning(
+                "consumer %d of %s: %s was dropped: %s", self._consumer_id, self._connection.address, what, error
+            )
+
+
+def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
+    """What is named by the place right before the first entry of a ledger.
+
+    A client that does not count by messages and acknowledges up to one within the batch (7, 0) names (7, -1).
+    """
+    for position in map(position_of, asked.message_id):
+        if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
+            return ranges_of([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
+    return []
+
+
+def _request(
+    asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages], sizes: list[int]
+) -> Acknowledge:
+    """`epoch`: in which it came, however long finding the sizes of batches took."""
+    return Acknowledge(
+        epoch=epoch,
+        cumulative=asked.ack_type == CommandAck.CUMULATIVE,
+        entries=whole,
+        messages=_batches(partial, sizes),
+    )
+
+
+def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:
+    """What is acknowledged of each; what is no batch, or not there any more, is passed over."""
+    batches = []
+    for (position, words), size in zip(partial, sizes, strict=True):
+        bits = acknowledged_bits(words, size)
+        if bits:
+            ledger_id, entry_id = position
+            data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+            batches.append(BatchMessages(ledger_id=ledger_id, entry_id=entry_id, messages=data, batch_size=size))
+    return batches
