@@ -62,6 +62,7 @@ class LedgerWriter:
             client.randomness,
             options,
             recovery=False,
+            told=self._after_completions,
         )
         self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds)
         self._next_entry_id = 0
@@ -115,7 +116,7 @@ class LedgerWriter:
         """
         if len(entry) > MAX_ENTRY_BYTES:
             raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
-        if not self._has_room():
+        if not self.has_room():
             raise TooManyPending(
                 f"ledger {self.ledger_id} has {self._adds.pending_entries} adds of {self._adds.pending_bytes} bytes "
                 f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
@@ -130,17 +131,18 @@ class LedgerWriter:
         def completed(error: AddFailed | None) -> None:
             if error is None:
                 self.length_bytes += size
-            elif not isinstance(error, WriterClosed):
+                done(entry_id)
+                return
+            if not isinstance(error, WriterClosed):
                 self._add_failed = True
-            self._after_completion()
-            done(entry_id if error is None else error)
+            done(error)
 
         self._adds.add(entry_id, record, completed)
         return entry_id
 
     async def room(self) -> None:
         """Returns when `append` finds room, or will fail anyway."""
-        while not self._has_room():
+        while not self.has_room():
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(room)
             await room
@@ -243,12 +245,13 @@ class LedgerWriter:
         self._adds.stop()
         self._wake()
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Whether `append` takes an entry now, or it will fail anyway."""
         adds = self._adds
         return self._closing or (adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes)
 
-    def _after_completion(self) -> None:
-        if self._waiting and self._has_room():
+    def _after_completions(self) -> None:
+        if self._waiting and self.has_room():
             self._wake()
         if not self._adds.pending_entries and self._adds.failed is None:
             self._lac.idle()

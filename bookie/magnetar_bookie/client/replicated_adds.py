@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 Done = Callable[[AddFailed | None], object]
 # What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
 _PASSING: Final = frozenset({Status.READ_ONLY})
+_OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 
 
 class ReplicatedAdds:
@@ -52,7 +53,10 @@ class ReplicatedAdds:
         options: LedgerClientOptions,
         *,
         recovery: bool,
+        told: Callable[[], object] = lambda: None,
     ) -> None:
+        # Called after adds were told their fate, once for all that were at a time.
+        self._told = told
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._bookies = bookies
@@ -152,7 +156,7 @@ class ReplicatedAdds:
     # ── what the bookies say ──
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
-        if status == Status.OK:
+        if status == _OK:
             self._pipeline.acked(bookie_id, first_entry_id, count)
         elif status == Status.DELETED or (status == Status.FENCED and not self._recovery):
             said = f"bookie {bookie_id} says {status_name(status)}"
@@ -213,8 +217,10 @@ class ReplicatedAdds:
                 self._begin_change(action)
             elif isinstance(action, Fail):
                 self._fail(action.error)
-        while self._late and not self._pending:
-            _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+        if self._late and not self._pending:
+            while self._late and not self._pending:
+                _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+            self._told()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
             for resting in waiting:
@@ -232,6 +238,7 @@ class ReplicatedAdds:
         self._pending_bytes -= sum(len(record) for record, _ in completed)
         for _, done in completed:
             _tell(done, None)
+        self._told()
 
     def _fail(self, error: AddFailed) -> None:
         if not self._stopped:
@@ -240,6 +247,7 @@ class ReplicatedAdds:
         pending, self._pending, self._pending_bytes = self._pending, {}, 0
         for _, done in pending.values():
             _tell(done, error)
+        self._told()
 
     def _begin_change(self, change: Change) -> None:
         if self._bookies.closed:

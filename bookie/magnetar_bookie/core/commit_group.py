@@ -18,6 +18,7 @@ __all__ = ["RECORD_OVERHEAD_BYTES", "AddedRange", "Answer", "CommitGroup"]
 
 # What a record in line takes besides its bytes.
 RECORD_OVERHEAD_BYTES: Final = 200
+_OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class CommitGroup:
     def answers(self) -> Iterator[Answer]:
         """Of the adds, now that the group is durable."""
         for added in self.adds:
-            status = Status.OK
+            status = _OK
             if added.ledger_id in self.deleted:
                 status = Status.DELETED
             elif self.full:

@@ -39,6 +39,7 @@ from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from magnetar_wire.loop_watch import LoopWatch
 from magnetar_wire.process.ending import Ending
+from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import SystemRandomness
@@ -64,8 +65,7 @@ class Parts:
 def run_bookie(settings: BookieSettings, signals: StopSignals) -> ExitStatus:
     """Runs one bookie until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    loop = new_event_loop()
     status = loop.run_until_complete(_run(settings, signals))
     if status is ExitStatus.ENDED:
         loop.run_until_complete(loop.shutdown_asyncgens())

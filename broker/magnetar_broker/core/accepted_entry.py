@@ -115,6 +115,8 @@ def _check_chunk(metadata: MessageMetadata) -> None:
 
 
 def _check_supported(metadata: MessageMetadata) -> None:
+    if not (metadata.deliver_at_time or metadata.HasField("txnid_most_bits") or metadata.HasField("marker_type")):
+        return
     for asked, what in (
         (metadata.deliver_at_time > 0, "to be delivered at a time: this broker delays nothing yet"),
         (metadata.HasField("txnid_most_bits"), "part of a transaction: this broker has no transactions"),

@@ -39,13 +39,15 @@ class Append:
 
 
 class AppendQueue:
-    __slots__ = ("_last_time_ms", "_max_bytes", "_sent", "_waiting", "next_index", "pending_bytes")
+    __slots__ = ("_last_time_ms", "_max_bytes", "_sent", "_waiting", "next_index", "pending_bytes", "refused")
 
     def __init__(self, next_index: int, last_time_ms: int, max_bytes: int) -> None:
         self.next_index = next_index
         self._last_time_ms = last_time_ms
         self._max_bytes = max_bytes
         self.pending_bytes = 0
+        # How many were refused and are not told.
+        self.refused = 0
         self._sent: deque[Append] = deque()
         self._waiting: deque[Append] = deque()
 
@@ -88,6 +90,7 @@ class AppendQueue:
         return True
 
     def refuse(self, error: BrokerError, done: Callable[[Position | BrokerError], object]) -> None:
+        self.refused += 1
         self._waiting.append(Append(_NOTHING, done, error))
 
     @property
@@ -131,6 +134,7 @@ class AppendQueue:
                 taken.append(queue.popleft())
             if queue:
                 break
+        self.refused -= len(taken)
         return taken
 
     def resend(self) -> None:
@@ -142,5 +146,5 @@ class AppendQueue:
         taken = [*self._sent, *self._waiting]
         self._sent.clear()
         self._waiting.clear()
-        self.pending_bytes = 0
+        self.pending_bytes = self.refused = 0
         return taken

@@ -32,6 +32,7 @@ from magnetar_wire.grpc_transport import GrpcOptions, GrpcTransport
 from magnetar_wire.http_server import HttpOptions, HttpServer, serve_http
 from magnetar_wire.process.addresses import ANY_HOST
 from magnetar_wire.process.ending import Ending
+from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.open_files import allow_many_files
 from magnetar_wire.process.stop_signals import StopSignals
@@ -62,8 +63,7 @@ def run_broker(settings: BrokerSettings, signals: StopSignals) -> ExitStatus:
     """Runs one broker until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
     allow_many_files()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    loop = new_event_loop()
     return loop.run_until_complete(_run(settings, signals))
 
 

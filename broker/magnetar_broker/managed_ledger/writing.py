@@ -26,7 +26,7 @@ from functools import partial
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.errors import AddFailed, LedgerError, TooManyPending
+from magnetar_bookie.errors import AddFailed, LedgerError
 from magnetar_broker.core.append_queue import Append, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.log_entry import Chunk
@@ -158,15 +158,25 @@ class LogWriting:
         if written is None or written.rolling:
             self._drive_on()
             return
+        writer = written.writer
+        if not writer.has_room():
+            return  # what completes makes room, and comes back
+        rule, age_s = self._rule, self._age_s(written)
+        failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
+        completed = partial(self._completed, written)
         while (entry := queue.next_waiting()) is not None:
-            if self._is_due(written) or (entry.chunk is not None and not written.takes_chunks):
+            if (
+                failed
+                or rule.due(written.entries, written.length_bytes, age_s)
+                or (wants_roll and written.entries)
+                or (entry.chunk is not None and not written.takes_chunks)
+            ):
                 self._roll(written)
                 return
+            if not writer.has_room():
+                return
             stored = entry.stored
-            try:
-                written.writer.append(stored, partial(self._completed, written))
-            except TooManyPending:
-                return  # what completes makes room
+            writer.append(stored, completed)
             queue.sent()
             written.entries += 1
             written.length_bytes += len(stored)
@@ -175,12 +185,14 @@ class LogWriting:
 
     def _is_due(self, written: Written) -> bool:
         writer = written.writer
-        age_s = self._clock.monotonic() - written.opened_at
         return (
-            self._rule.due(written.entries, written.length_bytes, age_s)
+            self._rule.due(written.entries, written.length_bytes, self._age_s(written))
             or writer.failed is not None
             or (writer.wants_roll and written.entries > 0)
         )
+
+    def _age_s(self, written: Written) -> float:
+        return self._clock.monotonic() - written.opened_at
 
     def _completed(self, written: Written, result: int | AddFailed) -> None:
         """Of the first append that was sent and is not decided."""
@@ -199,8 +211,10 @@ class LogWriting:
             self._announced = True
             asyncio.get_running_loop().call_soon(self._announce)
         _tell(append, position)
-        if queue.waits:
+        if queue.refused:
             self._tell_refused()
+        # Many complete at a time, and the first of them finds all the room that they have made.
+        if queue.waits and (written.rolling or written.writer.has_room()):
             self._feed()
 
     def _announce(self) -> None:

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from google.protobuf.message import DecodeError
 
@@ -119,7 +119,7 @@ class PulsarConnection(asyncio.Protocol):
     # The connection's beginning and end.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("unknown",)
         self.address = ":".join(str(part) for part in peer[:2])

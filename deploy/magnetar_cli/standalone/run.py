@@ -22,6 +22,7 @@ from magnetar_cli.standalone.standalone import Standalone
 from magnetar_metadata.errors import StoreDamaged, StoreInUse
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.garbage import collect_seldom
+from magnetar_wire.process.event_loop import new_event_loop
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.open_files import allow_many_files
 from magnetar_wire.process.stop_signals import StopSignals
@@ -39,8 +40,7 @@ def run_standalone(settings: StandaloneSettings, signals: StopSignals, *, as_jso
     """Runs it until it ends. End the process with the status at once: threads may hang."""
     keep_freed_memory()
     allow_many_files()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    loop = new_event_loop()
     return loop.run_until_complete(_run(settings, signals, as_json))
 
 

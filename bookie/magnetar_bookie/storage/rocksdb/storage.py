@@ -41,6 +41,7 @@ from magnetar_bookie.storage.rocksdb.reading import read_records
 from magnetar_bookie.storage.rocksdb.reclaim import Reclaimer
 from magnetar_bookie.storage.rocksdb.segments import InLine, Segments
 from magnetar_bookie.storage.rocksdb.space import Space
+from magnetar_bookie.storage.rocksdb.sync_thread import SyncThread
 from magnetar_bookie.storage.rocksdb.use import StorageUse
 from magnetar_metadata.locked_folder import DurableMark, forked
 
@@ -104,7 +105,7 @@ class RocksStorage:
         self._mark_timer: asyncio.TimerHandle | None = None
         # Of the thread that syncs: why nobody knows what is on the disk.
         self._unsure: str | None = None
-        self._writer = ThreadPoolExecutor(1, "ledger-sync")
+        self._writer = SyncThread("ledger-sync")
         self._readers = ThreadPoolExecutor(options.read_threads, "ledger-read")
         self._reclaimer = Reclaimer(self, options.rewrite_below, options.log_check_interval_s)
         forked.note(self)
@@ -176,15 +177,18 @@ class RocksStorage:
         self.check()
         line, number = self.segments.take(), self.written
         loss_noted = self._loss_noted_with is not None
-        loop = asyncio.get_running_loop()
-        syncing = loop.run_in_executor(self._writer, self._make_durable, line, number, loss_noted)
-        # Also where nobody waits any more for it.
-        syncing.add_done_callback(lambda done: self._synced(done, line, number))
-        try:
-            await asyncio.shield(syncing)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is told as what it means)
-            self.fail(error)
-            self.check()
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BaseException | None) -> None:
+            """Also where nobody waits any more for it."""
+            try:
+                self._synced(error, line, number)
+            finally:
+                if not synced.done():
+                    synced.set_result(None)
+
+        self._writer.run(lambda: self._make_durable(line, number, loss_noted), done)
+        await synced
         self.check()
         while self._changes_unflushed >= _MOST_CHANGES:
             self._flush_if_due()
@@ -303,10 +307,7 @@ class RocksStorage:
             remove_note(self._folder, LOST)
             self._loss_stands = False
 
-    def _synced(self, syncing: asyncio.Future[None], line: InLine, number: int) -> None:
-        if syncing.cancelled():
-            return
-        error = syncing.exception()
+    def _synced(self, error: BaseException | None, line: InLine, number: int) -> None:
         if error is not None:
             self.fail(error)
             return
@@ -348,14 +349,12 @@ class RocksStorage:
         self._mark_timer = None
         if self.dead is None:
             loop = asyncio.get_running_loop()
-            done = loop.run_in_executor(self._writer, self._mark.sync)
-            done.add_done_callback(self._by_itself)
+            self._writer.run(self._mark.sync, self._by_itself)
             # By a thread that no sync waits for.
             ballast = loop.run_in_executor(self._readers, make_ballast, self._folder, self._options)
-            ballast.add_done_callback(self._by_itself)
+            ballast.add_done_callback(lambda done: self._by_itself(None if done.cancelled() else done.exception()))
 
-    def _by_itself(self, done: asyncio.Future[None]) -> None:
-        error = None if done.cancelled() else done.exception()
+    def _by_itself(self, error: BaseException | None) -> None:
         if error is not None:
             self.fail(error)
 

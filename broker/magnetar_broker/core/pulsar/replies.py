@@ -48,12 +48,22 @@ def no_consumer_frame(consumer_id: int, request_id: int, text: str) -> bytes:
 def _varint(value: int) -> bytes:
     if value < 128:
         return _SMALL[value]
+    if value < 16_384:  # most entries of a ledger, and numbers of messages, are below one of these
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 2_097_152:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+# By the size of what follows.
+_RECEIPT_HEADS: Final = [
+    (size + 8).to_bytes(4, "big") + (size + 4).to_bytes(4, "big") + _SEND_RECEIPT + _SMALL[size] for size in range(128)
+]
 
 
 class ReceiptFrames:
@@ -77,8 +87,7 @@ class ReceiptFrames:
         inner = self._producer + _varint(sequence_id) + b"\x1a" + _SMALL[len(message_id)] + message_id
         if highest_sequence_id:
             inner += b"\x20" + _varint(highest_sequence_id)
-        size = len(inner) + 4  # far below 128: six varints
-        return (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + _SEND_RECEIPT + _SMALL[len(inner)] + inner
+        return _RECEIPT_HEADS[len(inner)] + inner  # far below 128: six varints
 
 
 class MessageHeads:
