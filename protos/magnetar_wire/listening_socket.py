@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["listening_socket"]
+__all__ = ["listening_socket", "written_address"]
 
 _BACKLOG: Final = 128
+# How a socket for both kinds of addresses names one of the old kind.
+_OLD_AS_NEW: Final = "::ffff:"
 
 
 async def listening_socket(address: str) -> socket.socket:
@@ -26,3 +28,11 @@ async def listening_socket(address: str) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def written_address(name: Any) -> str:
+    """What a socket says of where it is, as host:port; empty where it says nothing."""
+    if not name:
+        return ""
+    host, port = str(name[0]).removeprefix(_OLD_AS_NEW), name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -19,6 +19,7 @@ from pulsar import ConsumerCryptoFailureAction, CryptoKeyReader, MessageId
 from tests.stock_clients import (
     EARLIEST,
     LONG_MS,
+    OURS_ALONE,
     SHORT_MS,
     StockServer,
     payloads,
@@ -64,6 +65,19 @@ def test_clients_find_a_server_among_addresses(server: StockServer) -> None:
     """WIRE-1: one of which nobody listens at."""
     with server.client(url=f"pulsar://127.0.0.1:1,{server.url.removeprefix('pulsar://')}") as client:
         works(client)
+
+
+@OURS_ALONE
+def test_a_client_is_told_the_address_that_it_came_to(tmp_path: Path) -> None:
+    """WIRE-1, OWN-1: of a server at all addresses, as one on another machine has to be."""
+    log = tmp_path / "log"
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log))
+    with stock_server(tmp_path / "data", host="0.0.0.0") as server:
+        elsewhere = server.url.replace("127.0.0.1", "127.0.0.2")
+        with server.client(url=elsewhere, logger=logger) as client:
+            works(client)
+    assert elsewhere.removeprefix("pulsar://") in log.read_text()
+    assert server.url.removeprefix("pulsar://") not in log.read_text()
 
 
 def test_clients_of_many_threads_and_connections(server: StockServer) -> None:

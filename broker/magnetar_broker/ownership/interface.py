@@ -45,15 +45,16 @@ class Advertised:
 
     def at(self, listener_name: str) -> str:
         """Empty: the internal one. Raises `BrokerError` where it has none of that name."""
-        return _at(self.listeners, listener_name)
+        return _at(self.listeners, listener_name, ErrorCode.INVALID_ARGUMENT)
 
     def pulsar_at(self, listener_name: str) -> str:
-        """The same, for clients of Pulsar's protocol."""
+        """The same, for clients of Pulsar's protocol. They are to try again: the name may be one that brokers are given
+        now, one after the other, or the topic may move to one that has it."""
         if not self.pulsar:
             raise BrokerError(
                 ErrorCode.SERVICE_NOT_READY, "the topic's broker has no listener for Pulsar's protocol: give it one"
             )
-        return _at(self.pulsar, listener_name or self.listeners[0][0])
+        return _at(self.pulsar, listener_name or self.listeners[0][0], ErrorCode.SERVICE_NOT_READY)
 
 
 def advertised_as(listeners: Iterable[Listener]) -> Advertised:
@@ -74,16 +75,14 @@ def listeners_told(advertised: Advertised) -> list[Listener]:
     ]
 
 
-def _at(listeners: tuple[tuple[str, str], ...], listener_name: str) -> str:
+def _at(listeners: tuple[tuple[str, str], ...], listener_name: str, lacking: ErrorCode) -> str:
     if not listener_name:
         return listeners[0][1]
     for name, address in listeners:
         if name == listener_name:
             return address
     names = ", ".join(name for name, _ in listeners)
-    raise BrokerError(
-        ErrorCode.INVALID_ARGUMENT, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}"
-    )
+    raise BrokerError(lacking, f"the topic's broker has no listener {listener_name!r:.100}: it has {names}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.frames import BadFrame, FrameReader
-from magnetar_broker.core.pulsar.replies import error_frame, frame
+from magnetar_broker.core.pulsar.replies import OWN_ERROR, error_frame, frame
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.pulsar.commands import Commands
 from magnetar_broker.pulsar.consumer import ConnectedConsumer, leave_together
@@ -41,6 +41,7 @@ from magnetar_protos.pulsar_pb2 import (
     ServerError,
 )
 from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.listening_socket import written_address
 from magnetar_wire.version import magnetar_version
 
 __all__ = ["PulsarConnection"]
@@ -57,7 +58,6 @@ _MAX_VERSION_LENGTH: Final = 100
 # How long who is closed may take to read what was written.
 _CLOSING_S: Final = 5.0
 _GONE: Final = TopicGivenUp("its connection has ended")
-_OWN_ERROR: Final = "the broker met an error of its own, of which its log tells"
 
 
 class Listening(Protocol):
@@ -76,6 +76,8 @@ class PulsarConnection(asyncio.Protocol):
         self.door = door
         self.listening = listening
         self.address = ""
+        # Where the client has reached this broker.
+        self.came_to = ""
         # Told from other connections by it.
         self.token = secrets.token_bytes(_TOKEN_BYTES)
         self.broken = False
@@ -125,6 +127,7 @@ class PulsarConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("unknown",)
         self.address = ":".join(str(part) for part in peer[:2])
+        self.came_to = written_address(transport.get_extra_info("sockname"))
         self.outgoing.begin(transport)
         if why_not := self.listening.opened(self):
             self._refuse(why_not, ServerError.TOO_MANY_REQUESTS)
@@ -201,7 +204,7 @@ class PulsarConnection(asyncio.Protocol):
             self._refuse(f"a command can't be read: {error}")
         except Exception:  # noqa: BLE001 (one connection's trouble is not the others')
             _log.exception("the connection of %s is closed", self.address)
-            self._refuse(_OWN_ERROR, ServerError.UNKNOWN_ERROR)
+            self._refuse(OWN_ERROR, ServerError.UNKNOWN_ERROR)
         if not self.broken and self._too_much:
             self._hold()
 
@@ -370,7 +373,7 @@ class PulsarConnection(asyncio.Protocol):
             self.write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)
             _log.exception("request %d of %s failed", request_id, self.address)
-            self.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, _OWN_ERROR))
+            self.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, OWN_ERROR))
 
     def asked(self) -> None:
         """Something is to be answered, by no task."""

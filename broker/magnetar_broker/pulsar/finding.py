@@ -7,13 +7,15 @@ LOOKUP is always answered with the owner's address (CONNECT): nobody is sent fro
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.pulsar.errors import server_error
-from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.core.pulsar.replies import OWN_ERROR, frame, told_text
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.ownership.interface import Home
 from magnetar_broker.pulsar.consumer_stats import consumer_stats
 from magnetar_broker.pulsar.refused import transaction_commands
 from magnetar_broker.pulsar.schemas import schema_commands
@@ -39,9 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FindingForClients"]
 
+_log = logging.getLogger(__name__)
 _UINT64: Final = 2**64 - 1
-# Part of it may be what a client sent.
-_MAX_TEXT: Final = 1_000
 
 
 class FindingForClients:
@@ -77,14 +78,19 @@ class FindingForClients:
             with serving.finding.counted():
                 home = await serving.ownership.home(TopicName.parse(asked.topic))
             counters.lookups_elsewhere += not home.here
-            listener = asked.advertised_listener_name or connection.listening.listener_name
-            told.broker_service_url = f"pulsar://{home.advertised.pulsar_at(listener)}"
+            told.broker_service_url = f"pulsar://{self._reached_at(home, asked.advertised_listener_name)}"
             told.response, told.authoritative = CommandLookupTopicResponse.CONNECT, True
-        except (BrokerError, InvalidTopicName) as error:
+        except Exception as error:  # noqa: BLE001 (the client waits for an answer)
             counters.lookups_failed += 1
             told.response = CommandLookupTopicResponse.FAILED
             told.error, told.message = _said(error)
         connection.write(frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookup_topic_response=told)))
+
+    def _reached_at(self, home: Home, named: str) -> str:
+        connection = self._connection
+        if home.here and not named and connection.door.tells_where_they_came and connection.came_to:
+            return connection.came_to
+        return home.advertised.pulsar_at(named or connection.listening.listener_name)
 
     def _partitions(self, command: BaseCommand) -> None:
         self._connection.spawn(self._answer_partitions(command.partition_metadata))
@@ -97,7 +103,7 @@ class FindingForClients:
                 name = TopicName.parse(asked.topic)
                 told.partitions = await serving.catalog.partitions(name, asked.metadata_auto_creation_enabled)
             told.response = CommandPartitionedTopicMetadataResponse.SUCCESS
-        except (BrokerError, InvalidTopicName) as error:
+        except Exception as error:  # noqa: BLE001 (the client waits for an answer)
             told.response = CommandPartitionedTopicMetadataResponse.FAILED
             told.error, told.message = _said(error)
         answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE, partition_metadata_response=told)
@@ -150,6 +156,10 @@ def _id(position: Position, partition: int) -> MessageIdData:
     return told
 
 
-def _said(error: BrokerError | InvalidTopicName) -> tuple[ServerError, str]:
-    code = error.code if isinstance(error, BrokerError) else ErrorCode.INVALID_TOPIC_NAME
-    return server_error(code), str(error)[:_MAX_TEXT]
+def _said(error: Exception) -> tuple[ServerError, str]:
+    if isinstance(error, InvalidTopicName):
+        return ServerError.INVALID_TOPIC_NAME, told_text(error)
+    if isinstance(error, BrokerError):
+        return server_error(error.code), told_text(error)
+    _log.error("a request to find something failed", exc_info=error)
+    return ServerError.UNKNOWN_ERROR, OWN_ERROR

@@ -6,7 +6,7 @@ import asyncio
 
 from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.serving import Door
-from magnetar_wire.listening_socket import listening_socket
+from magnetar_wire.listening_socket import listening_socket, written_address
 from magnetar_wire.transport import NotReached
 
 __all__ = ["PulsarListener"]
@@ -42,8 +42,7 @@ class PulsarListener:
             raise NotReached(
                 f"Pulsar's protocol can't be served at {address}: {reason}: choose another address"
             ) from error
-        host, port = listening.getsockname()[:2]
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = written_address(listening.getsockname())
 
     def opened(self, connection: PulsarConnection) -> str:
         self.connections.add(connection)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.pulsar.errors import refusal_error
-from magnetar_broker.core.pulsar.replies import ReceiptFrames, frame
+from magnetar_broker.core.pulsar.replies import ReceiptFrames, frame, told_text
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.pulsar.asked_schema import check_schema
@@ -45,7 +45,6 @@ __all__ = ["ConnectedProducer"]
 
 # As request id of what no request has asked for.
 NO_REQUEST: Final = 2**64 - 1
-_MAX_TEXT: Final = 1_000
 # The instance of every producer whose name a broker has made up: the name says which it is.
 _MADE_UP: Final = b""
 # Somebody has the name, or had it in a later epoch.
@@ -256,7 +255,7 @@ class ConnectedProducer:
                 producer_id=self.producer_id,
                 sequence_id=max(self._sent.popleft()),
                 error=refusal_error(error.code, self._connection.client_version),
-                message=str(error)[:_MAX_TEXT],
+                message=told_text(error),
             )
             self._connection.write(frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=told)))
 

@@ -8,10 +8,10 @@ it has such an answer, be it a string's schema.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from magnetar_broker.core.pulsar.errors import server_error
-from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.core.pulsar.replies import frame, told_text
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.pulsar.asked_schema import check_schema
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["schema_commands"]
 
-# Part of it may be what a client sent.
-_MAX_TEXT: Final = 1_000
-
 
 def schema_commands(connection: PulsarConnection) -> dict[int, Callable[[BaseCommand], None]]:
     def get(command: BaseCommand) -> None:
@@ -39,7 +36,7 @@ def schema_commands(connection: PulsarConnection) -> dict[int, Callable[[BaseCom
             ErrorCode.TOPIC_NOT_FOUND, f"topic {asked.topic!r:.100} has no schema: its messages are bytes"
         )
         told = CommandGetSchemaResponse(
-            request_id=asked.request_id, error_code=server_error(error.code), error_message=str(error)[:_MAX_TEXT]
+            request_id=asked.request_id, error_code=server_error(error.code), error_message=told_text(error)
         )
         connection.write(frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, get_schema_response=told)))
 
@@ -54,7 +51,7 @@ def schema_commands(connection: PulsarConnection) -> dict[int, Callable[[BaseCom
         if error is None:
             told.schema_version = b""
         else:
-            told.error_code, told.error_message = server_error(error.code), str(error)[:_MAX_TEXT]
+            told.error_code, told.error_message = server_error(error.code), told_text(error)
         answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=told)
         connection.write(frame(answer))
 

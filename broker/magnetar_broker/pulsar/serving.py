@@ -53,6 +53,9 @@ class Door:
         outboxes: OutboxBudget,
     ) -> None:
         self._serving = serving
+        # A topic that is served here is looked up with the address that the client came to: nobody has said another,
+        # and it listens at all addresses there are. Set before it listens, if at all.
+        self.tells_where_they_came = False
         self.options = options
         self.clock = clock
         self.counters = counters

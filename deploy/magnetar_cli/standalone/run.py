@@ -113,6 +113,11 @@ def _tell_ready(standalone: Standalone, as_json: bool) -> None:
             f"{standalone.grpc_url}, Pulsar's clients at {standalone.pulsar_url}, and HTTP at {standalone.http_url}"
         )
         said = f"Magnetar serves {served}. Its data are {kept}."
+        if standalone.pulsar_at_any_address:
+            said += (
+                " Pulsar's clients on other machines reach it at any address of this one; Magnetar's own do once they "
+                "are told one: --set advertised_address=host:port."
+            )
     print(said, flush=True)
 
 

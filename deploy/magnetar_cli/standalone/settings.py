@@ -39,13 +39,16 @@ class StandaloneSettings(
     ephemeral: bool = False
     # Where it listens. Port 0 is any free one.
     host: str = "127.0.0.1"
+    # Where Magnetar's clients connect.
     grpc_port: int = Field(default=6652, ge=0, le=65_535)
     # Where clients of Pulsar's own protocol connect.
     pulsar_port: int = Field(default=6650, ge=0, le=65_535)
+    # Health and metrics.
     http_port: int = Field(default=8080, ge=0, le=65_535)
     # What clients are told, host:port, where that differs; port 0 in it is the port that was chosen.
     advertised_address: str = ""
-    # What Pulsar's clients are told. Empty: the same host, with the port that was chosen for them.
+    # What Pulsar's clients are told. Empty: the same host, with the port that was chosen for them; where it listens at
+    # all addresses, and neither of the two is said, the address that a client came to.
     pulsar_advertised_address: str = ""
     # How long ending in peace waits for each of its parts.
     close_timeout_s: float = Field(default=10.0, gt=0)

@@ -190,6 +190,7 @@ class Standalone:
             pulsar_listeners=[("", f"{settings.host}:{settings.pulsar_port}")],
             pulsar_advertised=self._pulsar_advertised,
         )
+        self.broker.door.tells_where_they_came = self.pulsar_at_any_address
         await self.broker.start()
         assert self.bookie is not None
         assert self._bookie_running is not None
@@ -201,6 +202,12 @@ class Standalone:
     def _advertised_address(self) -> str:
         """What clients are told; empty: where it listens."""
         return self.settings.advertised_address or ("127.0.0.1:0" if self.settings.host in _ANY_HOST else "")
+
+    @property
+    def pulsar_at_any_address(self) -> bool:
+        """Pulsar's clients are told the address that they came to."""
+        said = self.settings.advertised_address or self.settings.pulsar_advertised_address
+        return self.settings.host in _ANY_HOST and not said
 
     @property
     def _pulsar_advertised(self) -> list[tuple[str, str]]:

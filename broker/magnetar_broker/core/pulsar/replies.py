@@ -12,12 +12,23 @@ from typing import Final
 from magnetar_broker.core.position import Position
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAckResponse, CommandError, CommandSuccess, ServerError
 
-__all__ = ["MessageHeads", "ReceiptFrames", "error_frame", "frame", "no_consumer_frame", "success_frame"]
+__all__ = [
+    "OWN_ERROR",
+    "MessageHeads",
+    "ReceiptFrames",
+    "error_frame",
+    "frame",
+    "no_consumer_frame",
+    "success_frame",
+    "told_text",
+]
 
 _SMALL: Final = [bytes((number,)) for number in range(128)]
 _UINT64: Final = 2**64 - 1
 _SEND_RECEIPT: Final = b"\x08\x07\x3a"  # type = SEND_RECEIPT, send_receipt: size follows
 _MESSAGE: Final = b"\x08\x09\x4a"  # type = MESSAGE, message: size follows
+# What a client is told where the broker has met a bug.
+OWN_ERROR: Final = "the broker met an error of its own, of which its log tells"
 # Part of it may be what a client sent.
 _MAX_TEXT: Final = 1_000
 
@@ -28,9 +39,14 @@ def frame(command: BaseCommand) -> bytes:
     return (len(data) + 4).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data
 
 
+def told_text(what: object) -> str:
+    """What went wrong, as long as a client may be told."""
+    text = str(what)
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
+
+
 def error_frame(request_id: int, error: ServerError, text: str) -> bytes:
-    text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
-    told = CommandError(request_id=request_id, error=error, message=text)
+    told = CommandError(request_id=request_id, error=error, message=told_text(text))
     return frame(BaseCommand(type=BaseCommand.ERROR, error=told))
 
 

@@ -14,8 +14,8 @@ __all__ = ["FakeTransport"]
 
 
 class FakeTransport(asyncio.Transport):
-    def __init__(self, protocol: asyncio.Protocol, peer: tuple[str, int] = ("10.0.0.1", 1)) -> None:
-        super().__init__({"peername": peer})
+    def __init__(self, protocol: asyncio.Protocol, peer: tuple[str, int] = ("10.0.0.1", 1), here: Any = None) -> None:
+        super().__init__({"peername": peer, "sockname": here})
         self._connection = protocol
         self._high, self._low = 65_536, 16_384
         self._unread: list[bytes] = []

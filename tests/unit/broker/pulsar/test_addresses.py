@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from magnetar_broker.daemon.run import BrokerDaemon
@@ -24,9 +26,11 @@ _LISTENERS = (
 )
 
 
-async def _looked_up(daemon: BrokerDaemon, listener: PulsarListener, named: str = "") -> CommandLookupTopicResponse:
+async def _looked_up(
+    daemon: BrokerDaemon, listener: PulsarListener, named: str = "", came_to: Any = None
+) -> CommandLookupTopicResponse:
     connection = PulsarConnection(daemon.broker.door, listener)
-    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1)))
+    client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), came_to))
     await client.connect()
     asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
     answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=asked)).lookup_topic_response
@@ -57,6 +61,7 @@ def test_a_client_is_told_addresses_of_the_listener_that_it_came_to() -> None:
             answer = await _looked_up(daemon, inside, "nowhere")
             assert answer.response == CommandLookupTopicResponse.FAILED
             assert "'nowhere'" in answer.message
+            assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
             _, said = await ask_json(daemon.http_address, "/status")
             assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
             assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
@@ -76,6 +81,34 @@ def test_a_broker_without_such_a_listener_says_so() -> None:
             answer = await _looked_up(daemon, PulsarListener(daemon.broker.door, ""))
             assert answer.response == CommandLookupTopicResponse.FAILED
             assert "no listener for Pulsar's protocol" in answer.message
+
+    on_machine(body)
+
+
+@pytest.mark.parametrize(
+    ("came_to", "told"),
+    [
+        (("10.0.0.9", 6650), "10.0.0.9:6650"),
+        (("::ffff:10.0.0.9", 6650, 0, 0), "10.0.0.9:6650"),
+        (("fd00::9", 6650, 0, 0), "[fd00::9]:6650"),
+        (None, "inside:7000"),
+    ],
+)
+def test_where_it_listens_at_all_addresses_a_client_is_told_the_one_that_it_came_to(came_to: Any, told: str) -> None:
+    """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
+
+    async def body(machine: Machine) -> None:
+        await machine.add_bookie()
+        async with machine.running(pulsar_advertised_address="inside:7000") as daemon:
+            await becomes_ready(daemon)
+            [listener] = daemon.broker.pulsar_listeners
+            answer = await _looked_up(daemon, listener, came_to=came_to)
+            assert answer.broker_service_url == "pulsar://inside:7000"
+            daemon.broker.door.tells_where_they_came = True
+            answer = await _looked_up(daemon, listener, came_to=came_to)
+            assert answer.broker_service_url == f"pulsar://{told}"
+            answer = await _looked_up(daemon, listener, "internal", came_to)
+            assert answer.broker_service_url == "pulsar://inside:7000"
 
     on_machine(body)
 

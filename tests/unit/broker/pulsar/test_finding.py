@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -101,6 +102,27 @@ def test_partitions_of_what_is_there_and_of_what_may_be_made() -> None:
         assert not_made.error == ServerError.TOPIC_NOT_FOUND
         other_kind = await _partitions(client, "non-persistent://public/default/t")
         assert other_kind.error == ServerError.NOT_ALLOWED_ERROR
+
+    in_pulsar(test)
+
+
+def test_what_the_broker_fails_at_by_a_bug_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WIRE-1: nobody waits for an answer that never comes."""
+    monkeypatch.setattr(logging.getLogger("magnetar_broker.pulsar.finding"), "propagate", False)
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+
+        async def fails(*_: object) -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(scene.life.ownership, "home", fails)
+        monkeypatch.setattr(scene.life.catalog, "partitions", fails)
+        found, counted = await _lookup(client, "t"), await _partitions(client, "t")
+        assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.UNKNOWN_ERROR)
+        assert counted.response == CommandPartitionedTopicMetadataResponse.FAILED
+        assert counted.error == ServerError.UNKNOWN_ERROR
+        assert "bug" not in found.message + counted.message
 
     in_pulsar(test)
 
