@@ -100,6 +100,8 @@ class PulsarConnection(asyncio.Protocol):
         self._undecided_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self._asked = 0
+        # Entries are read to learn how many messages they have (acknowledging.py).
+        self.reading_sizes = asyncio.Lock()
         # Nothing is read; it goes on in a moment; a topic or the broker has no room for what it sends.
         self._held = False
         self._going_on = False
