@@ -22,6 +22,15 @@ _SIZES: Final = 8
 MAX_COMMAND_BYTES: Final = 1_048_576
 # Besides the payload of an entry and its metadata: its header, and the command that it comes with.
 _AROUND_PAYLOAD_BYTES: Final = 4_096
+# How what is meant for other ports begins.
+_OTHERS: Final = {
+    b"PRI ": "gRPC, as Magnetar's own clients speak it: they have a port of their own",
+    b"GET ": "HTTP, which has a port of its own",
+    b"POST": "HTTP, which has a port of its own",
+    b"PUT ": "HTTP, which has a port of its own",
+    b"HEAD": "HTTP, which has a port of its own",
+}
+_TLS: Final = b"\x16\x03"
 # Pieces below are put together as they come: an object for each byte of a frame would take fifty times its size.
 _SMALL_PIECE_BYTES: Final = 4_096
 
@@ -80,7 +89,7 @@ class FrameReader:
         total = int.from_bytes(data[at : at + 4], "big")
         command = int.from_bytes(data[at + 4 : at + 8], "big")
         if total > self._max_frame_bytes or command + 4 > total or command > MAX_COMMAND_BYTES:
-            raise BadFrame(self._what_is_wrong(total, command))
+            raise BadFrame(_other_protocol(data[at : at + 4]) or self._what_is_wrong(total, command))
         end = at + 4 + total
         if end > len(data):
             self._pieces, self.unfinished_bytes = [data[at:]], have
@@ -100,3 +109,10 @@ class FrameReader:
         if command > MAX_COMMAND_BYTES:
             return f"a command of {command} bytes is too large: one may have {MAX_COMMAND_BYTES}"
         return f"a frame of {total} bytes can't have a command of {command}"
+
+
+def _other_protocol(begins: bytes) -> str:
+    """Empty: it is none that is known here. Of frames that can't be, so nothing else is taken for one."""
+    if begins.startswith(_TLS):
+        return "it speaks TLS, which there is not here: connect with pulsar://"
+    return f"it speaks {_OTHERS[begins]}" if begins in _OTHERS else ""

@@ -84,6 +84,23 @@ def test_sizes_that_can_not_be_are_refused_before_anything_of_the_frame_is_kept(
         reader.next()
 
 
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [
+        (b"GET / HTTP/1.1", "HTTP"),
+        (b"PRI * HTTP/2.0", "gRPC"),
+        (bytes((0x16, 3, 1, 2, 0, 1, 0, 1)), "TLS"),
+        (b"\x7f\0\0\0\0\0\0\0", "too large"),
+    ],
+)
+def test_who_came_to_the_wrong_port_is_told_so(begins: bytes, says: str) -> None:
+    """WIRE-1"""
+    reader = FrameReader(MAX_MESSAGE)
+    reader.feed(begins)
+    with pytest.raises(BadFrame, match=says):
+        reader.next()
+
+
 def test_the_largest_message_and_its_metadata_fit_and_no_more() -> None:
     reader = FrameReader(MAX_MESSAGE)
     largest = MAX_MESSAGE + 10_240 + 4_096
