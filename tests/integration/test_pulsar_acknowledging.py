@@ -6,7 +6,6 @@ With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clien
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pulsar
@@ -21,7 +20,6 @@ from tests.stock_clients import (
     LONG_MS,
     ONE_AT_A_TIME,
     SOON,
-    StockServer,
     nothing_more,
     numbers,
     payloads,
@@ -29,23 +27,11 @@ from tests.stock_clients import (
     received_or_none,
     send_batches,
     send_singles,
-    stock_server,
     topic,
 )
 
+pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: StockServer) -> Iterator[pulsar.Client]:
-    with server.client() as client:
-        yield client
 
 
 @pytest.fixture(scope="module", autouse=True)

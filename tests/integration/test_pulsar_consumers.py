@@ -9,7 +9,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import _pulsar
 import pulsar
@@ -34,24 +34,12 @@ from tests.stock_clients import (
     received_or_none,
     send_batches,
     send_singles,
-    stock_server,
     topic,
     until,
 )
 
+pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: StockServer) -> Iterator[pulsar.Client]:
-    with server.client() as client:
-        yield client
 
 
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)

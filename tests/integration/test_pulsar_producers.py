@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,21 +15,10 @@ import pytest
 from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
 from pulsar.schema import JsonSchema, Record, String, StringSchema
 
-from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, stock_server, topic
+from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, topic
 
+pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: StockServer) -> Iterator[pulsar.Client]:
-    with server.client() as client:
-        yield client
 
 
 def read(client: pulsar.Client, name: str, count: int, **options: Any) -> list[pulsar.Message]:

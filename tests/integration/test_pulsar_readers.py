@@ -7,27 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pulsar
 import pytest
 from pulsar import MessageId
 
-from tests.stock_clients import BATCHES, LONG_MS, SHORT_MS, StockServer, send_batch, stock_server, topic, until
+from tests.stock_clients import BATCHES, LONG_MS, SHORT_MS, StockServer, send_batch, topic, until
 
+pytest_plugins = ["tests.stock_fixtures"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
-    with stock_server(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: StockServer) -> Iterator[pulsar.Client]:
-    with server.client() as client:
-        yield client
 
 
 def send(client: pulsar.Client, name: str, *sizes: int) -> list[bytes]:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_spark.arrow import EntriesToArrow
+from magnetar_spark.arrow import EntriesToArrow, chunk_groups
+from magnetar_spark.arrow.chunk_groups import ChunkGroups
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
-from magnetar_wire.entry import encode_entry, with_broker_metadata
+from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
 
 TOPIC = "persistent://public/default/large"
 COLUMNS = ("message_id", "value", "key", "properties", "index", "sequence_id", "producer_name", "publish_time")
@@ -178,26 +179,55 @@ def test_chunks_that_contradict_one_another_are_refused_by_place() -> None:
     assert len(told) == 1
 
 
-def encode_forged(metadata: MessageMetadata) -> bytes:
-    return encode_entry(metadata, b"0123456789")
+def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> bytes:
+    return encode_entry(metadata, payload)
 
 
 def test_chunks_are_kept_up_to_a_limit() -> None:
     """As much as messages that are not whole have together, whoever sent them; whole ones count no more."""
     made = [chunks_of(f"p{each}", 0, 3) for each in range(5)]
+    one = max(_kept_bytes(chunk) for chunks in made for chunk in chunks)
     one_by_one = in_log([chunk for chunks in made for chunk in chunks])
-    assert len(read(one_by_one, 0, len(one_by_one), max_chunk_bytes=30)) == 5
+    assert len(read(one_by_one, 0, len(one_by_one), max_chunk_bytes=3 * one)) == 5
     mixed = in_log([chunk for at in range(3) for chunk in (chunks[at] for chunks in made)])
-    assert len(read(mixed, 0, len(mixed), max_chunk_bytes=110)) == 5
-    with pytest.raises(
-        TooManyChunks, match=r"entry 9:10 of .* 5 messages .* have 110 bytes, and at most 105 are kept.*maxChunkBytes"
-    ):
-        read(mixed, 0, len(mixed), max_chunk_bytes=105)
+    assert len(read(mixed, 0, len(mixed), max_chunk_bytes=11 * one)) == 5
+    little = 11 * one - 100
+    with pytest.raises(TooManyChunks, match=rf"entry 9:10 of .* may have {little:,} bytes .*maxChunkBytes"):
+        read(mixed, 0, len(mixed), max_chunk_bytes=little)
     told: list[UnreadableEntry] = []
-    assert places(read(mixed, 0, len(mixed), max_chunk_bytes=105, unreadable=told.append)) == [11, 12, 13, 14]
+    assert places(read(mixed, 0, len(mixed), max_chunk_bytes=little, unreadable=told.append)) == [11, 12, 13, 14]
     assert len(told) == 1
-    with pytest.raises(TooManyChunks, match="entry 9:1 of "):  # backwards, too
-        read(in_log(made[0]), 2, 3, max_chunk_bytes=15)
+    with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # backwards, too
+        read(in_log(made[0]), 2, 3, max_chunk_bytes=2 * one - 100)
+    with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # by itself
+        read(in_log(made[0]), 0, 3, max_chunk_bytes=one // 2)
+
+
+def _kept_bytes(chunk: bytes) -> int:
+    entry = decode_entry(chunk)
+    return len(entry.payload) + entry.metadata.ByteSize() + chunk_groups._AROUND_CHUNK_BYTES
+
+
+def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
+    """SPK-1: however many there are of them, with payloads or without; what was given up is an error if it ends yet."""
+    honest = chunks_of("p", 0, 3)
+    begun = [chunks_of(f"q{each}", 0, 3) for each in range(50)]
+    required: dict[str, Any] = {"producer_name": "r", "sequence_id": 0, "publish_time": 1}
+    empty = [
+        encode_forged(MessageMetadata(uuid=f"u{each}", chunk_id=0, num_chunks_from_msg=2, **required), b"")
+        for each in range(200)
+    ]
+    room = 8 * max(_kept_bytes(chunk) for chunk in (*honest, begun[-1][0]))
+    log = in_log([*(chunks[0] for chunks in begun), *empty, *honest[:2], *empty[:5], honest[2]])
+    assert places(read(log, 0, len(log), max_chunk_bytes=room)) == [len(log) - 1]
+    groups = ChunkGroups(room, lambda place, error: None)
+    for at, chunk in enumerate(log[: len(log) - 1]):
+        groups.add((9, at), decode_entry(chunk))
+    assert groups._bytes <= room
+    assert len(groups._open) <= 8
+    ended = in_log([*honest[:1], *empty, *honest[1:]])
+    with pytest.raises(TooManyChunks, match=f"entry 9:{len(ended) - 1} of "):
+        read(ended, 0, len(ended), max_chunk_bytes=room)
 
 
 def test_what_is_in_front_is_asked_for_only_where_a_beginning_is_missing() -> None:

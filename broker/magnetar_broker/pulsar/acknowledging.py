@@ -1,14 +1,16 @@
 """What a connection's consumer acknowledges: held against what there is, told to the subscription, answered when asked.
 
 An ACK names entries, and of batches the messages that are still open. How many a batch has it does not say: that is in
-the entry, which the broker may have to read. Meanwhile other acknowledgements go on, for their order does not matter;
-but each counts as of the epoch in which it came, and a consumer that closes waits for those that it sent before.
+the entry, which the broker may have to read. Meanwhile other acknowledgements go on, for their order does not matter,
+and so does the rest of the same one; but each counts as of the epoch in which it came, and a consumer that closes waits
+for those that it sent before. What can't be read is refused, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +18,7 @@ from magnetar_broker.core.pulsar.acknowledged_ids import OpenMessages, ranges_of
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.message_ids import acknowledged_bits, position_of
 from magnetar_broker.core.pulsar.replies import frame
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.topic.consumer import Consumer
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -66,39 +68,65 @@ class Acknowledging:
         if consumer is None:
             self._answer(asked, BrokerError(ErrorCode.NOT_FOUND, f"consumer {self._consumer_id} is not open"))
             return
+        self._acknowledge(consumer, asked, epoch)
+
+    def _acknowledge(self, consumer: Consumer, asked: CommandAck, epoch: int) -> None:
         whole, partial = whole_and_partial(asked.message_id)
         if asked.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
             whole = _up_to_ledger(consumer, asked)
-        sizes = [consumer.batch_size(position) for position, _ in partial]
-        known = [size for size in sizes if size is not None]
-        if len(known) == len(sizes):
-            self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, known))
-        else:
-            finding = self._connection.spawn(self._find_and_acknowledge(consumer, asked, epoch, whole, partial))
-            self._finding.add(finding)
-            finding.add_done_callback(self._finding.discard)
-
-    async def _find_and_acknowledge(
-        self, consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages]
-    ) -> None:
-        """Whole entries are read for it: few at a time, whatever clients name."""
-        positions = [position for position, _ in partial]
-        sizes: list[int] = []
+        known: list[BatchMessages] = []
+        unknown: list[OpenMessages] = []
         try:
-            async with self._connection.door.reading_sizes:
-                for begin in range(0, len(positions), _READ_TOGETHER):
-                    sizes += await consumer.find_batch_sizes(positions[begin : begin + _READ_TOGETHER])
-        except BrokerError as error:
+            for one in partial:
+                if (size := consumer.batch_size(one[0])) is None:
+                    unknown.append(one)
+                else:
+                    known += _batches([one], [size])
+        except BrokerError as error:  # the topic has ended
             self._answer(asked, error)
             return
-        self._acknowledge(consumer, asked, _request(asked, epoch, whole, partial, sizes))
+        refused = _tell(consumer, asked, epoch, whole, known)
+        if unknown:
+            finding = self._connection.spawn(self._find_and_tell(consumer, asked, epoch, unknown, refused))
+            self._finding.add(finding)
+            finding.add_done_callback(self._finding.discard)
+        else:
+            self._answer_when_saved(consumer, asked, refused)
 
-    def _acknowledge(self, consumer: Consumer, asked: CommandAck, request: Acknowledge) -> None:
-        try:
-            if request.entries or request.messages:
-                consumer.acknowledge(request)
-        except BrokerError as error:
-            self._answer(asked, error)
+    async def _find_and_tell(
+        self,
+        consumer: Consumer,
+        asked: CommandAck,
+        epoch: int,
+        unknown: list[OpenMessages],
+        refused: BrokerError | None,
+    ) -> None:
+        """Whole entries are read for it: few at a time, whatever clients name."""
+        parts = deque(unknown[begin : begin + _READ_TOGETHER] for begin in range(0, len(unknown), _READ_TOGETHER))
+        while parts:
+            part = parts.popleft()
+            try:
+                sizes = await self._find_sizes(consumer, part)
+            except (LostEntry, DamagedEntry) as error:
+                if len(part) == 1:
+                    refused = refused or error
+                else:
+                    parts.extendleft([one] for one in part)
+            except BrokerError as error:
+                refused = refused or error
+                break  # others can't be read now either
+            else:
+                refused = _tell(consumer, asked, epoch, [], _batches(part, sizes)) or refused
+        self._answer_when_saved(consumer, asked, refused)
+
+    async def _find_sizes(self, consumer: Consumer, part: list[OpenMessages]) -> list[int]:
+        """A turn of its own for each part, and one at a time of a connection: thousands hold up itself."""
+        async with self._connection.reading_sizes, self._connection.door.reading_sizes:
+            return await consumer.find_batch_sizes([position for position, _ in part])
+
+    def _answer_when_saved(self, consumer: Consumer, asked: CommandAck, refused: BrokerError | None) -> None:
+        if refused is not None:
+            self._answer(asked, refused)
             return
         if not asked.HasField("request_id"):
             return
@@ -141,16 +169,18 @@ def _up_to_ledger(consumer: Consumer, asked: CommandAck) -> list[EntryRange]:
     return []
 
 
-def _request(
-    asked: CommandAck, epoch: int, whole: list[EntryRange], partial: list[OpenMessages], sizes: list[int]
-) -> Acknowledge:
-    """`epoch`: in which it came, however long finding the sizes of batches took."""
-    return Acknowledge(
-        epoch=epoch,
-        cumulative=asked.ack_type == CommandAck.CUMULATIVE,
-        entries=whole,
-        messages=_batches(partial, sizes),
-    )
+def _tell(
+    consumer: Consumer, asked: CommandAck, epoch: int, whole: list[EntryRange], batches: list[BatchMessages]
+) -> BrokerError | None:
+    """Why it does not count. `epoch`: in which it came, however long finding the sizes of batches took."""
+    if not whole and not batches:
+        return None
+    cumulative = asked.ack_type == CommandAck.CUMULATIVE
+    try:
+        consumer.acknowledge(Acknowledge(epoch=epoch, cumulative=cumulative, entries=whole, messages=batches))
+    except BrokerError as error:
+        return error
+    return None
 
 
 def _batches(partial: Sequence[OpenMessages], sizes: Sequence[int]) -> list[BatchMessages]:

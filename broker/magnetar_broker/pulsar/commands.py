@@ -83,10 +83,10 @@ class Commands:
         asked, consumers = command.subscribe, self._connection.consumers
         there = consumers.get(asked.consumer_id)
         if there is not None:
-            if there.opened_as is not None:
+            if there.stays_open:
                 there.tell_success(asked.request_id)
                 return
-            self._not_now(asked.request_id, f"consumer {asked.consumer_id} is being opened")
+            self._not_now(asked.request_id, f"consumer {asked.consumer_id} is being opened or closed")
             return
         if len(consumers) >= self._options.max_consumers_per_stream:
             text = f"this connection has {len(consumers)} consumers, as many as max_consumers_per_stream allows"

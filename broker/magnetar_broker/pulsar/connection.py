@@ -102,6 +102,8 @@ class PulsarConnection(asyncio.Protocol):
         self.tasks = self.requests.tasks
         self.spawn, self.ask = self.requests.spawn, self.requests.ask
         self.asked, self.answered = self.requests.asked, self.requests.answered
+        # Entries are read to learn how many messages they have (acknowledging.py).
+        self.reading_sizes = asyncio.Lock()
         # Nothing is read; it goes on in a moment; a topic or the broker has no room for what it sends.
         self._held = False
         self._going_on = False

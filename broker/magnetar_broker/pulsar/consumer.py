@@ -2,7 +2,8 @@
 
 **Permits.** The protocol's permits are one running number; the broker's begin anew with each epoch. So what the client
 has granted and was not used yet is counted here (`_permits`), and granted again when an epoch begins. Of a batch that
-was partly acknowledged only the rest counts, as clients count it.
+was partly acknowledged only the rest counts. Libraries grant once more what they pass over of it (C++ and Java do), on
+Pulsar as here, so a client may be sent so many more than its queue was meant for.
 
 **Epochs.** Clients send no epoch with what they acknowledge: it counts as of the last one that was told here
 (`_told_epoch`). A subscription that is being moved has begun the next before it tells of it, and what comes meanwhile
@@ -71,6 +72,7 @@ class ConnectedConsumer:
         "_type",
         "_unsubscribing",
         "closed",
+        "closing",
         "consumer_id",
         "opening",
         "topic",
@@ -80,7 +82,9 @@ class ConnectedConsumer:
         self._connection = connection
         self.consumer_id = consumer_id
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is delivered.
+        # Nothing more is delivered: the client has asked for its end, which waits for what it has acknowledged; it is
+        # over.
+        self.closing = False
         self.closed = False
         self.topic: Topic | None = None
         self._consumer: Consumer | None = None
@@ -107,6 +111,10 @@ class ConnectedConsumer:
     @property
     def opened_as(self) -> Consumer | None:
         return self._consumer
+
+    @property
+    def stays_open(self) -> bool:
+        return self._consumer is not None and not self.closing and not self._unsubscribing
 
     @property
     def permits(self) -> int:
@@ -147,6 +155,7 @@ class ConnectedConsumer:
 
     def close(self, request_id: int) -> None:
         """The client asks for it: answered when what it has acknowledged is durable."""
+        self.closing = True
         if self._acknowledging.busy:
             self._connection.ask(request_id, self._close_when_acknowledged(request_id))
         else:
@@ -246,13 +255,13 @@ class ConnectedConsumer:
 
     @property
     def broken(self) -> bool:
-        return self._connection.broken
+        return self.closed or self._connection.broken
 
     async def lives(self) -> bool:
         return await self._connection.lives()
 
     def room(self) -> int:
-        return 0 if self.closed else self._connection.outgoing.room_for(self)
+        return 0 if self.closing or self.closed else self._connection.outgoing.room_for(self)
 
     def reserve(self, size_bytes: int) -> None:
         self._connection.outgoing.reserve(size_bytes)
@@ -282,7 +291,7 @@ class ConnectedConsumer:
                 write(stored)
 
     def _give_back(self, permits: int) -> None:
-        """They were taken for messages that are acknowledged already, and that the client does not count."""
+        """They were taken for messages that are acknowledged already, and that no application gets."""
         self._connection.soon(lambda: None if self.closed else self.flow(permits))
 
     def epoch_began(self, consumer: Consumer) -> None:

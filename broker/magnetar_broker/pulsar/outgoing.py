@@ -16,9 +16,6 @@ from magnetar_broker.pulsar.serving import Door
 
 __all__ = ["Outgoing", "Starving"]
 
-# Events about what waits to be written come at this, and at HIGH_WATER_BYTES, which is what each may always have
-# (outbox_budget.py).
-_LOW_WATER_BYTES: Final = 65_536
 # Pieces of this size on average are written one by one, and smaller ones put together first.
 _LARGE_PIECE_BYTES: Final = 8_192
 
@@ -66,8 +63,11 @@ class Outgoing:
         self._starved: dict[Starving, None] = {}
 
     def begin(self, transport: asyncio.Transport) -> None:
+        """Whoever finds no room is told of some only where more had waited than the upper limit: so that is less than
+        what may wait, and than what each connection may always have (outbox_budget.py)."""
         self._transport = transport
-        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=_LOW_WATER_BYTES)
+        high = min(HIGH_WATER_BYTES, self._most_bytes) - 1
+        transport.set_write_buffer_limits(high=high, low=high // 4)
 
     def end(self) -> None:
         """Nobody has room any more."""

@@ -64,7 +64,7 @@ class Door:
         # At whatever listener.
         self.connections = 0
         self.connections_by_ip: Counter[str] = Counter()
-        # Acknowledgements of parts of batches for which entries are read: so many at a time.
+        # Connections for whose acknowledgements of parts of batches entries are read: so many at a time.
         self.reading_sizes = asyncio.Semaphore(_READING_SIZES)
         self.unfinished = UnfinishedFrames(options.max_unfinished_frames_bytes)
         # Of lists of topics, which may be long, so many are made at a time.

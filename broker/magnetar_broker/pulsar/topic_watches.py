@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog import Catalog
-from magnetar_broker.core.pulsar.replies import frame
+from magnetar_broker.core.pulsar.replies import topic_update_frame
 from magnetar_broker.core.pulsar.topic_lists import Listing, TopicPattern, differences
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.pulsar.topic_names import partitions_of, those_meant, topic_names
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Watch
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandWatchTopicUpdate
+from magnetar_protos.pulsar_pb2 import CommandWatchTopicUpdate
 from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
@@ -61,22 +61,14 @@ class TopicWatcher:
         # What the client knows; None: its request is not answered yet.
         self.told: Listing | None = None
 
-    def tell(self, listing: Listing) -> bool:
-        """False: it has no room now."""
-        if self.told is None or self.told is listing:
-            return True
-        if self._connection.waiting_bytes > _MAX_WAITING_BYTES:
-            return False
-        for one in differences(self.told.names, listing.names, _UPDATE_BYTES):
-            told = CommandWatchTopicUpdate(
-                watcher_id=self._watcher_id,
-                new_topics=one.new,
-                deleted_topics=one.deleted,
-                topics_hash=listing.hash,
-            )
-            self._connection.write(frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=told)))
+    @property
+    def has_room(self) -> bool:
+        return self._connection.waiting_bytes <= _MAX_WAITING_BYTES
+
+    def tell(self, updates: Sequence[bytes], listing: Listing) -> None:
+        for update in updates:
+            self._connection.write(topic_update_frame(self._watcher_id, update))
         self.told = listing
-        return True
 
 
 class TopicWatches:
@@ -160,12 +152,25 @@ class _Watched:
         self.listing: Listing | None = None
         self.waiting: list[asyncio.Future[BrokerError | None]] = []
 
-    def tell(self) -> bool:
-        """False: somebody had no room."""
-        assert self.listing is not None
-        self.wake(None)
-        behind = [watcher for watcher in self.watchers if not watcher.tell(self.listing)]
-        return not behind
+    async def tell(self) -> bool:
+        """False: somebody had no room. What has changed since a list is found out once for all who were told that one,
+        and others have their turns meanwhile."""
+        listing, all_told = self.listing, True
+        assert listing is not None
+        # By the identities of the lists, which are kept with them so that those stay theirs.
+        updates: dict[int, tuple[Listing, list[bytes]]] = {}
+        for watcher in list(self.watchers):
+            told = watcher.told
+            if told is None or told is listing or watcher not in self.watchers:
+                continue
+            if not watcher.has_room:
+                all_told = False
+                continue
+            if id(told) not in updates:
+                updates[id(told)] = told, _updates(told, listing)
+            watcher.tell(updates[id(told)][1], listing)
+            await asyncio.sleep(0)
+        return all_told
 
     def wake(self, error: BrokerError | None) -> None:
         for one in self.waiting:
@@ -297,8 +302,19 @@ class _Follower:
         self._names, self._counts = names, counted
         for watched, listing in made:
             watched.listing = listing
-        behind = [watched for watched, _ in made if not watched.tell()]
-        self._behind = bool(behind)
+            watched.wake(None)
+        all_told = [await watched.tell() for watched, _ in made]
+        self._behind = not all(all_told)
+
+
+def _updates(told: Listing, listing: Listing) -> list[bytes]:
+    """What whoever was told the one is told of the other; the watcher's number is lacking."""
+    return [
+        CommandWatchTopicUpdate(
+            new_topics=one.new, deleted_topics=one.deleted, topics_hash=listing.hash
+        ).SerializePartialToString()
+        for one in differences(told.names, listing.names, _UPDATE_BYTES)
+    ]
 
 
 async def _made_anew(watched: _Watched, names: set[str], gone: set[str], new: set[str]) -> Listing:

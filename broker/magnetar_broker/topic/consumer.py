@@ -43,7 +43,7 @@ class ConsumerSink(Outlet, Protocol):
 
     @property
     def broken(self) -> bool:
-        """The stream is gone, though the consumer has not left yet."""
+        """The stream is gone, or has let go of the consumer, though that has not left yet."""
 
     async def lives(self) -> bool:
         """Whoever consumes is still there, as far as can be told; where not, the consumer has left by now."""

@@ -111,7 +111,12 @@ class DispatchPump:
                 reading.start = self._first_open(reading.start)
                 if reading.start > self._log.last:
                     return
-                entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
+                try:
+                    entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
+                except TopicGivenUp as error:
+                    self.dispatch.not_read(reading)
+                    self.failed = str(error)
+                    return  # the topic's end comes
                 if entries is None:
                     self._read_in_task(reading)
                     return

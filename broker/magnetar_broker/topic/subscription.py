@@ -57,6 +57,7 @@ class Subscription:
         "_clock",
         "_consumers",
         "_kept",
+        "_let_go",
         "_log",
         "_options",
         "_partition",
@@ -105,8 +106,9 @@ class Subscription:
         self.waiting = 0
         # It is being deleted: nobody may join any more.
         self.deleting = False
-        # Until when it stays though nobody is there.
+        # Until when it stays though nobody is there, and how many have not come back.
         self._kept: Timer | None = None
+        self._let_go = 0
         self.history = ServedHistory()
         self.receipts = AckReceipts(cursor, tasks, self.release)
         self.counters = counters
@@ -160,7 +162,7 @@ class Subscription:
             )
             self._pump.paused = self.waiting > 0
         self._consumers[consumer.state] = consumer
-        self._not_kept()
+        self._came_back()
         changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
         self._note_who_is_served()
         sink.opened(consumer)
@@ -170,17 +172,27 @@ class Subscription:
         return consumer
 
     def keep_for_return(self, seconds: float) -> None:
-        """Its consumers are about to come back: until one has, or that time is over, it stays, durable or not."""
+        """A consumer is let go, and about to come back: until as many have joined as were let go, or that time is over,
+        it stays, durable or not."""
+        let_go = self._let_go + 1
         self._not_kept()
+        self._let_go = let_go
         self._kept = self._clock.call_later(seconds, self._kept_long_enough)
 
+    def _came_back(self) -> None:
+        if self._let_go > 1:
+            self._let_go -= 1
+        else:
+            self._not_kept()
+
     def _not_kept(self) -> None:
+        self._let_go = 0
         if self._kept is not None:
             self._kept.cancel()
             self._kept = None
 
     def _kept_long_enough(self) -> None:
-        self._kept = None
+        self._not_kept()
         self.release()
 
     def _drop_broken(self) -> None:
@@ -239,9 +251,12 @@ class Subscription:
         self.run()
 
     def _note_who_is_served(self) -> None:
+        """Not one that is about to leave: it gets nothing."""
         assert self._pump is not None
         for consumer in self._consumers.values() if self.type != _SHARED else ():
-            if self._pump.dispatch.is_active(consumer.state) and self.history.served(consumer.name):
+            if not self._pump.dispatch.is_active(consumer.state) or consumer.sink.broken:
+                continue
+            if self.history.served(consumer.name):
                 self.cursor.taken_over()
 
     @property

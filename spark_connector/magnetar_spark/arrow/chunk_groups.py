@@ -15,13 +15,16 @@ one walk for all such messages: back to its nearest first chunk, from where the 
 the slice began. A last chunk on the way there means that the message was whole before. So it does not depend on where a
 log is cut into slices which messages there are.
 
-Chunks are kept in memory until their message is whole, so many bytes of them and no more.
+Chunks are kept in memory until their message is whole, so many bytes of them and no more: where there is no room, the
+message that was begun longest ago is given up, since one that nobody ends would otherwise take the place of others for
+good. That is an error only if its last chunk is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -31,10 +34,15 @@ from magnetar_wire.errors import MalformedEntry, TooLarge, WireError
 __all__ = ["ChunkGroups", "Whole"]
 
 Place = tuple[int, int]
-_Name = tuple[str, str]
+# Of a message, by its producer and its own: a digest, which is short however long those are.
+_Name = bytes
 
 # Of messages that were whole, or can't be: what comes of them yet is told by it from a headless message.
 _MAX_ENDED: Final = 10_000
+_MAX_GIVEN_UP: Final = 100_000
+_NAME_BYTES: Final = 16
+# Of a chunk that is kept, besides its payload and as many bytes as its metadata has.
+_AROUND_CHUNK_BYTES: Final = 2_048
 
 
 @dataclass(slots=True)
@@ -51,14 +59,13 @@ class _Group:
     expected: int
     # Every chunk below this one must be in front of the slice, in order; of a message whose first one is in it, 0.
     needed: int
+    # The lower, the longer ago it was begun.
+    began: int
     chunks: dict[int, Entry] = field(default_factory=dict)
+    bytes: int = 0
     last_place: Place = (-1, -1)
     # Of the chunks that were met in front of the slice, the nearest first.
     earlier: list[int] = field(default_factory=list)
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(chunk.payload) for chunk in self.chunks.values())
 
     @property
     def had_come(self) -> int:
@@ -75,14 +82,19 @@ class _Group:
 
 
 class ChunkGroups:
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, refuse: Callable[[Place, WireError], None]) -> None:
+        """`refuse` is told of messages that can't be joined, by where their last chunks are."""
         self._max_bytes = max_bytes
+        self._refuse = refuse
+        self._begun = 0
         # Invariant: as many as all groups' chunks have.
         self._bytes = 0
         self._open: dict[_Name, _Group] = {}
         # Those whose last chunk is there, and whose first ones are not.
         self._headless: dict[_Name, _Group] = {}
         self._ended: dict[_Name, None] = {}
+        # For others' sake, before their last chunk had come.
+        self._given_up: dict[_Name, None] = {}
 
     def add(self, place: Place, chunk: Entry, *, counts: bool = True) -> Whole | None:
         """The message that this chunk makes whole. One that does not count is in front of the range: it can be a part
@@ -94,10 +106,16 @@ class ChunkGroups:
         if chunk_id == 0:
             self._forget(self._open, name)
             self._ended.pop(name, None)
-            self._open[name] = _Group(0, 0)
+            self._given_up.pop(name, None)
         elif name in self._ended:
             return None
-        group = self._open.setdefault(name, _Group(chunk_id, chunk_id))
+        elif name in self._given_up:
+            self._pass_given_up(name, ends=counts and chunk_id == chunks - 1)
+            return None
+        group = self._open.get(name)
+        if group is None:
+            self._begun += 1
+            group = self._open[name] = _Group(chunk_id, chunk_id, self._begun)
         if chunk_id > group.expected:
             if not group.needed:
                 self._end(name)
@@ -105,7 +123,10 @@ class ChunkGroups:
             group.needed = chunk_id
         group.expected = max(group.expected, chunk_id + 1)
         if chunk_id not in group.chunks:
-            self._keep(self._open, name, group, chunk)
+            self._keep(group, chunk)
+        if name in self._given_up:
+            self._pass_given_up(name, ends=counts and chunk_id == chunks - 1)
+            return None
         if chunk_id < chunks - 1:
             return None
         group.last_place = place
@@ -116,18 +137,18 @@ class ChunkGroups:
         self._end(name)
         return group.whole() if counts else None
 
-    def complete(
-        self, earlier: Callable[[], Iterable[tuple[int, int, bytes]]], refuse: Callable[[Place, WireError], None]
-    ) -> Iterator[Whole]:
+    def complete(self, earlier: Callable[[], Iterable[tuple[int, int, bytes]]]) -> Iterator[Whole]:
         """The messages of which the rest is found backwards from the slice's start, nearest first. Those of which it is
         not are dropped."""
+        for name in list(self._open):
+            self._forget(self._open, name)
         if not self._headless:
             return
         for ledger_id, entry_id, stored in earlier():
             try:
                 whole = self._before(stored)
             except WireError as error:
-                refuse((ledger_id, entry_id), error)
+                self._refuse((ledger_id, entry_id), error)
                 continue
             if whole is not None:
                 yield whole
@@ -157,27 +178,51 @@ class ChunkGroups:
         group.earlier.append(chunk_id)
         if chunk_id not in group.chunks:
             try:
-                self._keep(self._headless, name, group, decode_entry(stored))
+                self._keep(group, decode_entry(stored))
             except WireError:
                 self._forget(self._headless, name)
                 raise
-        if chunk_id:
+        if chunk_id or name not in self._headless:  # it may have been given up just now
             return None
         self._forget(self._headless, name)
         return group.whole() if group.had_come >= group.needed else None
 
-    def _keep(self, groups: dict[_Name, _Group], name: _Name, group: _Group, chunk: Entry) -> None:
-        size = len(chunk.payload)
-        if self._bytes + size > self._max_bytes:
-            kept, count = self._bytes, len(self._open) + len(self._headless)
-            self._forget(groups, name)
-            self._end(name)
-            raise TooLarge(
-                f"the chunks of {count} messages that are not whole yet have {kept + size} bytes, and at most "
-                f"{self._max_bytes} are kept"
-            )
+    def _keep(self, group: _Group, chunk: Entry) -> None:
+        """Nothing of it, if that is what had to be given up."""
+        size = len(chunk.payload) + chunk.metadata.ByteSize() + _AROUND_CHUNK_BYTES
+        while self._bytes + size > self._max_bytes:
+            if self._give_up_oldest() is group:
+                return
         self._bytes += size
+        group.bytes += size
         group.chunks[chunk.metadata.chunk_id] = chunk
+
+    def _give_up_oldest(self) -> _Group:
+        groups = min(
+            (groups for groups in (self._open, self._headless) if groups),
+            key=lambda groups: next(iter(groups.values())).began,
+        )
+        name, group = next(iter(groups.items()))
+        self._forget(groups, name)
+        if groups is self._headless:
+            self._refuse(group.last_place, self._too_large())
+        else:
+            self._given_up[name] = None
+            if len(self._given_up) > _MAX_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+        return group
+
+    def _pass_given_up(self, name: _Name, *, ends: bool) -> None:
+        if ends:
+            del self._given_up[name]
+            self._end(name)
+            raise self._too_large()
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"the chunks of messages that are not whole yet may have {self._max_bytes:,} bytes together, and it was "
+            "given up for others, or is too large by itself"
+        )
 
     def _forget(self, groups: dict[_Name, _Group], name: _Name) -> None:
         group = groups.pop(name, None)
@@ -193,4 +238,6 @@ class ChunkGroups:
 
 
 def _name(metadata: MessageMetadata) -> _Name:
-    return metadata.producer_name, metadata.uuid
+    digest = blake2b(metadata.producer_name.encode(), digest_size=_NAME_BYTES)
+    digest.update(b"\0" + metadata.uuid.encode())
+    return digest.digest()

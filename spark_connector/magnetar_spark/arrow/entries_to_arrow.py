@@ -64,7 +64,7 @@ class EntriesToArrow:
         self._unreadable = unreadable
         self._wanted = Wanted("value" in columns, "key" in columns, "properties" in columns)
         self._batches = RecordBatches(columns, topic, partition, max_batch_rows, max_batch_bytes)
-        self._chunks = ChunkGroups(max_chunk_bytes)
+        self._chunks = ChunkGroups(max_chunk_bytes, self._refuse)
 
     def add(
         self,
@@ -98,7 +98,7 @@ class EntriesToArrow:
 
     def finish(self) -> Iterator[Any]:
         """The rest."""
-        for whole in self._chunks.complete(self._earlier, self._refuse):
+        for whole in self._chunks.complete(self._earlier):
             try:
                 found = self._joined(whole)
             except WireError as error:

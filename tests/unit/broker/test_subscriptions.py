@@ -1060,3 +1060,31 @@ async def _many_wait_for_a_change() -> None:
 
 def test_consumers_that_wait_for_a_change_do_not_wait_for_each_other() -> None:
     asyncio.run(_many_wait_for_a_change())
+
+
+async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given_up(start: Position, max_entries: int, max_bytes: int) -> None:
+        raise TopicGivenUp("fenced")
+
+    scene = Scene()
+    positions = scene.add(3)
+    consumer, sink = await scene.subscribe(kind=kind, permits=1)
+    with monkeypatch.context() as ended:
+        ended.setattr(scene.log, "read_nowait", given_up)
+        consumer.flow(consumer.epoch, 10)
+        ack(consumer, positions[0])
+        redeliver(consumer)
+        await settle()
+        assert sink.positions == positions[:1]
+        assert consumer.subscription.pump is not None
+        assert consumer.subscription.pump.failed == "fenced"
+    consumer.flow(consumer.epoch, 10)
+    assert sink.positions == positions
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_what_is_asked_of_a_log_that_has_ended_waits_for_the_topics_end(
+    kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer is told of that a moment later; whoever asks has done nothing wrong, through whatever door."""
+    asyncio.run(_log_has_ended(kind, monkeypatch))

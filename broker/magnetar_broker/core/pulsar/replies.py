@@ -21,12 +21,14 @@ __all__ = [
     "no_consumer_frame",
     "success_frame",
     "told_text",
+    "topic_update_frame",
 ]
 
 _SMALL: Final = [bytes((number,)) for number in range(128)]
 _UINT64: Final = 2**64 - 1
 _SEND_RECEIPT: Final = b"\x08\x07\x3a"  # type = SEND_RECEIPT, send_receipt: size follows
 _MESSAGE: Final = b"\x08\x09\x4a"  # type = MESSAGE, message: size follows
+_TOPIC_UPDATE: Final = b"\x08\x42\x92\x04"  # type = WATCH_TOPIC_UPDATE, watch_topic_update: size follows
 # What a client is told where the broker has met a bug.
 OWN_ERROR: Final = "the broker met an error of its own, of which its log tells"
 # Part of it may be what a client sent.
@@ -59,6 +61,13 @@ def no_consumer_frame(consumer_id: int, request_id: int, text: str) -> bytes:
     error = ServerError.CONSUMER_NOT_FOUND
     told = CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=error, message=text)
     return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ack_response=told))
+
+
+def topic_update_frame(watcher_id: int, update: bytes) -> bytes:
+    """A WATCH_TOPIC_UPDATE for one watcher; `update` is all but the watcher's number, and the same for many."""
+    inner = b"\x08" + _varint(watcher_id) + update
+    command = _TOPIC_UPDATE + _varint(len(inner)) + inner
+    return (len(command) + 4).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command
 
 
 def _varint(value: int) -> bytes:

@@ -312,6 +312,24 @@ def test_who_was_held_for_answers_that_are_taken_at_once_is_read_on() -> None:
     in_pulsar(test, max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262_144)
 
 
+def test_a_consumer_that_found_no_room_goes_on_when_there_is_some() -> None:
+    """CON-1, WIRE-1: however little may wait."""
+
+    async def test(scene: PulsarScene) -> None:
+        client, slow = await scene.pulsar_client(), await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, *range(20), name=opened.producer_name, payload=b"x" * 30_000)
+        await client.receipts(1, 20)
+        await slow.subscribe(permits=0)
+        slow.stop_reading()
+        slow.flow(1, 1_000)
+        await until(lambda: slow.transport.get_write_buffer_size() > 65_536, "more waits than may")
+        slow.read_on()
+        await slow.wait_delivered(20)
+
+    in_pulsar(test, max_queued_bytes_per_stream=65_536)
+
+
 def test_a_piece_of_many_commands_is_taken_in_turns_with_others() -> None:
     async def test(scene: PulsarScene) -> None:
         client = await scene.pulsar_client()

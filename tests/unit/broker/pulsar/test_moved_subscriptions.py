@@ -10,6 +10,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError
+from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
 _EARLIEST = MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
@@ -45,6 +46,52 @@ def test_what_is_acknowledged_while_the_cursor_moves_does_not_undo_the_seek(monk
         assert len(await client.wait_delivered(10, 2)) == 10
 
     monkeypatch.setattr(DurableCursor, "move_to", slowly)
+    in_pulsar(test)
+
+
+def test_a_moved_subscription_waits_for_all_that_it_let_go() -> None:
+    """SUB-7, SUB-9: one that is not durable is gone with its last consumer, and these are about to come back."""
+
+    async def test(scene: PulsarScene) -> None:
+        clients = [await scene.pulsar_client() for _ in range(2)]
+        [first, second] = clients
+        opened = await first.open_producer()
+        first.publish(1, *range(5), name=opened.producer_name)
+        await first.receipts(1, 5)
+        for client in clients:
+            await client.subscribe(sub_type=1, durable=False, permits=0)
+        await first.seek(1, message_id=_EARLIEST)
+        await second.wait_told(BaseCommand.CLOSE_CONSUMER)
+        await first.subscribe(sub_type=1, durable=False, initial_position=0, permits=0)
+        await first.close_consumer()
+        await second.subscribe(sub_type=1, durable=False, initial_position=0)
+        assert len(await second.wait_delivered(5)) == 5
+        await second.close_consumer()
+        [topic] = scene.life.topics.loaded()
+        assert not list(topic.subscriptions.stats())
+
+    in_pulsar(test)
+
+
+def test_who_was_let_go_is_told_once_and_has_no_turn() -> None:
+    """SUB-3, SUB-9: all consumers leave a subscription that is moved, one after the other; none takes over."""
+
+    async def test(scene: PulsarScene) -> None:
+        clients = [await scene.pulsar_client() for _ in range(3)]
+        for number, client in enumerate(clients):
+            await client.subscribe(sub_type=2, consumer_name=f"consumer-{number}")
+        [topic] = scene.life.topics.loaded()
+        [subscription] = topic.subscriptions._loaded.values()
+        before = subscription.cursor.take_overs
+        told = [len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]
+        await clients[0].seek(1, message_id=_EARLIEST)
+        await until(lambda: not subscription.consumers, "all have left")
+        for client, changes in zip(clients, told, strict=True):
+            await client.lookup("t")  # behind all that was told
+            assert len(client.told(BaseCommand.CLOSE_CONSUMER)) == 1
+            assert len(client.told(BaseCommand.ACTIVE_CONSUMER_CHANGE)) == changes
+        assert subscription.cursor.take_overs == before
+
     in_pulsar(test)
 
 

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from magnetar_broker.core.pulsar.replies import frame, topic_update_frame
 from magnetar_broker.core.pulsar.topic_lists import Listing
 from magnetar_broker.pulsar import topic_watches
+from magnetar_broker.pulsar.topic_watches import TopicWatcher
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
+    CommandWatchTopicUpdate,
     ServerError,
 )
 from magnetar_wire.topic_name import TopicName
@@ -264,6 +267,53 @@ def test_who_does_not_read_is_told_later_in_one_go(monkeypatch: pytest.MonkeyPat
         assert slow_known.updates < 6 == quick_known.updates
 
     in_pulsar(test, **_SOON)
+
+
+def test_what_has_changed_is_found_out_once_and_told_in_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many watch: nothing else at the broker stands still for that."""
+    found: list[int] = []
+    turns = 0
+    told_in_turns: list[int] = []
+    updates, tell = topic_watches._updates, TopicWatcher.tell
+
+    def counted(told: Listing, listing: Listing) -> list[bytes]:
+        found.append(len(listing.names))
+        return updates(told, listing)
+
+    def noted(watcher: TopicWatcher, *told: Any) -> None:
+        told_in_turns.append(turns)
+        tell(watcher, *told)
+
+    monkeypatch.setattr(topic_watches, "_updates", counted)
+    monkeypatch.setattr(TopicWatcher, "tell", noted)
+
+    async def test(scene: PulsarScene) -> None:
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        clients = [await scene.pulsar_client() for _ in range(3)]
+        known = [_Known(client, await _watch(client, number)) for client in clients for number in (0, 300)]
+        counting = asyncio.create_task(count_turns())
+        await scene.admin.topics.create("a1")
+        for one in known:
+            await one.wait("a1")
+        counting.cancel()
+        assert found == [1]
+        assert len(set(told_in_turns)) == len(known)
+
+    in_pulsar(test, **_SOON)
+
+
+@pytest.mark.parametrize("watcher_id", [0, 127, 128, 2**64 - 1])
+def test_updates_are_written_as_others_write_them(watcher_id: int) -> None:
+    told: dict[str, Any] = {"new_topics": ["a" * 200], "deleted_topics": ["b"], "topics_hash": "c"}
+    whole = CommandWatchTopicUpdate(watcher_id=watcher_id, **told)
+    part = CommandWatchTopicUpdate(**told).SerializePartialToString()
+    command = BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=whole)
+    assert topic_update_frame(watcher_id, part) == frame(command)
 
 
 def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
