@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar_broker.core.pulsar.acknowledged_ids import ack_in_parts, redelivery_in_parts
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.replies import error_frame, no_consumer_frame, success_frame
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.pulsar.producer import ConnectedProducer
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -66,6 +68,8 @@ class Commands:
     def _close_producer(self, command: BaseCommand) -> None:
         asked = command.close_producer
         producer = self._connection.producers.get(asked.producer_id)
+        if producer is not None:
+            producer.stop()  # at once: what stands behind it in one piece must not find it open
         self._connection.ask(asked.request_id, self._closing_producer(producer, asked.request_id))
 
     async def _closing_producer(self, producer: ConnectedProducer | None, request_id: int) -> None:
@@ -130,12 +134,22 @@ class Commands:
     def _unsubscribe(self, command: BaseCommand) -> None:
         asked = command.unsubscribe
         if (consumer := self._known_consumer(asked.consumer_id, asked.request_id)) is not None:
-            self._connection.ask(asked.request_id, consumer.unsubscribe(asked.request_id, force=asked.force))
+            work = partial(consumer.unsubscribe, asked.request_id, force=asked.force)
+            self._connection.ask(asked.request_id, self._while_there(asked.request_id, work))
 
     def _seek(self, command: BaseCommand) -> None:
         asked = command.seek
         if (consumer := self._known_consumer(asked.consumer_id, asked.request_id)) is not None:
-            self._connection.ask(asked.request_id, consumer.seek(asked))
+            self._connection.ask(asked.request_id, self._while_there(asked.request_id, partial(consumer.seek, asked)))
+
+    async def _while_there(self, request_id: int, work: Callable[[], Awaitable[None]]) -> None:
+        """A consumer that has left meanwhile is no topic that is not there, which libraries would take to be final."""
+        try:
+            await work()
+        except BrokerError as error:
+            if error.code != ErrorCode.NOT_FOUND:
+                raise
+            self._connection.write(error_frame(request_id, ServerError.CONSUMER_NOT_FOUND, str(error)))
 
     def _close_consumer(self, command: BaseCommand) -> None:
         asked = command.close_consumer

@@ -17,21 +17,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, cast
 
 from google.protobuf.message import DecodeError
 
-from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.frames import BadFrame, FrameReader
 from magnetar_broker.core.pulsar.replies import OWN_ERROR, error_frame, frame
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.pulsar.commands import Commands
 from magnetar_broker.pulsar.consumer import ConnectedConsumer, leave_together
 from magnetar_broker.pulsar.finding import FindingForClients
 from magnetar_broker.pulsar.life_signs import LifeSigns
 from magnetar_broker.pulsar.outgoing import Outgoing
 from magnetar_broker.pulsar.producer import NO_REQUEST, ConnectedProducer
+from magnetar_broker.pulsar.requests import Requests
 from magnetar_broker.pulsar.serving import Door
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -40,7 +40,6 @@ from magnetar_protos.pulsar_pb2 import (
     FeatureFlags,
     ServerError,
 )
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.listening_socket import written_address
 from magnetar_wire.version import magnetar_version
 
@@ -96,10 +95,13 @@ class PulsarConnection(asyncio.Protocol):
         self._gathering: list[ConnectedProducer] = []
         # What is left of a command that is taken in steps; nothing behind it is taken before.
         self._steps: Iterator[object] | None = None
-        # Published and not decided; asked and not answered, in tasks and otherwise.
+        # Published and not decided.
         self._undecided_bytes = 0
-        self.tasks: set[asyncio.Task[None]] = set()
-        self._asked = 0
+        # Asked and not answered.
+        self.requests = Requests(self, self._go_on_soon)
+        self.tasks = self.requests.tasks
+        self.spawn, self.ask = self.requests.spawn, self.requests.ask
+        self.asked, self.answered = self.requests.asked, self.requests.answered
         # Entries are read to learn how many messages they have (acknowledging.py).
         self.reading_sizes = asyncio.Lock()
         # Nothing is read; it goes on in a moment; a topic or the broker has no room for what it sends.
@@ -220,7 +222,7 @@ class PulsarConnection(asyncio.Protocol):
                 counted += 1
             else:
                 self._publish()
-                self._take_command(command)
+                self._take_command(command, len(parts[0]))
                 counted += _COMMAND_COUNTS_FOR
                 if self.broken or self._steps is not None:
                     return
@@ -236,14 +238,17 @@ class PulsarConnection(asyncio.Protocol):
             self._unfinished = reader.unfinished_bytes > 0
             self.door.unfinished.keeps(self, reader.unfinished_bytes, another=taken)
 
-    def _take_command(self, command: BaseCommand) -> None:
+    def _take_command(self, command: BaseCommand, size_bytes: int) -> None:
         take = self._commands.get(command.type)
         if take is None or not command.IsInitialized():
             self._refuse(f"command {command.type} is none that a broker takes, or lacks what it needs")
         elif not self.connected and command.type != BaseCommand.CONNECT:
             self._refuse("CONNECT comes first")
         else:
+            self.requests.command_bytes = size_bytes
             take(command)
+            if self._steps is None:
+                self.requests.command_bytes = 0
 
     def in_steps(self, steps: Iterator[object]) -> None:
         """Of a command that takes long: others have a turn before each, and what came behind it waits."""
@@ -255,6 +260,7 @@ class PulsarConnection(asyncio.Protocol):
         assert self._steps is not None
         if next(self._steps, self) is self:
             self._steps = None
+            self.requests.command_bytes = 0
         self._go_on_soon()
 
     @property
@@ -263,7 +269,7 @@ class PulsarConnection(asyncio.Protocol):
         return (
             self._waits_for_room
             or self._undecided_bytes >= options.max_pending_publish_bytes_per_connection
-            or self._asked + len(self.tasks) > options.max_waiting_requests_per_connection
+            or self.requests.too_much
             or self.outgoing.behind
         )
 
@@ -274,6 +280,10 @@ class PulsarConnection(asyncio.Protocol):
     @property
     def behind(self) -> bool:
         return self.outgoing.behind
+
+    @property
+    def taken_bytes(self) -> int:
+        return self.outgoing.taken_bytes
 
     @property
     def waiting_bytes(self) -> int:
@@ -340,47 +350,6 @@ class PulsarConnection(asyncio.Protocol):
 
     def decided(self, size_bytes: int) -> None:
         self._undecided_bytes -= size_bytes
-        if self._held:
-            self._go_on_soon()
-
-    # Asking and answering.
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._task_done)
-        return task
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a request of %s failed", self.address, exc_info=error)
-        if self._held:
-            self._go_on_soon()
-
-    def ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Has it done, which answers by itself; what it raises is answered as ERROR."""
-        task = self.spawn(self._ask(request_id, work))
-        task.add_done_callback(lambda _: work.close())  # it may be cancelled before it has begun
-        return task
-
-    async def _ask(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except BrokerError as error:
-            self.write(error_frame(request_id, server_error(error.code), str(error)))
-        except InvalidTopicName as error:
-            self.write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
-        except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("request %d of %s failed", request_id, self.address)
-            self.write(error_frame(request_id, ServerError.UNKNOWN_ERROR, OWN_ERROR))
-
-    def asked(self) -> None:
-        """Something is to be answered, by no task."""
-        self._asked += 1
-
-    def answered(self) -> None:
-        self._asked -= 1
         if self._held:
             self._go_on_soon()
 

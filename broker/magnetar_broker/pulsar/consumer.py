@@ -182,7 +182,7 @@ class ConnectedConsumer:
 
     def leave(self) -> None:
         self.closed = True
-        if self.opening is not None:
+        if self.opening is not None and self._consumer is None:
             self.opening.cancel()
         self._connection.forget_consumer(self)
         if self._consumer is not None:

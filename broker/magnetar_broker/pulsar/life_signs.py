@@ -1,9 +1,13 @@
 """Whether anybody is at the other end of a connection.
 
 Who has said nothing for an interval is asked, by PING, and cut off where nothing comes in the next one. Who has not
-begun with CONNECT by the first look is cut off, whatever else it has sent. While a connection is not read, because the
-broker has too much to do for it, its silence says nothing; because its client takes no answers, it lives as long as it
-takes some.
+begun with CONNECT by the first look is cut off, whatever else it has sent. Who takes what waits for it is alive, too:
+while a long message is on its way to a slow client, there is nothing for it to say. Only what waited in this process
+counts, since the machine's own buffer takes a while whoever is at the other end; where something waits, that was full.
+
+While a connection is not read, because the broker has too much to do for it, its silence says nothing; because its
+client takes no answers, it lives as long as it takes some. It is asked all the same: what is written and not
+acknowledged by the other machine in time has this one close the connection (listener.py).
 """
 
 from __future__ import annotations
@@ -42,22 +46,26 @@ class Watched(Protocol):
     def waiting_bytes(self) -> int:
         """What its client has not taken."""
 
+    @property
+    def taken_bytes(self) -> int:
+        """What it has, ever."""
+
     def write(self, data: bytes) -> None: ...
 
     def abort(self) -> None: ...
 
 
 class LifeSigns:
-    __slots__ = ("_asked", "_heard", "_left_bytes", "_loop", "_options", "_timer", "_waiting", "_who")
+    __slots__ = ("_asked", "_heard", "_loop", "_options", "_stood_at", "_timer", "_waiting", "_who")
 
     def __init__(self, who: Watched, options: PulsarOptions) -> None:
         self._who = who
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        # Since the last look; what was left to be taken then; and whether a sign of life was asked for.
+        # Since the last look; how much was taken then; and whether a sign of life was asked for.
         self._heard = True
-        self._left_bytes = 0
+        self._stood_at: int | None = None
         self._asked = False
         # Those who want to know now.
         self._waiting: list[asyncio.Future[None]] = []
@@ -81,15 +89,21 @@ class LifeSigns:
         if not who.connected:
             self._cut_off("it has not said CONNECT")
             return
-        left = who.waiting_bytes
-        silent = (who.behind and left >= self._left_bytes) if who.held else not self._heard
+        silent = (who.behind if who.held else not self._heard) and not self._took_since(self._stood_at)
         if silent and self._asked:
             self._cut_off("it gave no sign of life")
             return
-        if silent and not who.held:
+        self._asked, self._heard, self._stood_at = silent, False, self._stands_at()
+        if silent or who.held:
             who.write(_PING)
-        self._asked, self._heard, self._left_bytes = silent, False, left
         self.begin()
+
+    def _stands_at(self) -> int | None:
+        """How much is taken, where more waits."""
+        return self._who.taken_bytes if self._who.waiting_bytes else None
+
+    def _took_since(self, stood_at: int | None) -> bool:
+        return stood_at is not None and self._who.taken_bytes > stood_at
 
     def _cut_off(self, why: str) -> None:
         _log.info("the connection of %s is closed: %s", self._who.address, why)
@@ -100,12 +114,13 @@ class LifeSigns:
         who = self._who
         if who.broken:
             return False
+        stood_at = self._stands_at()
         sign: asyncio.Future[None] = self._loop.create_future()
         if not self._waiting:
             who.write(_PING)
         self._waiting.append(sign)
         await asyncio.wait([sign], timeout=self._options.connection_liveness_check_timeout_millis / 1000)
-        if not sign.done() and not who.held:
+        if not sign.done() and not who.held and not self._took_since(stood_at):
             self._cut_off("somebody else asks for what it has, and it is silent")
         return not who.broken
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import Final
 
 from magnetar_broker.pulsar.connection import PulsarConnection
 from magnetar_broker.pulsar.serving import Door
@@ -12,6 +14,8 @@ from magnetar_wire.transport import NotReached
 __all__ = ["PulsarListener"]
 
 _BACKLOG = 1024
+# Of a machine that is gone without a word.
+_PROBES: Final = 2
 # How long ending waits for clients to take what they are told.
 _TELLING_S = 2.0
 
@@ -33,6 +37,7 @@ class PulsarListener:
         """Raises `NotReached` where it can't."""
         try:
             listening = await listening_socket(address)
+            _watch_machines(listening, self._door.options.keep_alive_interval_seconds)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
                 lambda: PulsarConnection(self._door, self), sock=listening, backlog=_BACKLOG
@@ -84,6 +89,19 @@ class PulsarListener:
             await asyncio.wait([self._all_gone], timeout=_TELLING_S)
         for connection in list(self.connections):
             connection.abort()
+
+
+def _watch_machines(listening: socket.socket, interval_s: float) -> None:
+    """What is accepted is closed where the other machine acknowledges nothing any more, read or not (life_signs.py).
+
+    Accepted sockets have the listening one's options.
+    """
+    seconds = max(1, round(interval_s))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PROBES * seconds * 1000)
 
 
 def _ip(connection: PulsarConnection) -> str:

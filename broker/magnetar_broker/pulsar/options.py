@@ -26,6 +26,8 @@ class PulsarOptions(Configuration):
     connection_liveness_check_timeout_millis: float = Field(default=5_000.0, gt=0)
     # Requests of one connection that are not answered yet: above that it is not read on.
     max_waiting_requests_per_connection: int = Field(default=1_000, gt=0)
+    # The same, in bytes of the commands that the broker keeps meanwhile.
+    max_waiting_requests_bytes_per_connection: int = Field(default=1_048_576, gt=0)
     # Of what connections have sent, frames that have not come whole yet: of all connections together. Above that, the
     # one whose frame began longest ago is closed.
     max_unfinished_frames_bytes: int = Field(default=268_435_456, gt=0)

@@ -31,6 +31,7 @@ class Outgoing:
         "_broken",
         "_counted_bytes",
         "_door",
+        "_flushed_bytes",
         "_flushing",
         "_loop",
         "_most_bytes",
@@ -53,6 +54,8 @@ class Outgoing:
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._flushing = False
+        # All that the transport was ever given.
+        self._flushed_bytes = 0
         # Of what is read for consumers, and what the budget of all connections knows of this one.
         self._reserved_bytes = 0
         self._counted_bytes = 0
@@ -90,6 +93,7 @@ class Outgoing:
         transport = self._transport
         if not out or transport is None or transport.is_closing():
             return
+        self._flushed_bytes += size
         if size > _LARGE_PIECE_BYTES * len(out):
             transport.writelines(out)
         else:
@@ -106,6 +110,11 @@ class Outgoing:
     def waiting_bytes(self) -> int:
         """Written, and not taken by the client's side yet."""
         return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of all that was ever written, what the client's side has taken."""
+        return self._flushed_bytes - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
     def behind(self) -> bool:

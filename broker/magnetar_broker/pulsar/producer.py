@@ -5,19 +5,23 @@ order, but for one that may not be stored: that it tells at once, and the client
 For libraries take a SEND_ERROR to be about the oldest that they have sent, or connect again and send everything anew,
 the refused one too, for ever. `_sent` has what the client calls them by.
 
-Who is the same producer as before? The protocol has no token for that. A name that the broker made up belongs to one
-producer: whoever comes with it in a higher epoch is that one, on whatever connection. A name that the application chose
-may be chosen twice: it is the same producer only if it comes on the same connection with the same number. For any
-other the name is taken, as long as the connection of who has it lives, which is then asked for a sign of life.
+A library that can't be told so has its producer closed instead, and nothing is stored behind that entry (`_close_at`).
+
+Who is the same producer as before? The protocol has no token for that, and names are no secret, be they chosen or made
+up by a broker. So it is the same only if it comes on the same connection with the same number, in a higher epoch. For
+any other the name is taken, as long as the connection of who has it lives, which is then asked for a sign of life; and
+free in whatever epoch once nobody has it. For no SEND comes before the answer to PRODUCER: what an old connection may
+still have in it publishes nothing.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from magnetar_broker.core.position import Position
-from magnetar_broker.core.pulsar.errors import refusal_error
+from magnetar_broker.core.pulsar.errors import gives_entries_up, refusal_error
 from magnetar_broker.core.pulsar.replies import ReceiptFrames, frame, told_text
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
@@ -43,10 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectedProducer"]
 
+_log = logging.getLogger(__name__)
 # As request id of what no request has asked for.
 NO_REQUEST: Final = 2**64 - 1
-# The instance of every producer whose name a broker has made up: the name says which it is.
-_MADE_UP: Final = b""
 # Somebody has the name, or had it in a later epoch.
 _TAKEN: Final = (ErrorCode.PRODUCER_BUSY, ErrorCode.PRODUCER_FENCED)
 
@@ -56,12 +59,14 @@ class ConnectedProducer:
 
     __slots__ = (
         "_budget",
+        "_close_at",
         "_closing",
         "_connection",
         "_first",
         "_gathered",
         "_gathered_bytes",
         "_gathered_from",
+        "_logged",
         "_producer",
         "_receipts",
         "_refused",
@@ -88,6 +93,9 @@ class ConnectedProducer:
         self._first = 0
         # Of those, the ones that may not be stored, by the broker's number: it is not their turn.
         self._refused: dict[int, BrokerError] = {}
+        # The one at which it is closed, by the broker's number.
+        self._close_at: int | None = None
+        self._logged = False
         # Not handed to the topic yet: the last of `_sent`.
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
@@ -131,7 +139,7 @@ class ConnectedProducer:
         opening = OpenProducer(
             producer_id=self.producer_id,
             producer_name=asked.producer_name,
-            instance=self._instance(asked),
+            instance=self._connection.token + self.producer_id.to_bytes(8, "big"),
             connection_epoch=asked.epoch,
             properties={one.key: one.value for one in asked.metadata},
         )
@@ -148,11 +156,6 @@ class ConnectedProducer:
         except BrokerError as error:
             raise _busy(error) from None
 
-    def _instance(self, asked: CommandProducer) -> bytes:
-        if asked.producer_name and asked.user_provided_producer_name:
-            return self._connection.token + self.producer_id.to_bytes(8, "big")
-        return _MADE_UP
-
     def tell_opened(self, request_id: int) -> None:
         assert self._topic is not None
         assert self._producer is not None
@@ -165,13 +168,17 @@ class ConnectedProducer:
         )
         self._connection.write(frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=opened)))
 
+    def stop(self) -> None:
+        """It takes nothing more; what it has taken is still told."""
+        self._closing = True
+        if self._producer is not None:
+            self._producer.stop()
+
     async def close(self) -> None:
         """The client asks for it: what it sent before is decided and told first."""
-        self._closing = True
-        producer = self._producer
-        if producer is not None:
-            producer.stop()
-            await producer.settled()
+        self.stop()
+        if self._producer is not None:
+            await self._producer.settled()
         self.leave(TopicGivenUp("it was closed"))
 
     def leave(self, why: BrokerError) -> None:
@@ -241,13 +248,28 @@ class ConnectedProducer:
                 self._tell_refused()
 
     def refused(self, number: int, error: BrokerError) -> None:
-        if not self.closed:
-            self._refused[number] = error
-            self._connection.asked()
-            self._tell_refused()
+        if self.closed:
+            return
+        self._log_once(error)
+        self._refused[number] = error
+        self._connection.asked()
+        if not gives_entries_up(self._connection.client_version):
+            self._close_at = number
+            self.stop()  # what stands behind it is sent again
+        self._tell_refused()
+
+    def _log_once(self, error: BrokerError) -> None:
+        """Several libraries tell their application less."""
+        if not self._logged:
+            self._logged = True
+            assert self._producer is not None
+            name, address = self._producer.producer_name, self._connection.address
+            _log.warning("producer %r of %s: an entry may not be stored: %s", name, address, error)
 
     def _tell_refused(self) -> None:
         """Those whose turn it is."""
+        if self._first == self._close_at:
+            self.ended(self._refused[self._first])
         while (error := self._refused.pop(self._first, None)) is not None:
             self._first += 1
             self._connection.answered()

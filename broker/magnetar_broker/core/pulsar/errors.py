@@ -11,10 +11,11 @@ from typing import Final
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import ServerError
 
-__all__ = ["refusal_error", "server_error"]
+__all__ = ["gives_entries_up", "refusal_error", "server_error"]
 
 # As clients call themselves when they connect.
 _CPP: Final = "Pulsar-CPP"
+_GO: Final = "Pulsar-Go"
 
 _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.METADATA_ERROR: ServerError.METADATA_ERROR,
@@ -45,6 +46,17 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
 
 def server_error(code: int) -> ServerError:
     return _SERVER_ERRORS.get(code, ServerError.UNKNOWN_ERROR)
+
+
+def gives_entries_up(client_version: str) -> bool:
+    """Whether its library can be told by SEND_ERROR that an entry may not be stored.
+
+    Go's takes that to be about the whole producer: after NOT_ALLOWED_ERROR it hears nothing more of it, and publishes
+    on without its application ever learning of what is stored; after most others it closes the connection. Where its
+    producer is closed instead, it opens it anew and sends the same again, until that message's time is over: it has
+    failed then, and those behind it go on.
+    """
+    return not client_version.startswith(_GO)
 
 
 def refusal_error(code: int, client_version: str) -> ServerError:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandPong, CommandProducer, ServerError
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandCloseProducer, CommandPong, CommandProducer, ServerError
 from tests.produce_client import entry
 from tests.unit.broker.pulsar.pulsar_client import sent
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
@@ -49,9 +50,10 @@ def test_what_may_not_be_stored_is_told_in_its_turn(library: str, error: ServerE
 
 
 @pytest.mark.parametrize("alive", [True, False])
-@pytest.mark.parametrize("epoch", [0, 1, 2])
-def test_a_name_that_the_broker_made_up_goes_to_the_later_epoch(epoch: int, alive: bool) -> None:
-    """WIRE-1, PRD-11: any other is told to come again, never that all is over; unless nobody has the name any more."""
+@pytest.mark.parametrize("epoch", [0, 1, 2, 2**64 - 1])
+def test_a_name_that_the_broker_made_up_goes_to_nobody_else_while_its_connection_lives(epoch: int, alive: bool) -> None:
+    """WIRE-1, PRD-11: whoever comes is told to come again, never that all is over; once nobody has it, any epoch will
+    do."""
 
     async def test(scene: PulsarScene) -> None:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
@@ -59,18 +61,19 @@ def test_a_name_that_the_broker_made_up_goes_to_the_later_epoch(epoch: int, aliv
         again: Any = {"producer_name": name, "user_provided_producer_name": False}
         asked = CommandProducer(topic="t", producer_id=7, request_id=second.request_id(), epoch=epoch, **again)
         second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=asked))
-        if alive and epoch < 2:
+        if alive:
             await first.wait_told(BaseCommand.PING)
             first.send(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
-        answer = await second.answer(asked.request_id)
-        if epoch == 2 or (epoch == 1 and not alive):
-            assert answer.type == BaseCommand.PRODUCER_SUCCESS, answer
+            assert (await second.answer(asked.request_id)).error.error == ServerError.PRODUCER_BUSY
+            first.cut()
+            await second.open_producer(7, epoch=epoch, **again)
         else:
-            assert answer.error.error == ServerError.PRODUCER_BUSY
-        assert first.gone == (not alive and epoch < 2)
-        assert bool(first.told(BaseCommand.CLOSE_PRODUCER)) == (epoch == 2)
-        first.cut()
-        await second.open_producer(8, epoch=3, **again)
+            assert (await second.answer(asked.request_id)).type == BaseCommand.PRODUCER_SUCCESS
+        assert first.gone
+        assert not first.told(BaseCommand.CLOSE_PRODUCER)
+        second.cut()
+        third = await scene.pulsar_client()
+        await third.open_producer(1, epoch=0, **again)
 
     in_pulsar(test, connection_liveness_check_timeout_millis=60_000 if alive else 50)
 
@@ -91,3 +94,91 @@ def test_a_name_that_the_application_chose_goes_to_nobody_else_while_its_connect
         assert first.gone
 
     in_pulsar(test, connection_liveness_check_timeout_millis=500)
+
+
+def test_a_producer_of_go_is_closed_at_what_may_not_be_stored_and_nothing_behind_it_is_stored() -> None:
+    """WIRE-1: its library hears nothing more of a producer after a SEND_ERROR."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = scene.raw_client()
+        await client.connect(client_version="Pulsar-Go-v0.19.0")
+        name = (await client.open_producer(1)).producer_name
+        await client.open_producer(2)
+        entries = [
+            entry(number, b"x", name, **({"deliver_at_time": 2**40} if number == 2 else {})) for number in range(5)
+        ]
+        client.send_bytes(b"".join(sent(1, number, stored) for number, stored in enumerate(entries)))
+        closed = (await client.wait_told(BaseCommand.CLOSE_PRODUCER)).close_producer
+        assert closed.producer_id == 1
+        kinds = [one.type for one in client.answers if one.type in (BaseCommand.SEND_RECEIPT, closed_kind)]
+        assert kinds == [BaseCommand.SEND_RECEIPT] * 2 + [closed_kind]
+        again = (
+            await client.open_producer(1, producer_name=name, user_provided_producer_name=False, epoch=1)
+        ).producer_name
+        assert again == name
+        client.send_bytes(b"".join(sent(1, number, entries[number]) for number in (3, 4)))
+        receipts = await client.receipts(1, 4)
+        assert [one.sequence_id for one in receipts] == [0, 1, 3, 4]
+        assert not client.told(BaseCommand.SEND_ERROR)
+        [topic] = scene.life.topics.loaded()
+        assert topic.counters.received.entries == 4
+        assert len(topic.producers()) == 2
+
+    closed_kind = BaseCommand.CLOSE_PRODUCER
+    in_pulsar(test)
+
+
+def test_why_an_entry_is_refused_is_logged_once_for_each_producer(caplog: pytest.LogCaptureFixture) -> None:
+    """MSG-2, WIRE-1: several libraries do not tell their application."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for producer_id in (1, 2):
+            name = (await client.open_producer(producer_id)).producer_name
+            for number in range(3):
+                client.send_bytes(sent(producer_id, number, entry(number, b"x", name, deliver_at_time=2**40)))
+        await client.wait_told(BaseCommand.SEND_ERROR, 6)
+
+    with caplog.at_level(logging.WARNING):
+        in_pulsar(test)
+    told = [record.getMessage() for record in caplog.records if "may not be stored" in record.getMessage()]
+    assert len(told) == 2
+    assert all("deliver" in one for one in told), told
+
+
+def test_a_producer_that_is_opened_anew_behind_its_close_is_not_taken_away() -> None:
+    """WIRE-1: libraries close what was not answered in time, and open it again without waiting."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.open_producer()
+        close = CommandCloseProducer(producer_id=1, request_id=100)
+        again = CommandProducer(topic="t", producer_id=1, request_id=101)
+        client.send(
+            BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=close),
+            BaseCommand(type=BaseCommand.PRODUCER, producer=again),
+        )
+        assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
+        assert (await client.answer(100)).type == BaseCommand.SUCCESS
+        name = (await client.open_producer()).producer_name
+        client.publish(1, 0, name=name)
+        await client.receipts(1, 1)
+
+    in_pulsar(test)
+
+
+def test_a_producer_that_is_closed_before_it_is_open_answers_both() -> None:
+    """WIRE-1: every request is answered."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        client.send(
+            BaseCommand(type=BaseCommand.PRODUCER, producer=CommandProducer(topic="t", producer_id=1, request_id=100)),
+            BaseCommand(
+                type=BaseCommand.CLOSE_PRODUCER, close_producer=CommandCloseProducer(producer_id=1, request_id=101)
+            ),
+        )
+        assert (await client.answer(101)).type == BaseCommand.SUCCESS
+        assert (await client.answer(100)).error.error == ServerError.SERVICE_NOT_READY
+
+    in_pulsar(test)
