@@ -73,8 +73,8 @@ BROKEN: list[tuple[bytes, str]] = [
         "lacks what it needs",
     ),
     (b"\0\0\0\4\0\0\0\0", "none that a broker takes"),
-    (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "too large"),
-    (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "too large"),
+    (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "speaks HTTP"),
+    (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "speaks TLS"),
     (b"\0\0\0\x09\0\0\0\x05\xff\xff\xff\xff\xff", "can't be read"),
     # Text that is no UTF-8.
     (b"\0\0\0\x0c\0\0\0\x08\x08\x02\x12\x04\x0a\x02\xff\xfe", "can't be read"),
