@@ -54,6 +54,7 @@ class Delivered:
     redelivery_count: int
     open_messages: tuple[int, ...]
     entry: bytes
+    consumer_epoch: int | None
 
 
 class PulsarClient:
@@ -127,6 +128,7 @@ class PulsarClient:
                     told.redelivery_count,
                     tuple(told.ack_set),
                     payload,
+                    told.consumer_epoch if told.HasField("consumer_epoch") else None,
                 )
             )
 

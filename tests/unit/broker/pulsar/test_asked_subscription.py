@@ -1,0 +1,48 @@
+"""What a client's SUBSCRIBE asks for that few clients ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar_broker.pulsar.asked_subscription import open_consumer_of
+from magnetar_protos.broker_pb2 import StartAt
+from magnetar_protos.pulsar_pb2 import BaseCommand, CommandRedeliverUnacknowledgedMessages, CommandSubscribe
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+
+@pytest.mark.parametrize(
+    ("asked", "start"),
+    [
+        ({"start_message_rollback_duration_sec": 60}, StartAt(time_ms=40_000)),
+        ({"start_message_rollback_duration_sec": 101, "initial_position": 1}, StartAt(time_ms=0)),
+        ({"initial_position": 1}, StartAt(earliest=True)),
+        ({}, StartAt(latest=True)),
+    ],
+)
+def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start: StartAt) -> None:
+    """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
+    command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
+    assert open_consumer_of(command, 100_000).start == start
+
+
+def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
+    """WIRE-1: it drops what is of an earlier one; without a redelivery it is the one that it subscribed with."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        await client.subscribe(consumer_epoch=4)
+        assert [one.consumer_epoch for one in await client.wait_delivered(2)] == [4, 4]
+        again = CommandRedeliverUnacknowledgedMessages(consumer_id=1, consumer_epoch=5)
+        command = BaseCommand(
+            type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver_unacknowledged_messages=again
+        )
+        client.send(command)
+        assert [one.consumer_epoch for one in await client.wait_delivered(4)] == [4, 4, 5, 5]
+        await client.subscribe(2, subscription="other")
+        assert [one.consumer_epoch for one in await client.wait_delivered(2, 2)] == [None, None]
+
+    in_pulsar(test)
