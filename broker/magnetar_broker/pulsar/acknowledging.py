@@ -131,9 +131,12 @@ class Acknowledging:
         if not asked.HasField("request_id"):
             return
 
+        # Without what it names, which may be a megabyte: so many may wait here.
+        without_ids = CommandAck(consumer_id=asked.consumer_id, ack_type=asked.ack_type, request_id=asked.request_id)
+
         def saved(error: BrokerError | None) -> None:
             self._connection.answered()
-            self._answer(asked, error)
+            self._answer(without_ids, error)
 
         self._connection.asked()
         consumer.when_saved(saved)
