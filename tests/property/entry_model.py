@@ -54,6 +54,8 @@ def encode_batch(messages: list[Message], shared: MessageMetadata, compression: 
 def encode_single(message: Message, shared: MessageMetadata, compression: int = 0) -> bytes:
     metadata = MessageMetadata.FromString(shared.SerializeToString())
     _describe(message, metadata)
+    if not message.payload and compression == entry_pb2.ZLIB:
+        compression = 0  # nothing in ZLIB is dropped by the C++ library
     return _encode_entry(metadata, message.payload or b"", compression)
 
 
