@@ -21,7 +21,7 @@ from magnetar_bookie.storage.interface import (
     StorageFailed,
     StorageFull,
 )
-from tests.running import run
+from tests.running import run, until
 
 LARGEST_ID = 2**63 - 2
 # More bytes than any test writes.
@@ -305,6 +305,27 @@ class LedgerStorageContract:
             await storage.read(1, [0], ALL)
         await disk.crash()
         assert (await held(await disk.open(), 1))[:1] == [0]
+
+    @on_disk
+    async def test_sync_that_was_begun_tells_once_and_later_how_it_went(self, disk: Disk) -> None:
+        storage = await disk.open()
+        told: list[StorageFailed | None] = []
+        for entry_id in range(3):
+            storage.write(Changes(records=records(1, entry_id), ledgers={1: LedgerRecord()}))
+            storage.begin_sync(told.append)
+            assert len(told) == entry_id
+            await until(lambda count=entry_id + 1: len(told) == count, "the sync ends")  # type: ignore[misc]
+        assert told == [None, None, None]
+        storage.write(Changes(records=records(1, 3)))
+        await disk.fail_next_sync()
+        storage.begin_sync(told.append)
+        await until(lambda: len(told) == 4, "the sync fails")
+        assert isinstance(told[3], StorageFailed)
+        with pytest.raises(StorageFailed):
+            storage.begin_sync(told.append)
+        assert len(told) == 4
+        await disk.crash()
+        assert (await held(await disk.open(), 1))[:3] == [0, 1, 2]
 
     @on_disk
     async def test_damaged_record_is_held_and_never_absent(self, disk: Disk) -> None:

@@ -357,11 +357,33 @@ class SimulatedStorage:
         self._written += 1
 
     async def sync(self) -> None:
+        written, takes_s = self._sync_begins()
+        await self._disk.clock.sleep(takes_s)
+        self._sync_ends(written)
+
+    def begin_sync(self, done: Callable[[StorageFailed | None], object]) -> None:
+        written, takes_s = self._sync_begins()
+
+        def ends() -> None:
+            try:
+                self._sync_ends(written)
+            except StorageFailed as error:
+                done(error)
+            else:
+                done(None)
+
+        self._disk.clock.call_later(takes_s, ends)
+
+    def _sync_begins(self) -> tuple[int, float]:
+        """How many groups there are, and how long it takes."""
         self._check_alive()
-        disk, faults, written = self._disk, self._disk.faults, self._written
+        disk, faults = self._disk, self._disk.faults
         spread = faults.longest_sync_s - faults.shortest_sync_s
-        await disk.clock.sleep(faults.shortest_sync_s + disk.randomness.random() * spread + self._stall())
+        return self._written, faults.shortest_sync_s + disk.randomness.random() * spread + self._stall()
+
+    def _sync_ends(self, written: int) -> None:
         self._check_alive()
+        disk, faults = self._disk, self._disk.faults
         if disk._fail_next or (
             faults.failed_sync_probability and disk.randomness.random() < faults.failed_sync_probability
         ):

@@ -125,7 +125,7 @@ class Bookie:
         """Takes nothing more to the disk. The storage is its owner's to close."""
         if self._room_timer is not None:
             self._room_timer.cancel()
-        await self._commit.close()
+        self._commit.close()
 
     # What the process around it asks.
 

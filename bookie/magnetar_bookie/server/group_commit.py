@@ -1,8 +1,9 @@
 """How a bookie's changes get to the disk: a group is written and synced while the next one gathers.
 
 There is one write and one sync at a time. Whatever came while they were under way is the next group; so a busy bookie
-syncs large groups, and an idle one each add by itself, without waiting for more. The task lives as long as there is
-something in line.
+syncs large groups, and an idle one each add by itself, without waiting for more than comes in the same turn of the
+loop. All is callbacks: the end of a sync answers its group, and begins the next one, in the turn that hears of it,
+where a task and its futures would take two turns more.
 
 A sync that fails, or anything else that goes wrong here, ends it all: nobody knows what is on the disk. Nothing is
 answered from then on (the calls that wait break off, which tells their callers nothing), and whoever waits in
@@ -43,7 +44,8 @@ class GroupCommit:
         self._full = full
         self._clock = clock
         self._counters = counters
-        self._task: asyncio.Task[None] | None = None
+        # A group is on its way, or is about to be.
+        self._busy = False
         # The group on its way.
         self._under_way: CommitGroup | None = None
         self.failed: BaseException | None = None
@@ -58,8 +60,9 @@ class GroupCommit:
 
     def kick(self) -> None:
         """Something was put in line."""
-        if self._task is None and self.failed is None and self._replicas.group:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if not self._busy and self.failed is None and self._replicas.group:
+            self._busy = True
+            asyncio.get_running_loop().call_soon(self._begin)
 
     async def durable(self, group: CommitGroup | None) -> None:
         """Returns when the group is on the disk; None: it is. Raises `StorageFailed`."""
@@ -110,33 +113,46 @@ class GroupCommit:
         _wake(self._room_waiters)
         _wake(self._failure_waiters)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Takes nothing more to the disk. What waits breaks off."""
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
         self.fail(StorageFailed("the bookie was closed"))
 
-    async def _run(self) -> None:
+    def _begin(self) -> None:
+        """What has gathered leaves for the disk."""
+        self._busy = self.failed is None and bool(self._replicas.group)
+        if not self._busy:
+            return
+        group = self._under_way = self._replicas.take()
+        self._counters.syncing_since = self._clock.monotonic()
         try:
-            while self._replicas.group and self.failed is None:
-                group = self._under_way = self._replicas.take()
-                self._counters.syncing_since = self._clock.monotonic()
-                try:
-                    self._storage.write(group.changes)
-                except StorageFull as error:
-                    _log.warning("the bookie takes no entries any more: %s", error)
-                    self._full()
-                    self._storage.write(group.without_records())
-                await self._storage.sync()
-                self._answer(group)
-                self._under_way = None
+            try:
+                self._storage.write(group.changes)
+            except StorageFull as error:
+                _log.warning("the bookie takes no entries any more: %s", error)
+                self._full()
+                self._storage.write(group.without_records())
+            self._storage.begin_sync(self._synced)
         except Exception as error:  # noqa: BLE001 (whatever it is, what is on the disk is not known any more)
-            _log.error("the bookie's disk failed: %s", error)
-            self.fail(error)
-        finally:
-            self._task = None
+            self._disk_failed(error)
+
+    def _synced(self, error: StorageFailed | None) -> None:
+        if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
+            return
+        group = self._under_way
+        assert group is not None
+        try:
+            if error is not None:
+                raise error
+            self._answer(group)
+        except Exception as problem:  # noqa: BLE001 (as above)
+            self._disk_failed(problem)
+            return
+        self._under_way = None
+        self._begin()
+
+    def _disk_failed(self, error: BaseException) -> None:
+        _log.error("the bookie's disk failed: %s", error)
+        self.fail(error)
 
     def _count(self, group: CommitGroup) -> None:
         entries = 0 if group.full else len(group.changes.records)
@@ -144,8 +160,6 @@ class GroupCommit:
         self._counters.synced(entries, size_bytes, self._clock.monotonic())
 
     def _answer(self, group: CommitGroup) -> None:
-        if self.failed is not None:  # somebody else met the failure, while the sync seemed to succeed
-            return
         self._count(group)
         self._durable(self._replicas.durable(group))
         for done in group.waiting:

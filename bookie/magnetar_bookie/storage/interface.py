@@ -132,6 +132,9 @@ class LedgerStorage(Protocol):
     async def sync(self) -> None:
         """All that was written before this call is durable when it returns."""
 
+    def begin_sync(self, done: Callable[[StorageFailed | None], object]) -> None:
+        """`sync` for who has no task: `done` is called once, later and on the event loop, with how it went."""
+
     def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
         """`told` is called, on the event loop, when the storage fails and no caller hears of it; or one does, too."""
 

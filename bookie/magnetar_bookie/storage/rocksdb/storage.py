@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -174,26 +175,26 @@ class RocksStorage:
         self._log_bytes_unflushed += group.size
 
     async def sync(self) -> None:
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: StorageFailed | None) -> None:
+            if synced.done():  # nobody waits for it any more
+                return
+            if error is None:
+                synced.set_result(None)
+            else:
+                synced.set_exception(error)
+
+        self.begin_sync(done)
+        await synced
+
+    def begin_sync(self, done: Callable[[StorageFailed | None], object]) -> None:
         self.check()
         line, number = self.segments.take(), self.written
         loss_noted = self._loss_noted_with is not None
-        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: BaseException | None) -> None:
-            """Also where nobody waits any more for it."""
-            try:
-                self._synced(error, line, number)
-            finally:
-                if not synced.done():
-                    synced.set_result(None)
-
-        self._writer.run(lambda: self._make_durable(line, number, loss_noted), done)
-        await synced
-        self.check()
-        while self._changes_unflushed >= _MOST_CHANGES:
-            self._flush_if_due()
-            await asyncio.sleep(_POLL_S)
-            self.check()
+        self._writer.run(
+            partial(self._make_durable, line, number, loss_noted), partial(self._synced, line, number, done)
+        )
 
     def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
         self._told = told
@@ -307,14 +308,32 @@ class RocksStorage:
             remove_note(self._folder, LOST)
             self._loss_stands = False
 
-    def _synced(self, error: BaseException | None, line: InLine, number: int) -> None:
-        if error is not None:
-            self.fail(error)
+    def _synced(
+        self, line: InLine, number: int, done: Callable[[StorageFailed | None], object], error: BaseException | None
+    ) -> None:
+        try:
+            if error is not None:
+                self.fail(error)
+            else:
+                self.segments.written(line)
+                self.durable = max(self.durable, number)
+                if self.dead is None:
+                    self._keep_up()
+        finally:
+            self._tell_synced(done)
+
+    def _tell_synced(self, done: Callable[[StorageFailed | None], object]) -> None:
+        """As soon as not too much waits for a flush."""
+        try:
+            self.check()
+            if self._changes_unflushed >= _MOST_CHANGES:
+                self._flush_if_due()
+                asyncio.get_running_loop().call_later(_POLL_S, self._tell_synced, done)
+                return
+        except StorageFailed as failed:
+            done(failed)
             return
-        self.segments.written(line)
-        self.durable = max(self.durable, number)
-        if self.dead is None:
-            self._keep_up()
+        done(None)
 
     def _keep_up(self) -> None:
         """What is to be done now and then, after a sync."""
