@@ -70,7 +70,7 @@ class Listening(Protocol):
     def closed(self, connection: PulsarConnection) -> None: ...
 
 
-class PulsarConnection(asyncio.Protocol):
+class PulsarConnection(asyncio.BufferedProtocol):
     def __init__(self, door: Door, listening: Listening) -> None:
         self.door = door
         self.listening = listening
@@ -88,6 +88,8 @@ class PulsarConnection(asyncio.Protocol):
         self.consumers: dict[int, ConnectedConsumer] = {}
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        # Where it is read to, by all connections: nothing of a piece stays there when `buffer_updated` returns.
+        self._buffer = door.read_buffer
         self._reader = FrameReader(door.options.max_message_size)
         # The door knows of a frame that has begun.
         self._unfinished = False
@@ -95,8 +97,9 @@ class PulsarConnection(asyncio.Protocol):
         self._gathering: list[ConnectedProducer] = []
         # What is left of a command that is taken in steps; nothing behind it is taken before.
         self._steps: Iterator[object] | None = None
-        # Published and not decided.
+        # Published and not decided, and how much that may be.
         self._undecided_bytes = 0
+        self._most_undecided_bytes = door.options.max_pending_publish_bytes_per_connection
         # Asked and not answered.
         self.requests = Requests(self, self._go_on_soon)
         self.tasks = self.requests.tasks
@@ -185,13 +188,18 @@ class PulsarConnection(asyncio.Protocol):
 
     # What comes.
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, size_bytes: int) -> None:
         if self.broken:
             return
         self._life.heard()
-        self._reader.feed(data)
+        reader = self._reader
+        reader.feed(self._buffer[:size_bytes])
         if not self._held:
             self._take(self._take_frames)
+        reader.keep()
 
     def _take(self, some: Callable[[], None]) -> None:
         """Whatever comes out of that, other connections do not notice."""
@@ -212,13 +220,19 @@ class PulsarConnection(asyncio.Protocol):
 
     def _take_frames(self) -> None:
         """As long as there are whole ones, and nothing keeps this connection from going on."""
-        reader = self._reader
+        reader, producers, gathering = self._reader, self.producers, self._gathering
         begun, counted, taken = self._loop.time(), 0, False
         while (parts := reader.next()) is not None:
             taken = True
             command = BaseCommand.FromString(parts[0])
             if command.type == _SEND:
-                self._send(command, parts[1])
+                send = command.send
+                producer = producers.get(send.producer_id)
+                # One that has ended: the client has been told or is about to be.
+                if producer is not None and producer.opened:
+                    if not producer.gathered:
+                        gathering.append(producer)
+                    producer.gather(send.sequence_id, send.highest_sequence_id, parts[1])
                 counted += 1
             else:
                 self._publish()
@@ -265,10 +279,9 @@ class PulsarConnection(asyncio.Protocol):
 
     @property
     def _too_much(self) -> bool:
-        options = self.door.options
         return (
             self._waits_for_room
-            or self._undecided_bytes >= options.max_pending_publish_bytes_per_connection
+            or self._undecided_bytes >= self._most_undecided_bytes
             or self.requests.too_much
             or self.outgoing.behind
         )
@@ -326,22 +339,13 @@ class PulsarConnection(asyncio.Protocol):
 
     # Publishing.
 
-    def _send(self, command: BaseCommand, entry: bytes) -> None:
-        send = command.send
-        producer = self.producers.get(send.producer_id)
-        if producer is None or not producer.opened:
-            return  # it has ended, and the client has been told or is about to be
-        if not producer.has_gathered:
-            self._gathering.append(producer)
-        producer.gather(send.sequence_id, send.highest_sequence_id, entry)
-
     def _publish(self) -> None:
         if not self._gathering:
             return
-        gathering, self._gathering = self._gathering, []
-        for producer in gathering:
-            producer.publish()
-            if producer.must_wait and not self._waits_for_room:
+        gathered = self._gathering[:]
+        self._gathering.clear()
+        for producer in gathered:
+            if producer.publish() and not self._waits_for_room:
                 self._waits_for_room = True
                 self.spawn(self._until_room(producer))
 

@@ -63,7 +63,6 @@ class ConnectedProducer:
         "_closing",
         "_connection",
         "_first",
-        "_gathered",
         "_gathered_bytes",
         "_gathered_from",
         "_logged",
@@ -73,6 +72,8 @@ class ConnectedProducer:
         "_sent",
         "_topic",
         "closed",
+        "gathered",
+        "opened",
         "opening",
         "producer_id",
     )
@@ -81,7 +82,8 @@ class ConnectedProducer:
         self._connection = connection
         self.producer_id = producer_id
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is taken; nor told.
+        # It takes what comes; takes nothing more; nor is anything told.
+        self.opened = False
         self._closing = False
         self.closed = False
         self._topic: Topic | None = None
@@ -97,14 +99,9 @@ class ConnectedProducer:
         self._close_at: int | None = None
         self._logged = False
         # Not handed to the topic yet: the last of `_sent`.
-        self._gathered: list[bytes] = []
+        self.gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._gathered_from = 0
-
-    @property
-    def opened(self) -> bool:
-        """It takes what comes."""
-        return self._producer is not None and not self._closing
 
     @property
     def untold(self) -> int:
@@ -132,6 +129,7 @@ class ConnectedProducer:
             topic.leave(producer, TopicGivenUp("its connection has ended"))
             return
         self._topic, self._producer, self._budget = topic, producer, serving.budget
+        self.opened = not self._closing
         self._receipts = ReceiptFrames(self.producer_id, name.partition_index)
         self.tell_opened(asked.request_id)
 
@@ -171,6 +169,7 @@ class ConnectedProducer:
     def stop(self) -> None:
         """It takes nothing more; what it has taken is still told."""
         self._closing = True
+        self.opened = False
         if self._producer is not None:
             self._producer.stop()
 
@@ -198,38 +197,35 @@ class ConnectedProducer:
 
     def gather(self, sequence_id: int, highest_sequence_id: int, entry: bytes) -> None:
         """Keeps it until `publish`."""
-        if not self._gathered:
+        if not self.gathered:
             self._gathered_from = self._first + len(self._sent)
         self._sent.append((sequence_id, highest_sequence_id))
-        self._gathered.append(entry)
+        self.gathered.append(entry)
         self._gathered_bytes += len(entry)
 
-    @property
-    def has_gathered(self) -> bool:
-        return bool(self._gathered)
+    def publish(self) -> bool:
+        """Whether it must wait: its topic, or the broker, has too much that is not decided."""
+        topic, budget = self._topic, self._budget
+        if topic is None or budget is None:
+            return False
+        if self.gathered and not self.closed:
+            self._publish(budget)
+        return topic.budget.full or budget.full
 
-    def publish(self) -> None:
-        if self.closed or not self._gathered:
-            return
+    def _publish(self, budget: PublishBudget) -> None:
         assert self._producer is not None
-        assert self._budget is not None
-        entries, self._gathered = self._gathered, []
+        entries, self.gathered = self.gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
         if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
             for _ in entries:
                 self._sent.pop()
             return
-        self._budget.take(size)
+        budget.take(size)
         self._connection.undecided(size)
         self._producer.publish(self._gathered_from, entries)
 
     def _drop_gathered(self) -> None:
-        self._gathered, self._gathered_bytes = [], 0
-
-    @property
-    def must_wait(self) -> bool:
-        """Its topic, or the broker, has too much that is not decided."""
-        return self._topic is not None and self._budget is not None and (self._topic.budget.full or self._budget.full)
+        self.gathered, self._gathered_bytes = [], 0
 
     async def room(self) -> None:
         if self._topic is not None and self._budget is not None:

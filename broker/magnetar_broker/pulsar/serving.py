@@ -25,6 +25,8 @@ __all__ = ["Door", "Serving"]
 
 _READING_SIZES: Final = 16
 _LISTS_AT_A_TIME: Final = 4
+# Read at a time; of more, a connection would keep others waiting for too long.
+_READ_BYTES: Final = 262_144
 
 
 class Serving(Protocol):
@@ -61,6 +63,8 @@ class Door:
         self.counters = counters
         # What waits to be sent, of all clients.
         self.outboxes = outboxes
+        # Where connections read to, one after the other.
+        self.read_buffer = memoryview(bytearray(_READ_BYTES))
         # At whatever listener.
         self.connections = 0
         self.connections_by_ip: Counter[str] = Counter()

@@ -2,15 +2,17 @@
 
     total size (4) · command size (4) · command · payload        all integers big-endian
 
-Whoever reads hands over pieces as they come (`feed`) and takes frames as long as there are whole ones (`next`). Nothing
-is copied but a frame's two parts, once: a piece that holds whole frames is cut where it lies, and pieces of a large
-frame are put together when the last one has come. What a frame says of its size is held against the limits before
-anything of it is kept, so a connection never has more than one frame of the largest size and one piece. What was taken
-is let go of: a connection that is idle keeps nothing.
+Whoever reads hands over pieces as they come (`feed`), takes frames as long as there are whole ones (`next`), and says
+when the memory of a piece is about to be used for another (`keep`). A frame's two parts are copied out of the piece in
+which they lie. Of a frame that is larger than what has come of it, what has come is kept, and put together when the
+last of it is there. What a frame says of its size is held against the limits before anything of it is kept, so a
+connection never has more than one frame of the largest size and one piece. What was taken is let go of: a connection
+that is idle keeps nothing.
 """
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from magnetar_wire.limits import MAX_METADATA_BYTES
@@ -18,6 +20,8 @@ from magnetar_wire.limits import MAX_METADATA_BYTES
 __all__ = ["MAX_COMMAND_BYTES", "BadFrame", "FrameReader"]
 
 _SIZES: Final = 8
+_read_sizes: Final = Struct(">II").unpack_from
+_NOTHING: Final = memoryview(b"")
 # A command without a payload. The longest that clients send name some thousand messages.
 MAX_COMMAND_BYTES: Final = 1_048_576
 # Besides the payload of an entry and its metadata: its header, and the command that it comes with.
@@ -40,65 +44,93 @@ class BadFrame(Exception):
 
 
 class FrameReader:
-    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces", "unfinished_bytes")
+    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces", "_whole", "unfinished_bytes")
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_frame_bytes = max_message_bytes + MAX_METADATA_BYTES + _AROUND_PAYLOAD_BYTES
         # What came, and how far of that is taken.
-        self._data = b""
+        self._data = _NOTHING
         self._at = 0
         # The beginning of a frame that is larger than what has come of it, and how much of it has not.
         self._pieces: list[bytes | bytearray] = []
         self._missing = 0
         # What there is of it.
         self.unfinished_bytes = 0
+        # That frame, once it has come: it stands before `_data`.
+        self._whole: tuple[bytes, bytes] | None = None
 
     @property
     def kept_bytes(self) -> int:
-        return len(self._data) + self.unfinished_bytes
+        whole = 0 if self._whole is None else sum(map(len, self._whole))
+        return len(self._data) + self.unfinished_bytes + whole
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, piece: bytes | memoryview) -> None:
+        """It may not change before `keep` is called."""
         if self._pieces:
-            self._add(piece)
-            if self._missing <= 0:
-                self._data, self._at = b"".join(self._pieces), 0
-                self._pieces, self.unfinished_bytes = [], 0
+            missing = self._missing
+            if len(piece) < missing:
+                self._add(piece)
+            else:
+                piece = memoryview(piece)
+                self._complete(piece[:missing])
+                self._data, self._at = piece[missing:], 0
         elif not self._data:
-            self._data = piece
+            self._data, self._at = memoryview(piece), 0
         else:
-            self._data, self._at = self._data[self._at :] + piece, 0
+            self._data, self._at = memoryview(b"".join((self._data[self._at :], piece))), 0
 
-    def _add(self, piece: bytes) -> None:
+    def keep(self) -> None:
+        """What is left of the pieces is copied: theirs is the memory of others now."""
+        if self._data:
+            self._data, self._at = memoryview(self._data[self._at :].tobytes()), 0
+
+    def _add(self, piece: bytes | memoryview) -> None:
         self._missing -= len(piece)
         self.unfinished_bytes += len(piece)
         if len(piece) >= _SMALL_PIECE_BYTES:
-            self._pieces.append(piece)
+            self._pieces.append(bytes(piece))
         elif isinstance(last := self._pieces[-1], bytearray):
             last += piece
         else:
             self._pieces.append(bytearray(piece))
 
+    def _complete(self, end: memoryview) -> None:
+        pieces, self._pieces, self.unfinished_bytes = self._pieces, [], 0
+        first = memoryview(pieces[0])
+        behind = _SIZES + _read_sizes(first)[1]
+        if behind <= len(first):
+            payload = b"".join((first[behind:], *pieces[1:], end))
+            self._whole = first[_SIZES:behind].tobytes(), payload
+        else:
+            data = b"".join((*pieces, end))
+            self._whole = data[_SIZES:behind], data[behind:]
+
     def next(self) -> tuple[bytes, bytes] | None:
         """The next frame's command and payload; None: it has not come yet. Raises `BadFrame`."""
+        if self._whole is not None:
+            whole, self._whole = self._whole, None
+            return whole
         data, at = self._data, self._at
-        have = len(data) - at
-        if have < _SIZES:
+        size = len(data)
+        if size - at < _SIZES:
             if at:
                 self._data, self._at = data[at:], 0
             return None
-        total = int.from_bytes(data[at : at + 4], "big")
-        command = int.from_bytes(data[at + 4 : at + 8], "big")
+        total, command = _read_sizes(data, at)
         if total > self._max_frame_bytes or command + 4 > total or command > MAX_COMMAND_BYTES:
-            raise BadFrame(_other_protocol(data[at : at + 4]) or self._what_is_wrong(total, command))
+            raise BadFrame(_other_protocol(data[at : at + 4].tobytes()) or self._what_is_wrong(total, command))
         end = at + 4 + total
-        if end > len(data):
-            self._pieces, self.unfinished_bytes = [data[at:]], have
-            self._missing = end - len(data)
-            self._data, self._at = b"", 0
+        if end > size:
+            self._pieces, self.unfinished_bytes = [data[at:].tobytes()], size - at
+            self._missing = end - size
+            self._data, self._at = _NOTHING, 0
             return None
-        self._at = end
+        if end == size:
+            self._data, self._at = _NOTHING, 0
+        else:
+            self._at = end
         behind = at + _SIZES + command
-        return data[at + _SIZES : behind], data[behind:end]
+        return data[at + _SIZES : behind].tobytes(), data[behind:end].tobytes()
 
     def _what_is_wrong(self, total: int, command: int) -> str:
         if total > self._max_frame_bytes:

@@ -14,7 +14,9 @@ __all__ = ["FakeTransport"]
 
 
 class FakeTransport(asyncio.Transport):
-    def __init__(self, protocol: asyncio.Protocol, peer: tuple[str, int] = ("10.0.0.1", 1), here: Any = None) -> None:
+    def __init__(
+        self, protocol: asyncio.BufferedProtocol, peer: tuple[str, int] = ("10.0.0.1", 1), here: Any = None
+    ) -> None:
         super().__init__({"peername": peer, "sockname": here})
         self._connection = protocol
         self._high, self._low = 65_536, 16_384
@@ -36,12 +38,21 @@ class FakeTransport(asyncio.Transport):
 
     def arrives(self, data: bytes) -> None:
         """From the client."""
-        if self.closing:
-            return
-        if self.reading_held:
+        if not self.closing:
             self._kept.append(data)
-        else:
-            self._connection.data_received(data)
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """As much as is read. The memory in which it lies is another connection's at once."""
+        while self._kept and not self.reading_held and not self.closing:
+            buffer = memoryview(self._connection.get_buffer(-1))
+            data = self._kept.pop(0)
+            if len(data) > len(buffer):
+                self._kept.insert(0, data[len(buffer) :])
+                data = data[: len(buffer)]
+            buffer[: len(data)] = data
+            self._connection.buffer_updated(len(data))
+            buffer[: len(data)] = b"\xff" * len(data)
 
     def take(self) -> bytes:
         """What waits to be read."""
@@ -95,11 +106,7 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         assert self.reading_held, "reading is not held"
         self.reading_held = False
-        asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        while self._kept and not self.reading_held and not self.closing:
-            self._connection.data_received(self._kept.pop(0))
+        asyncio.get_running_loop().call_soon(self._deliver)
 
     def is_reading(self) -> bool:
         return not self.reading_held and not self.closing

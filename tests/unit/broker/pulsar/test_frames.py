@@ -62,6 +62,25 @@ def test_pieces_that_wait_are_taken_behind_each_other() -> None:
     assert taken(reader) == FRAMES[1:]
 
 
+@pytest.mark.parametrize("size", [1, 7, 50, 5_000, 60_000, 200_000])
+@pytest.mark.parametrize("takes_at_once", [True, False])
+def test_pieces_that_come_in_the_same_memory(size: int, takes_at_once: bool) -> None:
+    """What is not taken of a piece is kept before the next one is read to where it was."""
+    reader, memory, found = FrameReader(MAX_MESSAGE), bytearray(size), []
+    for at in range(0, len(WHOLE), size):
+        piece = WHOLE[at : at + size]
+        memory[: len(piece)] = piece
+        reader.feed(memoryview(memory)[: len(piece)])
+        if takes_at_once:
+            found += taken(reader)
+        elif (one := reader.next()) is not None:
+            found.append(one)
+        reader.keep()
+        memory[:] = b"\xff" * size
+    assert found + taken(reader) == FRAMES
+    assert reader.kept_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("total", "command", "says"),
     [
