@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed
+from magnetar_bookie.storage.interface import Changes, LedgerRecord, LedgerStorage, StorageFailed
 from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_rocksdb, space
 from magnetar_bookie.storage.rocksdb.index import entry_key
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from tests.contract.ledger_storage_contract import Disk, LedgerStorageContract
+from tests.running import run
 
 # So small that each test has several segments, and flushes the index.
 _SMALL = RocksOptions(segment_bytes=4096, index_flush_bytes=4096)
@@ -92,3 +96,46 @@ class TestRocksStorage(LedgerStorageContract):
     ) -> Callable[[], Disk]:
         options = RocksOptions() if request.param == "as it comes" else _SMALL
         return lambda: _Folder(tmp_path, monkeypatch, options)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("add"), st.integers(1, 3), st.integers(0, 40)),
+                st.tuples(st.sampled_from(["drop", "discard"]), st.integers(1, 3), st.integers(0, 40)),
+            ),
+            max_size=4,
+        ),
+        max_size=25,
+    )
+)
+def test_index_is_the_same_however_many_groups_it_takes_together(groups: list[list[tuple[str, int, int]]]) -> None:
+    def changes(group: list[tuple[str, int, int]], number: int) -> Changes:
+        made = Changes(bookie=b"%d" % number if number % 3 else None)
+        for what, ledger_id, entry_id in group:
+            if what == "drop":
+                made.dropped.append(ledger_id)
+            elif what == "discard":
+                made.discarded.append((ledger_id, entry_id))
+            else:
+                made.records[ledger_id, entry_id] = b"r" * (entry_id * 40)
+                made.ledgers[ledger_id] = LedgerRecord(last_add_confirmed=number)
+        return made
+
+    async def whole(folder: Path, *, together: bool) -> list[object]:
+        storage = await open_rocksdb(folder, _SMALL)
+        storage._reclaimer.stop()  # it would free what was dropped at some time
+        for number, group in enumerate(groups):
+            storage.write(changes(group, number))
+            assert together or storage.index  # asking has it catch up
+            if number % 5 == 4:
+                await storage.sync()
+        found = storage.index.scan(b"", b"\xff", None)
+        usage = {segment: (use.used, use.end) for segment, use in storage.usage.segments.items()}
+        await storage.close()
+        return [found, usage]
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        assert run(whole(Path(one), together=True)) == run(whole(Path(other), together=False))

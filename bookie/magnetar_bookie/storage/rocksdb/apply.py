@@ -7,6 +7,7 @@ its entries, and a segment of which nothing is in use can go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +23,7 @@ from magnetar_bookie.storage.rocksdb.index import (
     use_key,
 )
 
-__all__ = ["SegmentUse", "Usage", "apply_group"]
+__all__ = ["PlacedGroup", "SegmentUse", "Usage", "apply_groups"]
 
 # A range that is deleted counts like so many keys: each is looked at in all later reads until it is flushed.
 _RANGE_KEYS: Final = 200
@@ -66,53 +67,53 @@ class Usage:
         return int.from_bytes(self._index.get(use_key(ledger_id, segment)) or b"", "big")
 
 
-def apply_group(
-    index: Index,
-    usage: Usage,
-    table: GroupTable,
-    *,
-    moves: bool,
-    number: int,
-    segment: int,
-    records_at: int,
-    end: int,
-) -> int:
-    """Puts the group into the index; its first record is at `records_at`. Returns how much it is for the index."""
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """A group without the bytes of its records, and where it stands in the log."""
+
+    table: GroupTable
+    number: int
+    segment: int
+    # Its first record.
+    records_at: int
+    end: int
+    # Its records were in the log already, elsewhere.
+    moves: bool = False
+
+    @property
+    def only_adds(self) -> bool:
+        """Nothing in the index goes: such groups can be put into it together."""
+        return not (self.moves or self.table.dropped or self.table.discarded)
+
+
+def apply_groups(index: Index, usage: Usage, groups: Sequence[PlacedGroup]) -> int:
+    """Puts groups that follow each other into the index: one, or several that only add. Returns how much it is for the
+    index."""
     batch = IndexBatch()
     # (ledger, segment) → the bytes that it uses more than before.
     more: dict[tuple[int, int], int] = {}
-    dropped = dict.fromkeys(table.dropped)
-    touched = {segment: None}
-    for ledger_id in dropped:
-        for old_segment, used in index.uses_of(ledger_id):
-            usage.segments.setdefault(old_segment, SegmentUse(0, 0)).used -= used
-            touched[old_segment] = None
-        batch.drop_ledger(ledger_id)
-        usage.forget(ledger_id)
-    gone = [key for key in table.discarded if key[0] not in dropped]
-    if moves:
-        gone += [(ledger_id, entry_id) for ledger_id, entry_id, _ in table.records]
-    if gone:
-        gone = list(dict.fromkeys(gone))
-        keys = [entry_key(*key) for key in gone]
-        for (ledger_id, _), key, location in zip(gone, keys, index.locate_each(keys), strict=True):
-            if location is not None:
-                batch.delete(key)
-                more[ledger_id, location[0]] = more.get((ledger_id, location[0]), 0) - location[2]
-    put, at = batch.put, records_at
-    ledger, added = -1, 0
-    for ledger_id, entry_id, size in table.records:
-        if ledger_id != ledger:
-            if added:
-                more[ledger, segment] = more.get((ledger, segment), 0) + added
-            ledger, added = ledger_id, 0
-        put(entry_key(ledger_id, entry_id), pack_location(segment, at, size))
-        at += size
-        added += size
-    if added:
-        more[ledger, segment] = more.get((ledger, segment), 0) + added
-    use = usage.segments.setdefault(segment, SegmentUse(0, 0))
-    use.end = max(use.end, end)
+    dropped: dict[int, None] = {}
+    touched = {group.segment: None for group in groups}
+    if not groups[0].only_adds:
+        (group,) = groups
+        dropped = dict.fromkeys(group.table.dropped)
+        _take_away(index, usage, batch, group, dropped, more, touched)
+    put = batch.put
+    for group in groups:
+        segment, at = group.segment, group.records_at
+        ledger, added = -1, 0
+        for ledger_id, entry_id, size in group.table.records:
+            if ledger_id != ledger:
+                if added:
+                    more[ledger, segment] = more.get((ledger, segment), 0) + added
+                ledger, added = ledger_id, 0
+            put(entry_key(ledger_id, entry_id), pack_location(segment, at, size))
+            at += size
+            added += size
+        if added:
+            more[ledger, segment] = more.get((ledger, segment), 0) + added
+        use = usage.segments.setdefault(segment, SegmentUse(0, 0))
+        use.end = max(use.end, group.end)
     for (ledger_id, in_segment), bytes_more in more.items():
         before = 0 if ledger_id in dropped else usage.of_ledger(ledger_id, in_segment)
         used = before + bytes_more
@@ -125,11 +126,41 @@ def apply_group(
         touched[in_segment] = None
     for one in touched:
         put(*pack_use(one, usage.segments[one].used, usage.segments[one].end))
-    for ledger_id, remembered in table.ledgers.items():
-        put(ledger_key(b"l", ledger_id), encode_ledger(remembered))
-    if table.bookie is not None:
-        batch.put_bookie(table.bookie)
-    batch.put_known(Known(number, segment, end))
+    for group in groups:
+        for ledger_id, remembered in group.table.ledgers.items():
+            put(ledger_key(b"l", ledger_id), encode_ledger(remembered))
+        if group.table.bookie is not None:
+            batch.put_bookie(group.table.bookie)
+    last = groups[-1]
+    batch.put_known(Known(last.number, last.segment, last.end))
     changed = len(batch.batch) + _RANGE_KEYS * len(dropped)
     index.write(batch.batch)
     return changed
+
+
+def _take_away(
+    index: Index,
+    usage: Usage,
+    batch: IndexBatch,
+    group: PlacedGroup,
+    dropped: dict[int, None],
+    more: dict[tuple[int, int], int],
+    touched: dict[int, None],
+) -> None:
+    """Ledgers that go, records that go, and where records were that move."""
+    for ledger_id in dropped:
+        for old_segment, used in index.uses_of(ledger_id):
+            usage.segments.setdefault(old_segment, SegmentUse(0, 0)).used -= used
+            touched[old_segment] = None
+        batch.drop_ledger(ledger_id)
+        usage.forget(ledger_id)
+    gone = [key for key in group.table.discarded if key[0] not in dropped]
+    if group.moves:
+        gone += [(ledger_id, entry_id) for ledger_id, entry_id, _ in group.table.records]
+    if gone:
+        gone = list(dict.fromkeys(gone))
+        keys = [entry_key(*key) for key in gone]
+        for (ledger_id, _), key, location in zip(gone, keys, index.locate_each(keys), strict=True):
+            if location is not None:
+                batch.delete(key)
+                more[ledger_id, location[0]] = more.get((ledger_id, location[0]), 0) - location[2]

@@ -14,11 +14,17 @@ class CheckTimes:
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s
         self._until_s = now_s
+        # Nobody's turn comes before, where there are so many.
+        self._next_s = now_s
+        self._count = 0
 
     def due(self, now_s: float, count: int) -> list[int]:
         """Whose turn came since it was asked last, of so many: their places, from 0."""
+        if count == self._count and self._until_s < now_s < self._next_s:
+            return []  # as it is asked after each sync
         before, self._until_s = self._until_s, now_s
         if not count or now_s <= before:
             return []
         first, last = (int(at / self._interval_s * count) for at in (before, now_s))
+        self._count, self._next_s = count, (last + 1) * self._interval_s / count
         return [turn % count for turn in range(max(first, last - count) + 1, last + 1)]

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar_bookie.storage.interface import Changes, StorageFailed, StorageInUse
-from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
+from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, Usage, apply_groups
 from magnetar_bookie.storage.rocksdb.ballast import give_up_ballast, make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexBatch, IndexDamaged, Known, pack_use
@@ -217,7 +217,7 @@ def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
     # Their records may be left in segments from before, while the group that dropped them went with its own.
     for begin in range(0, len(deleted), 1000):
         table = encode_group(number, Changes(dropped=deleted[begin : begin + 1000])).table
-        apply_group(index, usage, table, moves=False, number=number, segment=last, records_at=0, end=0)
+        apply_groups(index, usage, [PlacedGroup(table, number, last, records_at=0, end=0)])
     batch = IndexBatch()
     end = segment_path(records, last).stat().st_size if segments else 0
     batch.put_known(Known(number, last, end))
@@ -237,17 +237,10 @@ def _deleted_with_entries(index: Index) -> list[int]:
 
 
 def _apply(index: Index, usage: Usage, group: FoundGroup, todo: int, *, anew: bool = False) -> int:
-    todo += apply_group(
-        index,
-        usage,
-        group.table,
-        # What took a record's older copy away may be gone with its segment, when the index is made anew.
-        moves=group.head.moves or anew,
-        number=group.head.number,
-        segment=group.segment,
-        records_at=group.records_at,
-        end=group.end,
-    )
+    # What took a record's older copy away may be gone with its segment, when the index is made anew.
+    moves = group.head.moves or anew
+    placed = PlacedGroup(group.table, group.head.number, group.segment, group.records_at, group.end, moves)
+    todo += apply_groups(index, usage, [placed])
     if todo < _FLUSH_AFTER:
         return todo
     index.flush()

@@ -70,7 +70,7 @@ class Reclaimer:
         current = self._storage.segments.current
         if self._task is not None or self._stopped:
             return
-        segments = self._storage.usage.segments
+        segments = self._storage.segments_known
         due = self._check_times.due(time.time(), len(segments))
         if due:
             numbers = sorted(segments)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from magnetar_bookie.storage.interface import StorageFailed, StorageFull
 from magnetar_bookie.storage.rocksdb.options import RocksOptions
 
 __all__ = ["Space", "free_bytes"]
+
+# Where there is so much more than what is kept back, the disk is not asked again for a moment: asking takes 10 µs for
+# each entry that comes alone. Nobody fills so much within that.
+_PLENTY_BYTES: Final = 2 << 30
+_MOMENT_S: Final = 0.05
 
 
 class Space:
@@ -18,11 +25,15 @@ class Space:
     def __init__(self, folder: Path, options: RocksOptions) -> None:
         self._folder = folder
         self._options = options
+        # What was free when it was asked last, less what has been asked for since.
+        self._free = 0
+        self._asked_at = 0.0
 
     def check(self, held: Callable[[], int], more: int) -> None:
         """Raises `StorageFull` where so many bytes of entries can't be taken."""
         options = self._options
-        free = free_bytes(self._folder)
+        free = self._free_of_late()
+        self._free = free - more
         if free < options.reserve_disk_bytes + more:
             raise StorageFull(
                 f"{free} bytes are free for {self._folder}, {more} are asked for, and {options.reserve_disk_bytes} are "
@@ -37,14 +48,23 @@ class Space:
     def has_room(self, held: Callable[[], int]) -> bool:
         """For more than a few entries: a disk that was full is not called so again for each that goes."""
         options = self._options
-        if free_bytes(self._folder) < options.reserve_disk_bytes + options.room_disk_bytes:
+        if self._free_now() < options.reserve_disk_bytes + options.room_disk_bytes:
             return False
         allowed = options.max_disk_bytes
         return not allowed or held() + min(options.room_disk_bytes, allowed // 10) <= allowed
 
     def can_move(self, more: int) -> bool:
         """Whether what frees room may take so much first, of what is kept back."""
-        return free_bytes(self._folder) >= self._options.reserve_disk_bytes // 4 + more
+        return self._free_now() >= self._options.reserve_disk_bytes // 4 + more
+
+    def _free_of_late(self) -> int:
+        plenty = self._free >= self._options.reserve_disk_bytes + _PLENTY_BYTES
+        return self._free if plenty and time.monotonic() < self._asked_at + _MOMENT_S else self._free_now()
+
+    def _free_now(self) -> int:
+        self._asked_at = time.monotonic()
+        self._free = free_bytes(self._folder)
+        return self._free
 
 
 def free_bytes(folder: Path) -> int:

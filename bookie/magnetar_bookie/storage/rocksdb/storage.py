@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-`write` gives the group its number, puts it in line for the log, and into the index's memory; it does no I/O, and from
-then on the group is read, its records from memory. `sync` takes what is in line, writes and syncs it in a thread,
-writes the mark there, and then counts it as durable. One thread does all that, so one thing after the other.
+`write` gives the group its number and puts it in line for the log; it does no I/O, and from then on the group is read,
+its records from memory. The index may be some groups behind, which only add: whoever asks it has it catch up first, and
+else it does so for many together, while a sync is under way. `sync` takes what is in line, writes and syncs it in a
+thread, writes the mark there, and then counts it as durable. One thread does all that, so one thing after the other.
 
 The index is flushed every so often, right after a sync, when nothing is in line: its files then hold nothing that the
 log does not hold durably (`index.py`). Two write: the bookie, which has one sync under way at a time, and what frees
@@ -22,9 +23,10 @@ says so to the next opening, which makes it anew; without one a damaged index wo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +34,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from magnetar_bookie.storage.interface import Changes, Damaged, LedgerRecord, StorageFailed
-from magnetar_bookie.storage.rocksdb.apply import Usage, apply_group
+from magnetar_bookie.storage.rocksdb.apply import PlacedGroup, SegmentUse, Usage, apply_groups
 from magnetar_bookie.storage.rocksdb.ballast import make_ballast
 from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.index import Index, IndexDamaged
@@ -58,6 +60,10 @@ _INDEX_CHANGES: Final = 200_000
 # A sync returns no sooner than less than this waits for a flush.
 _MOST_CHANGES: Final = 2 * _INDEX_CHANGES
 _POLL_S: Final = 0.02
+# So many groups, or records in them, are put into the index together: for one that comes alone that is half of what its
+# being written takes of the loop.
+_GROUPS_BEHIND: Final = 32
+_RECORDS_BEHIND: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,11 @@ class RocksStorage:
         self._mark = opened.mark
         self._options = options
         self._intact = opened.intact
-        self.index = opened.index
-        self.usage = opened.usage
+        self._index = opened.index
+        self._usage = opened.usage
+        # Groups that are not in them yet, and how many records those have.
+        self._behind: list[PlacedGroup] = []
+        self._records_behind = 0
         self.segments = opened.segments
         self.space = Space(opened.folder, options)
         # Why nothing is done any more.
@@ -160,19 +169,38 @@ class RocksStorage:
         group = encode_group(self.written + 1, changes, moves=moves)
         segment, offset = self.segments.append(group)
         self.written = group.number
-        self._changes_unflushed += self._ask(
-            lambda: apply_group(
-                self.index,
-                self.usage,
-                group.table,
-                moves=moves,
-                number=group.number,
-                segment=segment,
-                records_at=offset + group.records_at,
-                end=offset + group.size,
-            )
-        )
+        placed = PlacedGroup(group.table, group.number, segment, offset + group.records_at, offset + group.size, moves)
         self._log_bytes_unflushed += group.size
+        if placed.only_adds:
+            self._behind.append(placed)
+            self._records_behind += len(group.table.records)
+        else:
+            self._catch_up()
+            self._changes_unflushed += self._ask(apply_groups, self._index, self._usage, [placed])
+
+    @property
+    def index(self) -> Index:
+        """All that was written is in it. Raises `StorageFailed`."""
+        if self._behind:
+            self._catch_up()
+        return self._index
+
+    @property
+    def usage(self) -> Usage:
+        """With all that was written. Raises `StorageFailed`."""
+        if self._behind:
+            self._catch_up()
+        return self._usage
+
+    @property
+    def segments_known(self) -> Mapping[int, SegmentUse]:
+        """What of the usage is at hand: the newest groups may be missing in it."""
+        return self._usage.segments
+
+    def _catch_up(self) -> None:
+        behind, self._behind, self._records_behind = self._behind, [], 0
+        if behind:
+            self._changes_unflushed += self._ask(apply_groups, self._index, self._usage, behind)
 
     async def sync(self) -> None:
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -195,6 +223,9 @@ class RocksStorage:
         self._writer.run(
             partial(self._make_durable, line, number, loss_noted), partial(self._synced, line, number, done)
         )
+        if len(self._behind) >= _GROUPS_BEHIND or self._records_behind >= _RECORDS_BEHIND:
+            with contextlib.suppress(StorageFailed):  # it is dead, and says so when the sync ends
+                self._catch_up()
 
     def when_failed(self, told: Callable[[StorageFailed], object]) -> None:
         self._told = told
@@ -204,6 +235,7 @@ class RocksStorage:
         await self._reclaimer.stopped()
         try:
             if self.dead is None:
+                self._catch_up()
                 await self.sync()
         finally:
             self.dead = self.dead or "it was closed"
@@ -383,7 +415,7 @@ class RocksStorage:
         self._writer.shutdown()
         try:
             if self.durable == self.written:
-                self.index.flush()
+                self._index.flush()
                 self._mark.sync()
         except (StorageFailed, OSError) as error:
             # What it should have saved is the time to read the log again.
@@ -392,7 +424,7 @@ class RocksStorage:
             try:
                 # Closing it flushes it: it must not get ahead of the log.
                 if self.durable == self.written:
-                    self.index.close()
+                    self._index.close()
             except StorageFailed as error:
                 _log.warning("The storage %s was closed with an error: %s", self._folder, error)
             self.segments.close()
