@@ -8,7 +8,7 @@ one waits for it. Answers are not bounded here: a connection whose client does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from magnetar_broker.pulsar.options import HIGH_WATER_BYTES
@@ -30,13 +30,14 @@ class Outgoing:
     __slots__ = (
         "_broken",
         "_counted_bytes",
-        "_door",
         "_flushed_bytes",
         "_flushing",
         "_loop",
         "_most_bytes",
+        "_most_waiting_bytes",
         "_out",
         "_out_bytes",
+        "_outboxes",
         "_reserved_bytes",
         "_starved",
         "_taken",
@@ -45,8 +46,9 @@ class Outgoing:
 
     def __init__(self, door: Door, taken: Callable[[], object]) -> None:
         """`taken` is called whenever the client may have taken something."""
-        self._door = door
+        self._outboxes = door.outboxes
         self._most_bytes = door.options.max_queued_bytes_per_stream
+        self._most_waiting_bytes = self._most_bytes + door.options.max_waiting_answers_bytes
         self._loop = asyncio.get_running_loop()
         self._taken = taken
         self._transport: asyncio.Transport | None = None
@@ -86,6 +88,14 @@ class Outgoing:
             self._flushing = True
             self._loop.call_soon(self.flush)
 
+    def write_all(self, parts: Sequence[bytes], size_bytes: int) -> None:
+        """The same for many, of which the caller knows the size."""
+        self._out += parts
+        self._out_bytes += size_bytes
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self.flush)
+
     def flush(self) -> None:
         self._flushing = False
         out, self._out = self._out, []
@@ -119,12 +129,11 @@ class Outgoing:
     @property
     def behind(self) -> bool:
         """More waits than the client may leave: it is told when it has taken some."""
-        most = self._most_bytes + self._door.options.max_waiting_answers_bytes
-        return self._door.outboxes.room_bytes(most, self.waiting_bytes) < 0
+        return self._outboxes.room_bytes(self._most_waiting_bytes, self.waiting_bytes) < 0
 
     def _count(self, size_bytes: int) -> None:
         size_bytes += 0 if self._broken else self._reserved_bytes
-        self._door.outboxes.queued_bytes += size_bytes - self._counted_bytes
+        self._outboxes.queued_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
 
     # For consumers.
@@ -139,7 +148,7 @@ class Outgoing:
 
     @property
     def _room_bytes(self) -> int:
-        return self._door.outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
+        return self._outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
 
     def forget(self, who: Starving) -> None:
         self._starved.pop(who, None)

@@ -104,12 +104,15 @@ class DispatchPump:
             return
         self._running = True
         try:
-            while not self._stopped and (reading := self.dispatch.next_read()) is not None:
+            while not self._stopped:
+                last = self._log.last
+                if not self.dispatch.has_unread(last) or (reading := self.dispatch.next_read()) is None:
+                    return
                 if reading.positions:
                     self._read_in_task(reading)
                     return
                 reading.start = self._first_open(reading.start)
-                if reading.start > self._log.last:
+                if reading.start > last:
                     return
                 try:
                     entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
@@ -128,9 +131,10 @@ class DispatchPump:
 
     def _first_open(self, position: Position) -> Position:
         """The first place at it or behind it that is not acknowledged."""
-        if position == self._cursor.mark_delete.next:
-            return position
-        return self._cursor.first_open_after(position.previous)
+        mark_delete = self._cursor.mark_delete
+        if self._cursor.has_holes:
+            return self._cursor.first_open_after(position.previous)
+        return position if position > mark_delete else mark_delete.next
 
     def _read_in_task(self, reading: Reading) -> None:
         self._reading = reading
@@ -186,15 +190,23 @@ class DispatchPump:
 
     def _take(self, reading: Reading, entries: Sequence[LogEntry]) -> None:
         cursor = self._cursor
-        open_entries: list[Deliverable] = []
-        for entry in entries:
-            if cursor.acknowledged(entry.position):
-                continue
-            acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
-            open_entries.append(Deliverable(entry, acknowledged))
+        if cursor.has_holes or not entries or entries[0].position <= cursor.mark_delete:
+            open_entries = self._open(entries)
+        else:
+            open_entries = [Deliverable(entry) for entry in entries]
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
             self._deliver(consumer, dealt)
+
+    def _open(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
+        """Those that are not acknowledged, or not all of them."""
+        cursor = self._cursor
+        found: list[Deliverable] = []
+        for entry in entries:
+            if not cursor.acknowledged(entry.position):
+                acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
+                found.append(Deliverable(entry, acknowledged))
+        return found
 
 
 def _release(reading: Reading) -> None:

@@ -164,6 +164,10 @@ class Dispatch(ABC):
     def _forget(self) -> None:
         """All that was delivered, and how often."""
 
+    def has_unread(self, last: Position) -> bool:
+        """There is something to read of a log that ends there, whoever takes it."""
+        return self.read_position <= last or self.redelivery_entries > 0
+
     @abstractmethod
     def next_read(self) -> Reading | None:
         """What to read now, for those who take something; None: nobody does."""
@@ -197,7 +201,9 @@ class Dispatch(ABC):
 
     def _learn_size(self, entries: Sequence[Deliverable]) -> None:
         if entries:
-            most = max(one.entry.messages for one in entries)
+            most = entries[0].entry.messages
+            if len(entries) > 1:
+                most = max(one.entry.messages for one in entries)
             before = self._messages_per_entry if self._learned else most
             self._messages_per_entry, self._learned = max(most, (3 * before + most) / 4), True
 
