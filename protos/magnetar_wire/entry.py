@@ -41,6 +41,7 @@ _BROKER_MAGIC: Final = b"\x0e\x02"
 _HEADER: Final = struct.Struct(">2sII")  # magic, checksum, metadata size
 _UINT32: Final = struct.Struct(">I")
 _CHECKSUM_END: Final = 6  # the checksum covers all that stands behind it
+_SMALL: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,15 @@ def decode_head(stored: bytes) -> tuple[BrokerEntryMetadata | None, MessageMetad
     return broker, metadata
 
 
-def check_entry(entry: bytes) -> MessageMetadata:
+def check_entry(entry: bytes) -> tuple[MessageMetadata, int]:
     """The metadata of an entry as a producer may send it: whole, without a broker's part, and no larger than leaves
-    room for that. The payload is left where it is.
+    room for that; and how many bytes its payload has, which is left where it is.
     """
     metadata, payload_at = _head(entry, 0, verify=True)
-    _check_size(len(entry) - payload_at, MAX_MESSAGE_BYTES, "entry's payload")
+    payload_bytes = len(entry) - payload_at
+    _check_size(payload_bytes, MAX_MESSAGE_BYTES, "entry's payload")
     _check_size(len(entry), MAX_ENTRY_BYTES - MAX_BROKER_PART_BYTES, "entry without a broker's part")
-    return metadata
+    return metadata, payload_bytes
 
 
 def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int]:
@@ -126,7 +128,9 @@ def _head(stored: bytes, at: int, *, verify: bool) -> tuple[MessageMetadata, int
         )
     _check_size(metadata_bytes, MAX_METADATA_BYTES, "entry's metadata")
     if verify:
-        found = crc32c(memoryview(stored)[at + _CHECKSUM_END :])
+        covered = at + _CHECKSUM_END
+        # A small entry is sooner copied than looked at through a view.
+        found = crc32c(stored[covered:] if len(stored) < _SMALL else memoryview(stored)[covered:])
         if found != checksum:
             raise ChecksumMismatch(f"the entry's checksum is {checksum:08x}, its bytes have {found:08x}")
     try:

@@ -2,7 +2,7 @@
 
 An address is a name in a table. A call is the service's coroutine in a task of its own, so that a caller's deadline or
 cancellation reaches it as over a network. A stream is two bounded queues; the service's way ends when its coroutine has
-returned, whatever it said before. Nothing is copied.
+returned, whatever it said before. Nothing is copied. What a service puts `at_hand` its client sees.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class _Connection:
 
     def open_stream(self, method: str) -> _Stream:
         forth, back = Pipe(_QUEUE, _QUEUE_BYTES), Pipe(_QUEUE, _QUEUE_BYTES)
-        client, served = _Stream(back, forth), _Stream(forth, back)
+        client = _Stream(back, forth)
+        served = _Served(forth, back, client)
         try:
             listener = self._listener()
         except NotReached as error:
@@ -194,3 +195,19 @@ class _Stream(PipedStream):
     def cancel(self) -> None:
         self._break_pipes(Disconnected("the stream was cancelled"))
         self.on_cancel()
+
+
+class _Served(_Stream):
+    """The service's end."""
+
+    def __init__(self, incoming: Pipe, outgoing: Pipe, client: _Stream) -> None:
+        self._client = client
+        super().__init__(incoming, outgoing)
+
+    @property
+    def at_hand(self) -> object | None:
+        return self._client.at_hand
+
+    @at_hand.setter
+    def at_hand(self, what: object | None) -> None:
+        self._client.at_hand = what

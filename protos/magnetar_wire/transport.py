@@ -127,6 +127,10 @@ class Peer:
 class Stream(Protocol):
     """One end of a stream."""
 
+    at_hand: object | None
+    """What the service has put at its end for a client in the same process, which may call it instead of sending
+    messages; None at the client's end where there is nothing of the kind, or another process between."""
+
     async def send(self, message: bytes) -> None:
         """Sends a message; waits while the other end is behind. Returning does not mean that it arrived."""
 

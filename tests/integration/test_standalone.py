@@ -112,7 +112,7 @@ def test_what_was_acknowledged_is_there_after_kill_9_again_and_again(tmp_path: P
                 for name, numbers in receipted.items():
                     assert numbers == list(range(len(numbers)))
                     wanted = [entry(one, bytes(500), name) for one in numbers]
-                    assert [one for one in found if check_entry(one).producer_name == name][: len(wanted)] == wanted
+                    assert [one for one in found if check_entry(one)[0].producer_name == name][: len(wanted)] == wanted
             assert await asyncio.to_thread(server.stop) == ExitStatus.ENDED, server.logged
             assert "Traceback" not in server.logged
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar_broker.core import ledger_list
-from magnetar_broker.core.append_queue import AppendQueue
+from magnetar_broker.core.append_queue import AppendDone, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList, ListChange
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import EARLIEST, LATEST, Position
-from magnetar_broker.errors import BrokerError
 from magnetar_protos import managed_ledger_pb2 as pb
 
 _steps = st.lists(
@@ -164,7 +164,7 @@ def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
     appended = 0
     on_the_way: list[bytes] = []
 
-    def done(number: int) -> Callable[[Position | BrokerError], object]:
+    def done(number: int) -> AppendDone:
         return lambda _: told.append(number)
 
     def tell_refused() -> None:
@@ -175,16 +175,16 @@ def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
     for step in [*steps, *["send", "confirm"] * 60]:
         if step in ("append", "large"):
             entry = b"%d" % appended if step == "append" else b"x" * 6_000_000
-            queue.append(entry, 2, 2, done(appended), 7, "")
+            queue.append([NewEntry(entry, 2, 2)], done(appended), 7, "")
             appended += 1
         elif step == "send" and (next_one := queue.next_waiting()) is not None:
             queue.sent()
             on_the_way.append(next_one.stored)
         elif step == "confirm" and on_the_way:
-            append = queue.confirmed()
-            assert append.entry.stored == on_the_way.pop(0)
-            stored.append(append.entry.stored)
-            append.done(Position(1, len(stored)))
+            for append in queue.confirmed(len(on_the_way)):
+                assert append.entry.stored == on_the_way.pop(0)
+                stored.append(append.entry.stored)
+                append.done([Position(1, len(stored))])
         elif step == "fail":
             queue.resend()
             on_the_way.clear()

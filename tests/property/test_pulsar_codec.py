@@ -149,7 +149,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(commands: list[byt
         at += size
         while (one := reader.next()) is not None:
             found.append(one)
-        assert reader.kept_bytes <= 49
+        assert reader.kept_bytes <= 52  # all but a byte of the largest
     assert found == [(command, b"entry") for command in commands]
 
 

@@ -40,6 +40,7 @@ class SimulatedStream:
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: str, method: str) -> None:
         self._network = network
+        self.at_hand: object | None = None
         # The same at both ends.
         self.number = 0
         self._process = process

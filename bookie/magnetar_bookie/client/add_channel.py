@@ -6,6 +6,10 @@ Theory of operation
 next with whatever gathered while that one was being sent. So work is done per frame, and a busy writer's frames grow by
 themselves. Every record is *unanswered* from `send` until the bookie's answer, wherever it is meanwhile.
 
+A bookie in this process takes what is in line as it is (`adds_at_hand.py`), once in a turn of the loop, and answers by
+a call, without frames, streams of bytes and tasks in between. What it does not take so, for want of room say, goes in a
+frame like any other. The stream is there all the same: it ends when the bookie does.
+
 A stream breaks when its bookie goes, ends it, says what can't be read, leaves a record unanswered for the add time-out,
 or lags by more bytes than it may. Then every sink with something unanswered is told, once, and no answer of that stream
 reaches anybody any more: what was under way is unknown, and the sink has it sent elsewhere. The next `send` opens
@@ -25,14 +29,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
+from magnetar_bookie.adds_at_hand import AddsAtHand
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
-from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
+from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun
 from magnetar_wire.blobs import field_head
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.frame import FrameBuilder
@@ -57,6 +64,16 @@ class AddSink(Protocol):
         """Whatever is unanswered there is unknown, and no answer to it will come."""
 
 
+@dataclass(slots=True)
+class _Run:
+    """Records in line: of one ledger, from this entry on."""
+
+    ledger_id: int
+    master_key: bytes
+    first: int
+    records: Sequence[bytes]
+
+
 class _Link:
     """One stream, as long as it lives."""
 
@@ -64,6 +81,11 @@ class _Link:
         self.stream = stream
         # What the sender waits for when there is nothing to send.
         self.idle: asyncio.Future[None] | None = None
+        # The bookie, where it is in this process, and how many frames it was sent nevertheless.
+        self.at_hand: AddsAtHand | None = None
+        self.frames = 0
+        # What is in line is handed over in the next turn of the loop.
+        self.handing = False
 
     def wake(self) -> None:
         if self.idle is not None and not self.idle.done():
@@ -92,8 +114,7 @@ class AddChannel:
         self._recovery = recovery
         # By ledger; several recoveries of one ledger may run in one process.
         self._sinks: dict[int, list[AddSink]] = {}
-        # (ledger id, master key, entry id, record)
-        self._line: deque[tuple[int, bytes, int, bytes]] = deque()
+        self._line: deque[_Run] = deque()
         # (ledger id, entry id) → since when, and its bytes. Oldest first; `_unanswered_bytes` is their sum.
         self._unanswered: dict[tuple[int, int], tuple[float, int]] = {}
         self._unanswered_bytes = 0
@@ -125,17 +146,19 @@ class AddChannel:
 
         return detach
 
-    def send(self, ledger_id: int, master_key: bytes, entry_id: int, record: bytes, *, recovery: bool) -> None:
-        """Puts the record in line."""
+    def send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool) -> None:
+        """Puts the records of these entries, `first` and those that follow it, in line."""
         assert recovery is self._recovery, "recovery's adds have a channel of their own: adds(…, recovery=True)"
-        now, size = self._clock.monotonic(), len(record) + _OVERHEAD_BYTES
-        since = now
-        before = self._unanswered.get((ledger_id, entry_id))
-        if before is not None:  # sent again: it is the oldest copy that is waited for
-            self._unanswered_bytes -= before[1]
-            since = before[0]
-        self._unanswered[ledger_id, entry_id] = since, size
-        self._unanswered_bytes += size
+        now, unanswered = self._clock.monotonic(), self._unanswered
+        added = 0
+        for entry_id, record in enumerate(records, first):
+            key, since, size = (ledger_id, entry_id), now, len(record) + _OVERHEAD_BYTES
+            if key in unanswered:  # sent again: it is the oldest copy that is waited for
+                since, before = unanswered[key]
+                added -= before
+            unanswered[key] = since, size
+            added += size
+        self._unanswered_bytes += added
         if self._breaking is not None:
             return
         if self._closed:
@@ -145,11 +168,15 @@ class AddChannel:
         elif self._unanswered_bytes > self._max_lag_bytes:
             self._break_soon(f"it is behind by {self._unanswered_bytes} bytes, and may be by {self._max_lag_bytes}")
         else:
-            self._line.append((ledger_id, master_key, entry_id, record))
-            if self._link is None:
+            self._line.append(_Run(ledger_id, master_key, first, records))
+            link = self._link
+            if link is None:
                 self._open()
-            else:
-                self._link.wake()
+            elif link.at_hand is None:
+                link.wake()
+            elif not link.handing:
+                link.handing = True
+                asyncio.get_running_loop().call_soon(self._hand_over, link)
             if self._timer is None:
                 self._check_in(self._timeout_s)
 
@@ -179,27 +206,63 @@ class AddChannel:
         self._break(link, reason)
 
     async def _send_frames(self, link: _Link) -> str:
+        if isinstance(link.stream.at_hand, AddsAtHand):
+            link.at_hand = link.stream.at_hand
+            link.at_hand.begin(partial(self._answered_at_hand, link))
         while link is self._link:
             if self._line:
+                link.frames += 1
                 await link.stream.send(self._next_frame())
             else:
                 link.idle = asyncio.get_running_loop().create_future()
                 await link.idle
         return "the stream is over"
 
+    def _hand_over(self, link: _Link) -> None:
+        """What is in line, to the bookie at hand. From what it does not take on, all that is in line goes in frames."""
+        link.handing = False
+        line, at_hand = self._line, link.at_hand
+        if link is not self._link or at_hand is None:
+            return
+        try:
+            while line and at_hand.ready(link.frames):
+                run = line.popleft()
+                left = at_hand.take(run.ledger_id, run.master_key, run.first, run.records, recovery=self._recovery)
+                if left:
+                    each = [_Run(run.ledger_id, run.master_key, one, [run.records[one - run.first]]) for one in left]
+                    line.extendleft(reversed(each))
+                    break
+            at_hand.taken()
+        except Exception as error:
+            log.exception("adds to bookie %s failed", self._bookie_id)
+            self._break(link, f"a fault of ours: {error!r}")
+        if line:
+            link.wake()
+
+    def _answered_at_hand(self, link: _Link, ledger_id: int, first: int, count: int, status: int) -> None:
+        if link is self._link:
+            self._pause_s = 0.0
+            self._take(ledger_id, first, count, status)
+
     def _next_frame(self) -> bytes:
         builder, line = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES), self._line
         runs: list[AddRun] = []
         last: tuple[int, bytes] | None = None
         while line:
-            ledger_id, master_key, entry_id, record = line[0]
-            key = (ledger_id, master_key)
-            if not builder.add(ledger_id, entry_id, record, new_run=key != last):
+            run = line[0]
+            key = (run.ledger_id, run.master_key)
+            taken = 0
+            for entry_id, record in enumerate(run.records, run.first):
+                if not builder.add(run.ledger_id, entry_id, record, new_run=key != last):
+                    break
+                taken += 1
+                last = key
+                if builder.runs > len(runs):
+                    runs.append(AddRun(master_key=run.master_key, recovery=self._recovery))
+            if taken < len(run.records):
+                run.first, run.records = run.first + taken, run.records[taken:]
                 break
             line.popleft()
-            last = key
-            if builder.runs > len(runs):
-                runs.append(AddRun(master_key=master_key, recovery=self._recovery))
         parts = builder.take_parts()
         head = field_head(AddRequest.FRAME_FIELD_NUMBER, sum(map(len, parts)))
         return b"".join((head, *parts, AddRequest(runs=runs).SerializeToString()))
@@ -214,11 +277,10 @@ class AddChannel:
                 return f"its answer can't be read: {error}"
             self._pause_s = 0.0
             for answer in answers:
-                self._take(answer)
+                self._take(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
         return "it ended the stream"
 
-    def _take(self, answer: AddAnswer) -> None:
-        ledger_id, first, count = answer.ledger_id, answer.first_entry_id, answer.count
+    def _take(self, ledger_id: int, first: int, count: int, status: int) -> None:
         unanswered = self._unanswered
         # Never more work than there are unanswered records, whatever the bookie claims.
         entry_ids: Iterable[int] = range(first, first + count)
@@ -229,7 +291,7 @@ class AddChannel:
             if found is not None:
                 self._unanswered_bytes -= found[1]
         for sink in tuple(self._sinks.get(ledger_id, ())):
-            sink.answered(self._bookie_id, first, count, answer.status)
+            sink.answered(self._bookie_id, first, count, status)
 
     def _check_in(self, seconds: float) -> None:
         self._check_at = self._clock.monotonic() + seconds

@@ -335,6 +335,7 @@ class _NoStream:
     """To a bookie that can't be reached: says so when it is used."""
 
     def __init__(self, error: NotReached) -> None:
+        self.at_hand: object | None = None
         self._error = error
 
     async def send(self, message: bytes) -> None:

@@ -158,9 +158,9 @@ class _Attempt:
         unwritten = 0
         length: int | None = None
 
-        def written(error: AddFailed | None) -> None:
+        def written(count: int, error: AddFailed | None) -> None:
             nonlocal unwritten
-            unwritten -= 1
+            unwritten -= count
             if error is not None:
                 self._broken = self._broken or f"what was kept can't be written: {error}"
             self._tell()
@@ -177,7 +177,7 @@ class _Attempt:
                 length = check_record(record, self._ledger_id, entry_id).ledger_bytes
                 unwritten += 1
                 taken = True
-                adds.add(entry_id, record, written)
+                adds.add(entry_id, [record], written)
             if taken:  # the window has moved on
                 self._tell()
             return reads.done and not unwritten

@@ -2,9 +2,9 @@
 
     ledger_id, errors first: after the first add that fails all later ones fail, and what is left is `close`
 
-`append` makes the record, once: with the LAC of this moment and the bytes of all entries so far. It is taken as long as
-there is room; `room` waits for that, `add` for that and for the completion too. A caller of `add` that is cancelled
-leaves the add with the ledger: it is decided like any other.
+`append_run` makes the records, once: with the LAC of this moment and the bytes of all entries so far. They are taken as
+long as there is room; `room` waits for that, `add` for that and for the completion too. A caller of `add` that is
+cancelled leaves the add with the ledger: it is decided like any other.
 
 `close` waits until nothing is pending and closes the ledger at its LAC. If it returns, no failed add will ever be read.
 If it raises `CloseLost`, somebody else has closed the ledger or is about to. If it raises `OutcomeNotKnown` or an error
@@ -17,7 +17,9 @@ When a writer falls silent, explicit_lac.py tells the bookies its LAC.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from itertools import accumulate, repeat
 from typing import Final
 
 from magnetar_bookie.client.context import LedgerContext
@@ -32,7 +34,10 @@ from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
-__all__ = ["LedgerWriter"]
+__all__ = ["Appended", "LedgerWriter"]
+
+# Called with the id of the first of so many entries, or with what they failed with.
+Appended = Callable[[int | AddFailed, int], object]
 
 # Each has some 100 bytes in the metadata, which hold a million.
 _MANY_FRAGMENTS: Final = 200
@@ -110,35 +115,48 @@ class LedgerWriter:
         return metadata.degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
 
     def append(self, entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
-        """Adds the entry and returns its id. `done` is called with the id or the failure, in order, later.
+        """As `append_run`, for one."""
+        return self.append_run([entry], lambda result, _count: done(result))
 
-        Raises `TooManyPending` when there is no room and `TooLarge` for more than `MAX_ENTRY_BYTES`, and takes nothing.
+    def append_run(self, entries: Sequence[bytes], done: Appended) -> int:
+        """Adds the entries and returns the id of the first. `done` is called later, in order, maybe for some at a time.
+
+        As many as there is room for, by `room_entries` and `room_bytes`; one of any size where there is any. Raises
+        `TooManyPending` when there is none and `TooLarge` for more than `MAX_ENTRY_BYTES`, and takes nothing.
         """
-        if len(entry) > MAX_ENTRY_BYTES:
-            raise TooLarge(f"the entry has {len(entry)} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        largest = max(map(len, entries))
+        if largest > MAX_ENTRY_BYTES:
+            raise TooLarge(f"the entry has {largest} bytes, and the largest allowed has {MAX_ENTRY_BYTES}")
+        adds = self._adds
         if not self.has_room():
             raise TooManyPending(
-                f"ledger {self.ledger_id} has {self._adds.pending_entries} adds of {self._adds.pending_bytes} bytes "
+                f"ledger {self.ledger_id} has {adds.pending_entries} adds of {adds.pending_bytes} bytes "
                 f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
             )
-        entry_id = self._next_entry_id
-        self._next_entry_id += 1
-        self._appended_bytes += len(entry)
-        record = encode_record(self.ledger_id, entry_id, self._adds.last_add_confirmed, self._appended_bytes, entry)
-        self._lac.told(self._adds.last_add_confirmed)
-        size = len(entry)
+        first, confirmed = self._next_entry_id, adds.last_add_confirmed
+        # Up to and with each.
+        lengths = list(accumulate(map(len, entries), initial=self._appended_bytes))[1:]
+        self._next_entry_id = first + len(entries)
+        self._appended_bytes = lengths[-1]
+        records = list(
+            map(encode_record, repeat(self.ledger_id), itertools.count(first), repeat(confirmed), lengths, entries)
+        )
+        self._lac.told(confirmed)
+        told = 0
 
-        def completed(error: AddFailed | None) -> None:
+        def decided(count: int, error: AddFailed | None) -> None:
+            nonlocal told
+            begun, told = told, told + count
             if error is None:
-                self.length_bytes += size
-                done(entry_id)
+                self.length_bytes = lengths[told - 1]
+                done(first + begun, count)
                 return
             if not isinstance(error, WriterClosed):
                 self._add_failed = True
-            done(error)
+            done(error, count)
 
-        self._adds.add(entry_id, record, completed)
-        return entry_id
+        adds.add(first, records, decided)
+        return first
 
     async def room(self) -> None:
         """Returns when `append` finds room, or will fail anyway."""
@@ -244,6 +262,16 @@ class LedgerWriter:
         self._lac.stop()
         self._adds.stop()
         self._wake()
+
+    @property
+    def room_entries(self) -> int:
+        """How many more `append` takes."""
+        return self._max_entries - self._adds.pending_entries
+
+    @property
+    def room_bytes(self) -> int:
+        """How many more bytes: the entry that passes this is taken still."""
+        return self._max_bytes - self._adds.pending_bytes
 
     def has_room(self) -> bool:
         """Whether `append` takes an entry now, or it will fail anyway."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie.client.add_channel import AddChannel
@@ -31,10 +32,19 @@ __all__ = ["Done", "ReplicatedAdds"]
 
 log = logging.getLogger(__name__)
 
-Done = Callable[[AddFailed | None], object]
+# Called with how many adds of a run, from the first that was not told on, came to this: None: they have completed.
+Done = Callable[[int, AddFailed | None], object]
 # What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
 _PASSING: Final = frozenset({Status.READ_ONLY})
 _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
+
+
+@dataclass(slots=True)
+class _Run:
+    """Adds that were asked for at one time, less those that were told."""
+
+    count: int
+    done: Done
 
 
 class ReplicatedAdds:
@@ -65,12 +75,13 @@ class ReplicatedAdds:
         self._randomness = randomness
         self._recovery = recovery
         self._pipeline = AddPipeline(ledger_id, striping, fragment, next_entry_id, self._choose)
-        # By entry id, without gaps from `_first_pending` on: the records that are pending, and whom to tell.
-        self._pending: dict[int, tuple[bytes, Done]] = {}
+        # By entry id, without gaps from `_first_pending` on: the records that are pending; and whom to tell.
+        self._pending: dict[int, bytes] = {}
         self._first_pending = next_entry_id
+        self._runs: deque[_Run] = deque()
         self._pending_bytes = 0
         # Added after the failure or the end: told of it behind all that was pending.
-        self._late: deque[Done] = deque()
+        self._late: deque[_Run] = deque()
         # Bookies that refused this ledger.
         self._refusing: dict[str, None] = {}
         # By slot, for the last fragment's bookies, each attached.
@@ -111,17 +122,22 @@ class ReplicatedAdds:
         """Slots whose bookie failed, and which nobody could be found for."""
         return self._pipeline.absent
 
-    def add(self, entry_id: int, record: bytes, done: Done) -> None:
-        """Sends the record. `done` is called when its fate is known here, in order and never from within this call."""
+    def add(self, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
+        """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
+        run = _Run(len(records), done)
         if self._pipeline.failed is not None or self._ended is not None:
-            self._late.append(done)
+            self._late.append(run)
             self._settle_soon()
             return
-        slots = self._pipeline.add(entry_id)
-        self._pending[entry_id] = record, done
-        self._pending_bytes += len(record)
-        for slot in slots:
-            self._channels[slot].send(self._ledger_id, self._master_key, entry_id, record, recovery=self._recovery)
+        sends = self._pipeline.add_run(first_entry_id, len(records))
+        self._pending.update(enumerate(records, first_entry_id))
+        self._pending_bytes += sum(map(len, records))
+        self._runs.append(run)
+        for slots, first, count in sends:
+            at = first - first_entry_id
+            some = records[at : at + count] if count < len(records) else records
+            for slot in slots:
+                self._channels[slot].send(self._ledger_id, self._master_key, first, some, recovery=self._recovery)
 
     async def wait_all(self) -> None:
         """Returns when nothing is pending and no ensemble change is under way: all done, or failed."""
@@ -219,7 +235,8 @@ class ReplicatedAdds:
                 self._fail(action.error)
         if self._late and not self._pending:
             while self._late and not self._pending:
-                _tell(self._late.popleft(), self._pipeline.failed or self._ended)
+                run = self._late.popleft()
+                _tell(run.done, run.count, self._pipeline.failed or self._ended)
             self._told()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
@@ -233,20 +250,29 @@ class ReplicatedAdds:
         return not self._pending and not self._pipeline.changing
 
     def _complete(self, up_to: int) -> None:
-        completed = [self._pending.pop(entry_id) for entry_id in range(self._first_pending, up_to + 1)]
+        pop = self._pending.pop
+        completed = list(map(pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
-        self._pending_bytes -= sum(len(record) for record, _ in completed)
-        for _, done in completed:
-            _tell(done, None)
+        self._pending_bytes -= sum(map(len, completed))
+        left = len(completed)
+        while left:
+            run = self._runs[0]
+            count = min(left, run.count)
+            left -= count
+            run.count -= count
+            if not run.count:
+                self._runs.popleft()
+            _tell(run.done, count, None)
         self._told()
 
     def _fail(self, error: AddFailed) -> None:
         if not self._stopped:
             log.warning("adds to ledger %d fail: %s", self._ledger_id, error)
         self._release()
-        pending, self._pending, self._pending_bytes = self._pending, {}, 0
-        for _, done in pending.values():
-            _tell(done, error)
+        runs, self._runs = self._runs, deque()
+        self._pending, self._pending_bytes = {}, 0
+        for run in runs:
+            _tell(run.done, run.count, error)
         self._told()
 
     def _begin_change(self, change: Change) -> None:
@@ -278,8 +304,8 @@ class ReplicatedAdds:
         for send in sends:
             channel = self._channels[send.slot]
             for entry_id in send.entry_ids:
-                record, _ = self._pending[entry_id]
-                channel.send(self._ledger_id, self._master_key, entry_id, record, recovery=self._recovery)
+                record = self._pending[entry_id]
+                channel.send(self._ledger_id, self._master_key, entry_id, [record], recovery=self._recovery)
 
     def _attach(self, fragment: Fragment) -> None:
         """Hears of these bookies from now on, and of no others."""
@@ -293,8 +319,8 @@ class ReplicatedAdds:
         self._detach = []
 
 
-def _tell(done: Done, error: AddFailed | None) -> None:
+def _tell(done: Done, count: int, error: AddFailed | None) -> None:
     try:
-        done(error)
+        done(count, error)
     except Exception:  # its owner's mistake must not keep the others from hearing
         log.exception("the completion of an add failed")

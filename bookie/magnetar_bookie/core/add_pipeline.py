@@ -101,6 +101,20 @@ class AddPipeline:
         slots = self._all_slots or self._striping.write_set(entry_id)
         return slots if self._ensemble.all_present else [slot for slot in slots if self._ensemble.present(slot)]
 
+    def add_run(self, first_entry_id: int, count: int) -> list[tuple[Sequence[int], int, int]]:
+        """New adds. Returns what is to be sent now: the slots, and which entries go to them (the first, how many)."""
+        if self._all_slots is None:
+            entry_ids = range(first_entry_id, first_entry_id + count)
+            return [(self.add(entry_id), entry_id, 1) for entry_id in entry_ids]
+        assert first_entry_id == self.next_entry_id, "entry ids have no gaps"
+        assert self.failed is None, "what failed takes no more"
+        self.next_entry_id = first_entry_id + count
+        self._masks.update(dict.fromkeys(range(first_entry_id, self.next_entry_id), 0))
+        slots: Sequence[int] = self._all_slots
+        if not self._ensemble.all_present:
+            slots = [slot for slot in slots if self._ensemble.present(slot)]
+        return [(slots, first_entry_id, count)]
+
     def acked(self, bookie_id: str, first_entry_id: int, count: int) -> None:
         """The bookie has these entries on its disk."""
         slot = self._ensemble.slot_of(bookie_id)

@@ -2,6 +2,9 @@
 
 A frame is decided on as a whole, in one step, when there is room in line for it; the stream is not read on before. The
 answers of whatever became durable together leave in one message.
+
+A client in this process may hand records over instead (`adds_at_hand.py`), and gets its answers by a call. Only what
+can be decided on at once is taken so: what there is no room for, or has to be read and compared, comes in a frame.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from magnetar_bookie.adds_at_hand import Answered
 from magnetar_bookie.core.commit_group import Answer
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Decisions, LedgerReplicas, ToCompare
@@ -19,6 +23,7 @@ from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.record_reader import RecordReader
+from magnetar_bookie.storage.interface import StorageFailed
 from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
 from magnetar_wire.errors import MalformedFrame, TooLarge
 from magnetar_wire.frame import DecodedRun, decode_frame
@@ -55,6 +60,9 @@ class AddStream:
         self._sent_answers = 0
         # Entries that were taken and not answered.
         self._open = 0
+        # Frames that were decided on, and where answers go that don't leave as messages.
+        self._frames = 0
+        self._answered_at_hand: Answered | None = None
         # The sender is gone: nothing more can be said.
         self._broken = False
         # What the sender waits for, and what the receiver does.
@@ -67,6 +75,7 @@ class AddStream:
 
     async def serve(self) -> None:
         sender = asyncio.get_running_loop().create_task(self._send())
+        self._stream.at_hand = self
         try:
             while (message := await self._stream.receive()) is not None:
                 runs = _decode(message)
@@ -74,6 +83,7 @@ class AddStream:
                 self._counters.add_bytes += len(message)
                 await self._commit.room(self._options.max_pending_bytes)
                 await self._take(runs)
+                self._frames += 1
                 while len(self._answers) > self._options.max_waiting_answers and not self._broken:
                     await self._wait_sent()
             while (self._open or self._answers) and not self._broken:
@@ -91,10 +101,42 @@ class AddStream:
         if self._broken:
             return
         self._open -= answer.count
-        self._answers.append(answer)
         self.all_answers += 1
+        if self._answered_at_hand is not None:
+            self._sent_answers += 1
+            self._answered_at_hand(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
+            return
+        self._answers.append(answer)
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
+
+    # `AddsAtHand`
+
+    def begin(self, answered: Answered) -> None:
+        self._answered_at_hand = answered
+
+    def ready(self, frames: int) -> bool:
+        room = self._replicas.pending_bytes <= self._options.max_pending_bytes
+        return room and frames == self._frames and not self._broken and self._commit.failed is None
+
+    def take(
+        self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
+    ) -> Sequence[int]:
+        try:
+            decisions = self._replicas.add_run(ledger_id, master_key, first, records, recovery, self)
+        except StorageFailed as error:
+            self._commit.fail(error)
+            return range(first, first + len(records))  # to meet the failure where it ends the stream
+        left = [add.entry_id for add in decisions.to_compare]
+        self._counters.adds += len(records) - len(left)
+        self._counters.add_bytes += sum(map(len, records))
+        self._open += len(records) - len(left)
+        for answer in decisions.answers:
+            self.answered(answer)
+        return left
+
+    def taken(self) -> None:
+        self._commit.kick()
 
     async def _take(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:
         to_compare: list[ToCompare] = []

@@ -21,7 +21,6 @@ from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNC
 
 __all__ = ["AcceptedEntry", "accept_entry"]
 
-_HEADER_BYTES: Final = 10
 # In a batch: its size, and the size of its payload.
 _SMALLEST_MESSAGE: Final = 6
 _MAX_SEQUENCE_ID: Final = 2**63 - 1
@@ -39,14 +38,13 @@ class AcceptedEntry(NamedTuple):
 def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
     """Raises `BrokerError`: it is not to be stored, and why."""
     try:
-        metadata = check_entry(entry)
+        metadata, payload_bytes = check_entry(entry)
     except TooLarge as error:
         raise BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)) from None
     except ChecksumMismatch as error:
         raise BrokerError(ErrorCode.CHECKSUM_ERROR, str(error)) from None
     except WireError as error:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
-    payload_bytes = len(entry) - _HEADER_BYTES - int.from_bytes(entry[6:_HEADER_BYTES], "big")
     if payload_bytes > max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_BIG,

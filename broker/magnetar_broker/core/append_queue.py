@@ -13,18 +13,21 @@ appends. It goes to no ledger: it is told when those before it are decided.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_broker.core.log_entry import Chunk, LogEntry
+from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import with_broker_metadata
 from magnetar_wire.errors import WireError
 
-__all__ = ["Append", "AppendQueue"]
+__all__ = ["Append", "AppendDone", "AppendQueue"]
+
+# Called with the places of some entries, or why one has none; in the order of the appends.
+AppendDone = Callable[[Sequence[Position] | BrokerError], object]
 
 _NOWHERE: Final = Position(-1, -1)
 _NOTHING: Final = LogEntry(_NOWHERE, b"", 0, 0, 0, 0)
@@ -34,7 +37,7 @@ _NOTHING: Final = LogEntry(_NOWHERE, b"", 0, 0, 0, 0)
 class Append:
     # It gets its position when it is confirmed.
     entry: LogEntry
-    done: Callable[[Position | BrokerError], object]
+    done: AppendDone
     refused: BrokerError | None = None
 
 
@@ -58,38 +61,30 @@ class AppendQueue:
     def full(self) -> bool:
         return self.pending_bytes >= self._max_bytes
 
-    def append(
-        self,
-        entry: bytes,
-        messages: int,
-        batch_size: int,
-        done: Callable[[Position | BrokerError], object],
-        now_ms: int,
-        waits_for: str,
-        chunk: Chunk | None = None,
-    ) -> bool:
-        """Returns whether it was taken. The entry that passes the bound still is."""
-        if self.pending_bytes >= self._max_bytes:
-            reason = f": {waits_for}" if waits_for else ""
-            text = f"the topic has {self.pending_bytes} bytes pending and may have {self._max_bytes}{reason}; try later"
-            self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
-            return False
-        # The index of the last message; and a wall clock that falls must not have times fall.
-        index = self.next_index + messages - 1
-        time_ms = max(now_ms, self._last_time_ms)
-        try:
-            stored = with_broker_metadata(entry, time_ms, index)
-        except WireError as error:
-            self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
-            return False
-        self.next_index = index + 1
-        self._last_time_ms = time_ms
-        self.pending_bytes += len(stored)
-        entry_of_log = LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms, chunk)
-        self._waiting.append(Append(entry_of_log, done))
-        return True
+    def append(self, entries: Sequence[NewEntry], done: AppendDone, now_ms: int, waits_for: str) -> int:
+        """Returns how many were taken, from the first on; the next one is refused. The one that passes the bound is
+        taken still."""
+        # A wall clock that falls must not have times fall.
+        time_ms = self._last_time_ms = max(now_ms, self._last_time_ms)
+        waiting, most = self._waiting, self._max_bytes
+        for taken, (entry, messages, batch_size, chunk) in enumerate(entries):
+            if self.pending_bytes >= most:
+                reason = f": {waits_for}" if waits_for else ""
+                text = f"the topic has {self.pending_bytes} bytes pending and may have {most}{reason}; try later"
+                self.refuse(BrokerError(ErrorCode.TOO_MANY_REQUESTS, text), done)
+                return taken
+            index = self.next_index + messages - 1  # of the last message
+            try:
+                stored = with_broker_metadata(entry, time_ms, index)
+            except WireError as error:
+                self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
+                return taken
+            self.next_index = index + 1
+            self.pending_bytes += len(stored)
+            waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms, chunk), done))
+        return len(entries)
 
-    def refuse(self, error: BrokerError, done: Callable[[Position | BrokerError], object]) -> None:
+    def refuse(self, error: BrokerError, done: AppendDone) -> None:
         self.refused += 1
         self._waiting.append(Append(_NOTHING, done, error))
 
@@ -120,11 +115,18 @@ class AppendQueue:
         """What `next_waiting` has named was sent."""
         self._sent.append(self._waiting.popleft())
 
-    def confirmed(self) -> Append:
-        """The first that was sent is stored. Those refused before it were told."""
-        append = self._sent.popleft()
-        self.pending_bytes -= len(append.entry.stored)
-        return append
+    def confirmed(self, count: int) -> list[Append]:
+        """So many of those that were sent are stored. Returns the first of them, up to one that was refused and whose
+        turn it is then; those refused before were told."""
+        sent = self._sent
+        if not self.refused:
+            confirmed = [sent.popleft() for _ in range(count)]
+        else:
+            confirmed = []
+            while len(confirmed) < count and sent[0].refused is None:
+                confirmed.append(sent.popleft())
+        self.pending_bytes -= sum([len(append.entry.stored) for append in confirmed])
+        return confirmed
 
     def take_refused(self) -> list[Append]:
         """Those that are to be told now: nothing before them is pending."""

@@ -200,11 +200,14 @@ class LedgerList:
 
     # ── the last ledger ──
 
-    def confirmed(self, position: Position, stored_bytes: int, index: int, time_ms: int) -> None:
-        """One more entry of the ledger that is written."""
+    def confirmed(
+        self, position: Position, stored_bytes: int, index: int, time_ms: int, first_time_ms: int | None = None
+    ) -> None:
+        """More entries of the ledger that is written, up to this one. `first_time_ms`: of the first, where it is not
+        this one."""
         written = self.ledgers[-1]
         if not written.entries:
-            written.first_time_ms = time_ms
+            written.first_time_ms = time_ms if first_time_ms is None else first_time_ms
         written.entries = position.entry_id + 1
         written.length_bytes += stored_bytes
         written.last_index = index

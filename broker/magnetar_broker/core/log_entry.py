@@ -10,7 +10,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_head
 from magnetar_wire.errors import MalformedEntry
 
-__all__ = ["Chunk", "LogEntry", "chunk_of", "facts_of", "log_entry"]
+__all__ = ["Chunk", "LogEntry", "NewEntry", "chunk_of", "facts_of", "log_entry"]
 
 
 class Chunk(NamedTuple):
@@ -21,6 +21,16 @@ class Chunk(NamedTuple):
     message: int
     number: int
     last: bool
+
+
+class NewEntry(NamedTuple):
+    """An entry that is to be stored, without the broker's part."""
+
+    entry: bytes
+    # As in `LogEntry`.
+    messages: int
+    batch_size: int
+    chunk: Chunk | None = None
 
 
 @dataclass(slots=True)

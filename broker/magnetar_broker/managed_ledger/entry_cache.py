@@ -11,6 +11,7 @@ topic drops before its turn stays in the queue as an empty place, and the queue 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker.core.log_entry import LogEntry
@@ -39,12 +40,16 @@ class EntryCache:
     def __len__(self) -> int:
         return len(self._queue) - self._empty
 
-    def add(self, topic: CachedEntries, entry: LogEntry) -> None:
-        if topic.table is None:
-            topic.table = {}
-        topic.table[entry.position] = entry
-        self._queue.append((topic, entry.position))
-        self.size_bytes += len(entry.stored) + _OVERHEAD_BYTES
+    def add(self, topic: CachedEntries, entries: Sequence[LogEntry]) -> None:
+        table = topic.table
+        if table is None:
+            table = topic.table = {}
+        queue = self._queue
+        for entry in entries:
+            position = entry.position
+            table[position] = entry
+            queue.append((topic, position))
+            self.size_bytes += len(entry.stored) + _OVERHEAD_BYTES
         while self.size_bytes > self._max_bytes:
             self._drop_oldest()
 
@@ -81,8 +86,8 @@ class CachedEntries:
     def read_ahead(self) -> ReadAhead:
         return self._cache.read_ahead
 
-    def add(self, entry: LogEntry) -> None:
-        self._cache.add(self, entry)
+    def add(self, entries: Sequence[LogEntry]) -> None:
+        self._cache.add(self, entries)
 
     def get(self, position: Position) -> LogEntry | None:
         found = None if self.table is None else self.table.get(position)

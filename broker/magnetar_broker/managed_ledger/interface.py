@@ -11,18 +11,16 @@ follows with `TopicGivenUp`, and the topic is given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from magnetar_broker.core.log_entry import Chunk, LogEntry
+from magnetar_broker.core.append_queue import AppendDone
+from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["AppendDone", "Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf"]
+__all__ = ["Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf"]
 
-# Called with the entry's place, or why it has none; in the order of the appends.
-AppendDone = Callable[[Position | BrokerError], object]
 # Entries of one ledger: its id, the first and the last.
 EntriesOf = tuple[int, int, int]
 # Some messages of one batch: where it is, which (bit i: message i), and how many it has.
@@ -55,13 +53,12 @@ class Log(Protocol):
     def next_index(self) -> int:
         """The index of the next message: as many messages as the topic has ever taken."""
 
-    def append(
-        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
-    ) -> bool:
-        """Stores the entry behind all others, with the broker's part in front, and then calls `done`.
+    def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
+        """Stores the entries behind all others, with the broker's part in front of each, and then calls `done`.
 
-        Never raises. Returns whether it was taken; why it was not is told to `done`, when all before it is decided. Who
-        goes on to append what comes behind it may have that stored.
+        Never raises. Returns how many of them were taken, from the first on. Why the next one was not is told to
+        `done`, when all before it is decided; those behind it are passed over. Who goes on to append what comes behind
+        may have that stored.
         """
 
     @property

@@ -14,13 +14,13 @@ from typing import Self
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
-from magnetar_broker.core.log_entry import Chunk, LogEntry
+from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
-from magnetar_broker.managed_ledger.interface import AppendDone
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
@@ -220,11 +220,9 @@ class ManagedLedger:
 
     # ── appending ──
 
-    def append(
-        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
-    ) -> bool:
+    def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
         """As `Log` says. `done` is never called from within this call."""
-        return self._writing.append(entry, messages, batch_size, done, chunk)
+        return self._writing.append(entries, done)
 
     @property
     def pending_bytes(self) -> int:

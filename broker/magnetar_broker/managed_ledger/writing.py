@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.errors import AddFailed, LedgerError
-from magnetar_broker.core.append_queue import Append, AppendQueue
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES
+from magnetar_broker.core.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.core.ledger_list import LedgerList
-from magnetar_broker.core.log_entry import Chunk
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
@@ -134,23 +135,17 @@ class LogWriting:
 
     # ── appending ──
 
-    def append(
-        self,
-        entry: bytes,
-        messages: int,
-        batch_size: int,
-        done: Callable[[Position | BrokerError], object],
-        chunk: Chunk | None = None,
-    ) -> bool:
+    def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
         if self.ended is not None or self._closing:
             self.queue.refuse(self.ended or TopicGivenUp(f"topic {self._node.name} is being closed"), done)
             self._tell_refused_soon()
-        elif self.queue.append(entry, messages, batch_size, done, self._clock.time_ms(), self.waiting_for, chunk):
+            return 0
+        taken = self.queue.append(entries, done, self._clock.time_ms(), self.waiting_for)
+        if taken:
             self._feed()
-            return True
-        else:
+        if taken < len(entries):
             self._tell_refused_soon()
-        return False
+        return taken
 
     def _feed(self) -> None:
         """Sends what waits, as far as there is a ledger, and room in it."""
@@ -163,25 +158,30 @@ class LogWriting:
             return  # what completes makes room, and comes back
         rule, age_s = self._rule, self._age_s(written)
         failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
-        completed = partial(self._completed, written)
-        while (entry := queue.next_waiting()) is not None:
+        room_entries, room_bytes = writer.room_entries, writer.room_bytes
+        run: list[bytes] = []
+        rolls = False
+        while len(run) < room_entries and room_bytes > 0 and (entry := queue.next_waiting()) is not None:
             if (
                 failed
                 or rule.due(written.entries, written.length_bytes, age_s)
                 or (wants_roll and written.entries)
                 or (entry.chunk is not None and not written.takes_chunks)
             ):
-                self._roll(written)
-                return
-            if not writer.has_room():
-                return
+                rolls = True
+                break
             stored = entry.stored
-            writer.append(stored, completed)
+            run.append(stored)
             queue.sent()
+            room_bytes -= len(stored) + RECORD_HEADER_BYTES
             written.entries += 1
             written.length_bytes += len(stored)
             if entry.chunk is not None:
                 written.has_chunks = True
+        if run:
+            writer.append_run(run, partial(self._completed, written))
+        if rolls:
+            self._roll(written)
 
     def _is_due(self, written: Written) -> bool:
         writer = written.writer
@@ -194,28 +194,41 @@ class LogWriting:
     def _age_s(self, written: Written) -> float:
         return self._clock.monotonic() - written.opened_at
 
-    def _completed(self, written: Written, result: int | AddFailed) -> None:
-        """Of the first append that was sent and is not decided."""
+    def _completed(self, written: Written, result: int | AddFailed, count: int) -> None:
+        """Of the first appends that were sent and are not decided, so many."""
         if written is not self.written:
             return
         if not isinstance(result, int):
             self._roll(written)
             return
-        queue = self.queue
-        append = queue.confirmed()
-        entry = append.entry
-        position = entry.position = Position(written.writer.ledger_id, result)
-        self._list.confirmed(position, len(entry.stored), entry.index, entry.broker_time_ms)
-        self._cached.add(entry)
-        if not self._announced:
-            self._announced = True
-            asyncio.get_running_loop().call_soon(self._announce)
-        _tell(append, position)
-        if queue.refused:
-            self._tell_refused()
+        queue, first = self.queue, result
+        while count and written is self.written:
+            confirmed = queue.confirmed(count)
+            self._stored(written.writer.ledger_id, first, confirmed)
+            first, count = first + len(confirmed), count - len(confirmed)
+            if queue.refused:
+                self._tell_refused()
         # Many complete at a time, and the first of them finds all the room that they have made.
         if queue.waits and (written.rolling or written.writer.has_room()):
             self._feed()
+
+    def _stored(self, ledger_id: int, first: int, appends: Sequence[Append]) -> None:
+        entries = [append.entry for append in appends]
+        positions = [Position(ledger_id, entry_id) for entry_id in range(first, first + len(entries))]
+        for entry, position in zip(entries, positions, strict=True):
+            entry.position = position
+        last, size = entries[-1], sum([len(entry.stored) for entry in entries])
+        self._list.confirmed(last.position, size, last.index, last.broker_time_ms, entries[0].broker_time_ms)
+        self._cached.add(entries)
+        if not self._announced:
+            self._announced = True
+            asyncio.get_running_loop().call_soon(self._announce)
+        begun, done = 0, appends[0].done
+        for at, append in enumerate(appends):
+            if append.done != done:
+                _tell(done, positions[begun:at])
+                begun, done = at, append.done
+        _tell(done, positions[begun:] if begun else positions)
 
     def _announce(self) -> None:
         self._announced = False
@@ -231,7 +244,7 @@ class LogWriting:
         self._telling = False
         for append in self.queue.take_refused():
             assert append.refused is not None
-            _tell(append, append.refused)
+            _tell(append.done, append.refused)
 
     # ── ledgers ──
 
@@ -327,7 +340,7 @@ class LogWriting:
             self._driver.cancel()
         self._on_ended()
         for append in self.queue.take_all():
-            _tell(append, append.refused or error)
+            _tell(append.done, append.refused or error)
 
     async def finish(self) -> None:
         """Takes nothing more; returns when what was sent is decided and the ledger closed, as far as that can be."""
@@ -344,8 +357,8 @@ def _end(written: Written) -> None:
         written.ended.set_result(None)
 
 
-def _tell(append: Append, result: Position | BrokerError) -> None:
+def _tell(done: AppendDone, result: Sequence[Position] | BrokerError) -> None:
     try:
-        append.done(result)
+        done(result)
     except Exception:  # noqa: BLE001 (its owner's mistake must not keep the others from hearing)
         _log.exception("the completion of an append failed")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar_broker.core.accepted_entry import accept_entry
 from magnetar_broker.core.counters import BrokerCounters, TopicCounters, Traffic
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
@@ -22,6 +23,9 @@ from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import Clock
 
 __all__ = ["Producer"]
+
+# Number, bytes, messages, sequence id, and when it was taken.
+_Pending = tuple[int, int, int, int, float]
 
 
 class Producer:
@@ -99,8 +103,8 @@ class Producer:
         self._topic_counters = topic_counters
         self._all_counters = all_counters
         self._on_stored = on_stored
-        # What the log has and has not decided: number, bytes, messages, sequence id, and when it was taken.
-        self._pending: deque[tuple[int, int, int, int, float]] = deque()
+        # What the log has and has not decided.
+        self._pending: deque[_Pending] = deque()
         # Stored of the entries that were taken at one time, and not counted yet.
         self._entries = self._messages = self._bytes = 0
         self._settled: list[asyncio.Future[None]] = []
@@ -117,9 +121,11 @@ class Producer:
     def publish(self, first: int, entries: Sequence[bytes]) -> None:
         """Takes entries numbered `first`, `first + 1` …; passes them over once it has ended."""
         now = self._clock.monotonic()
-        append, pending, decided = self._log.append, self._pending, self._decided
         name, limit = self.producer_name, self._max_message_bytes
         self._budget.take(sum(map(len, entries)))
+        # What is to be appended together, and what will be pending of it.
+        new: list[NewEntry] = []
+        rows: list[_Pending] = []
         for number, entry in enumerate(entries, first):
             if self._stopped:
                 self._release(len(entry))
@@ -127,34 +133,59 @@ class Producer:
             try:
                 messages, batch_size, sequence_id, chunk = accept_entry(entry, name, limit)
             except BrokerError as error:
-                self._topic_counters.refused_entries += 1
-                self._all_counters.refused_entries += 1
-                self._sink.refused(number, error)
-                self._release(len(entry))
+                self._append(new, rows)
+                new, rows = [], []
+                self._refuse(number, entry, error)
                 continue
-            pending.append((number, len(entry), messages, sequence_id, now))
-            if not append(entry, messages, batch_size, decided, chunk):
-                # Why, `decided` is told when all before it is. By then there may be room again, and what comes behind
-                # it must not be stored.
-                self.stop()
+            new.append(NewEntry(entry, messages, batch_size, chunk))
+            rows.append((number, len(entry), messages, sequence_id, now))
+        self._append(new, rows)
 
-    def _decided(self, result: Position | BrokerError) -> None:
-        number, size, messages, sequence_id, taken_at = self._pending.popleft()
+    def _append(self, new: Sequence[NewEntry], rows: Sequence[_Pending]) -> None:
+        if not new:
+            return
+        taken = self._log.append(new, self._decided)
+        if taken == len(new):
+            self._pending.extend(rows)
+            return
+        # Why, `_decided` is told when all before it is. By then there may be room again, and what comes behind it must
+        # not be stored.
+        self.stop()
+        self._pending.extend(rows[: taken + 1])
+        self._release(sum(row[1] for row in rows[taken + 1 :]))
+
+    def _refuse(self, number: int, entry: bytes, error: BrokerError) -> None:
+        if not self._stopped:
+            self._topic_counters.refused_entries += 1
+            self._all_counters.refused_entries += 1
+            self._sink.refused(number, error)
+        self._release(len(entry))
+
+    def _decided(self, result: Sequence[Position] | BrokerError) -> None:
+        pending = self._pending
         if isinstance(result, BrokerError):
+            _, size, _, _, taken_at = pending.popleft()
             self._topic_counters.failed_entries += 1
             self._release(size)
             self.end(result)
+            self._count_up_to(taken_at)
         else:
-            self._entries += 1
-            self._messages += messages
-            self._bytes += size
-            self._on_stored(self.producer_name, sequence_id)
-            if self.error is None:
-                self._sink.stored(number, result)
-        if not self._pending:
-            self._count(taken_at)
+            stored, name = self._on_stored, self.producer_name
+            for position in result:
+                number, size, messages, sequence_id, taken_at = pending.popleft()
+                self._entries += 1
+                self._messages += messages
+                self._bytes += size
+                stored(name, sequence_id)
+                if self.error is None:
+                    self._sink.stored(number, position)
+                if not pending or pending[0][4] != taken_at:
+                    self._count(taken_at)
+        if not pending:
             self._wake()
-        elif self._pending[0][4] != taken_at:
+
+    def _count_up_to(self, taken_at: float) -> None:
+        if not self._pending or self._pending[0][4] != taken_at:
             self._count(taken_at)
 
     async def lives(self) -> bool:

@@ -6,12 +6,12 @@ of entries of those nothing is asserted about lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.striping import Striping
 
@@ -35,20 +35,22 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
 
 
 def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed: bool) -> None:
-    append, checker = writer.append, world.checker
+    append, checker = writer.append_run, world.checker
 
-    def watched(entry: bytes, done: Callable[[int | AddFailed], object]) -> int:
-        def told(result: int | AddFailed) -> None:
+    def watched(entries: Sequence[bytes], done: Appended) -> int:
+        def told(result: int | AddFailed, count: int) -> None:
             if isinstance(result, int):
-                world.count("entries acknowledged")
-                if listed:
-                    checker.acked(ledger_id, result)
-                else:
-                    checker.acked_unlisted(ledger_id, result)
-            done(result)
+                for entry_id in range(result, result + count):
+                    world.count("entries acknowledged")
+                    if listed:
+                        checker.acked(ledger_id, entry_id)
+                    else:
+                        checker.acked_unlisted(ledger_id, entry_id)
+            done(result, count)
 
-        entry_id = append(entry, told)
-        checker.appended(ledger_id, entry_id, entry)
-        return entry_id
+        first = append(entries, told)
+        for entry_id, entry in enumerate(entries, first):
+            checker.appended(ledger_id, entry_id, entry)
+        return first
 
-    writer.append = watched  # type: ignore[method-assign]
+    writer.append_run = watched  # type: ignore[method-assign]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
-from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.ledger_writer import Appended, LedgerWriter
 from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.admin.ledger_homes import LedgerHomes
 from magnetar_broker.admin.plan_making import PlanMaking
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
@@ -46,19 +47,21 @@ class _WatchedClient(LedgerClient):
         self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
     ) -> tuple[MadeLedger, LedgerWriter]:
         made, writer = await super().create(striping, purpose, properties)
-        append, checker = writer.append, self.checker
+        append, checker = writer.append_run, self.checker
 
-        def watched(entry: bytes, done: object) -> int:
-            def told(result: int | AddFailed) -> None:
+        def watched(entries: Sequence[bytes], done: Appended) -> int:
+            def told(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
-                    checker.acked(made.ledger_id, result)
-                done(result)  # type: ignore[operator]
+                    for entry_id in range(result, result + count):
+                        checker.acked(made.ledger_id, entry_id)
+                done(result, count)
 
-            entry_id = append(entry, told)
-            checker.appended(made.ledger_id, entry_id, entry)
-            return entry_id
+            first = append(entries, told)
+            for entry_id, entry in enumerate(entries, first):
+                checker.appended(made.ledger_id, entry_id, entry)
+            return first
 
-        writer.append = watched  # type: ignore[method-assign]
+        writer.append_run = watched  # type: ignore[method-assign]
         return made, writer
 
 
@@ -215,14 +218,15 @@ class TopicOwner(ChainWriter):
         payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(40))
         history = world.history(log.incarnation)
         history.appended[payload] = None
-        log.append(encode_entry(_METADATA, payload), 1, 0, partial(self._told, log.incarnation, owner, payload))
+        new = NewEntry(encode_entry(_METADATA, payload), 1, 0)
+        log.append([new], partial(self._told, log.incarnation, owner, payload))
 
-    def _told(self, incarnation: str, owner: bytes, payload: bytes, result: Position | BrokerError) -> None:
+    def _told(self, incarnation: str, owner: bytes, payload: bytes, result: Sequence[Position] | BrokerError) -> None:
         if isinstance(result, BrokerError):
             self.world.count(f"refused: {type(result).__name__}")
             return
         self.world.count("entries acknowledged")
-        self.world.guarded(self.world.history(incarnation).was_acknowledged, owner, payload, result)
+        self.world.guarded(self.world.history(incarnation).was_acknowledged, owner, payload, result[0])
 
     async def read(self, log: ManagedLedger, most: int) -> list[tuple[Position, bytes, int]]:
         found: list[tuple[Position, bytes, int]] = []

@@ -21,6 +21,7 @@ class FakeStream:
     """The test is at its other end."""
 
     def __init__(self) -> None:
+        self.at_hand: object | None = None
         self.sent: list[AddRequest] = []
         self.incoming: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         # Cleared: the other end does not take anything.
@@ -103,7 +104,7 @@ class Bench:
 
     def send(self, ledger_id: int, *entry_ids: int, size: int = 10) -> None:
         for entry_id in entry_ids:
-            self.channel.send(ledger_id, b"key", entry_id, b"x" * size, recovery=self.recovery)
+            self.channel.send(ledger_id, b"key", entry_id, [b"x" * size], recovery=self.recovery)
 
     def sink(self, ledger_id: int) -> Sink:
         sink = Sink()
@@ -365,4 +366,4 @@ async def test_adds_of_recovery_have_a_channel_of_their_own(bench: Bench) -> Non
     await bench.settle()
     assert all(said.recovery for message in bench.streams[0].sent for said in message.runs)
     with pytest.raises(AssertionError):
-        bench.channel.send(1, b"key", 1, b"x", recovery=False)
+        bench.channel.send(1, b"key", 1, [b"x"], recovery=False)

@@ -11,7 +11,7 @@ from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_broker import paths
-from magnetar_broker.core.log_entry import Chunk, LogEntry
+from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
@@ -67,10 +67,10 @@ class Outcomes:
     def append(self, log: ManagedLedger, *payloads: bytes, messages: int = 0, chunk: Chunk | None = None) -> None:
         for one in payloads:
             self.appended += 1
-            log.append(entry(one, messages), messages or 1, messages, partial(self._tell, one), chunk)
+            log.append([NewEntry(entry(one, messages), messages or 1, messages, chunk)], partial(self._tell, one))
 
-    def _tell(self, one: bytes, result: Position | BrokerError) -> None:
-        self.told.append((one, result))
+    def _tell(self, one: bytes, result: Sequence[Position] | BrokerError) -> None:
+        self.told.append((one, result if isinstance(result, BrokerError) else result[0]))
 
     @property
     def all_told(self) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from magnetar_broker.core.log_entry import Chunk, LogEntry
+from magnetar_broker.core.append_queue import AppendDone
+from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import AppendDone, EntriesOf, MessagesOf
+from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
@@ -65,11 +66,10 @@ class MemoryLog:
     def last(self) -> Position:
         return max(self.entries, default=self.before_first)
 
-    def append(
-        self, entry: bytes, messages: int, batch_size: int, done: AppendDone, chunk: Chunk | None = None
-    ) -> bool:
-        done(self.add(messages, batch=batch_size > 0, payload=entry, chunk=chunk))
-        return True
+    def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
+        for entry, messages, batch_size, chunk in entries:
+            done([self.add(messages, batch=batch_size > 0, payload=entry, chunk=chunk)])
+        return len(entries)
 
     def first_after(self, position: Position) -> Position:
         found = [known for known in self.entries if known > position]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicGivenUp
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
@@ -182,7 +183,7 @@ def test_an_entry_that_is_too_large_is_refused_alone() -> None:
     async def test(scene: Scene) -> None:
         log = await scene.open()
         told: list[object] = []
-        log.append(b"x" * 5_253_120, 1, 0, told.append)
+        log.append([NewEntry(b"x" * 5_253_120, 1, 0)], told.append)
         assert told == []  # not from within the call
         await scene.append(log, b"and a small one")
         assert len(told) == 1
@@ -309,16 +310,19 @@ def test_who_stops_at_a_refusal_keeps_the_order() -> None:
     async def test(scene: Scene) -> None:
         log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_pending_bytes=400))
         told: list[object] = []
-        taken = [log.append(entry(b"." * 150), 1, 0, told.append) for _ in range(4)]
-        assert taken == [True, True, True, False]
+        new = NewEntry(entry(b"." * 150), 1, 0)
+        assert [log.append([new], told.append), log.append([new, new, new, new], told.append)] == [1, 2]
         assert told == []
-        await scene.wait(lambda: len(told) == 4)
-        assert isinstance(told[3], BrokerError)
-        assert log.append(entry(b"room again"), 1, 0, told.append)
-        await scene.wait(lambda: len(told) == 5)
+        await scene.wait(lambda: any(isinstance(one, BrokerError) for one in told))
+        *places, refused = told
+        assert sum(len(some) for some in places if isinstance(some, list)) == 3
+        assert isinstance(refused, BrokerError)
+        told.clear()
+        assert log.append([NewEntry(entry(b"room again"), 1, 0)], told.append) == 1
+        await scene.wait(lambda: len(told) == 1)
         await log.close()
-        assert not log.append(entry(b"closed"), 1, 0, told.append)
-        await scene.wait(lambda: len(told) == 6)
-        assert isinstance(told[5], TopicGivenUp)
+        assert log.append([NewEntry(entry(b"closed"), 1, 0)], told.append) == 0
+        await scene.wait(lambda: len(told) == 2)
+        assert isinstance(told[1], TopicGivenUp)
 
     in_scene(test)

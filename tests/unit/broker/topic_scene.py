@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.core.log_entry import Chunk
+from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.options import TopicOptions
@@ -73,15 +73,16 @@ class FakeLog:
     def pending_bytes(self) -> int:
         return sum(len(one) for one, _ in self.waiting)
 
-    def append(
-        self, entry: bytes, messages: int, batch_size: int, done: Callable[[Any], object], chunk: Chunk | None = None
-    ) -> bool:
-        assert messages == max(1, batch_size)
-        taken = len(self.waiting) < self.room
-        self.waiting.append((entry if taken else _Refused(entry), done))
-        if self.prompt:
-            asyncio.get_running_loop().call_soon(self.decide)
-        return taken
+    def append(self, entries: Sequence[NewEntry], done: Callable[[Any], object]) -> int:
+        for taken, (entry, messages, batch_size, _) in enumerate(entries):
+            assert messages == max(1, batch_size)
+            full = len(self.waiting) >= self.room
+            self.waiting.append((_Refused(entry) if full else entry, done))
+            if self.prompt:
+                asyncio.get_running_loop().call_soon(self.decide)
+            if full:
+                return taken
+        return len(entries)
 
     def may_trim(self, up_to: Position | None) -> bool:
         return up_to is None or up_to >= self.ends
@@ -94,7 +95,7 @@ class FakeLog:
                 done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
             elif error is None:
                 self.stored.append(entry)
-                done(self.last)
+                done([self.last])
             else:
                 done(error)
 

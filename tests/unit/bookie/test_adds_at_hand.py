@@ -1,0 +1,224 @@
+"""Adds handed to a bookie in the same process: what goes in a frame all the same, in which order, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from magnetar_bookie.client.add_channel import AddChannel
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.server.options import BookieOptions
+from magnetar_bookie.storage.interface import StorageFailed
+from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.transport import Stream
+from tests.running import run, until
+from tests.unit.bookie.bookie_client import KEY, OneBookie, record
+
+
+class Told:
+    """A ledger's sink: each entry's answers, and the failures."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, list[int]] = {}
+        self.order: list[int] = []
+        self.failures: list[str] = []
+
+    def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+        for entry_id in range(first_entry_id, first_entry_id + count):
+            self.answers.setdefault(entry_id, []).append(status)
+            self.order.append(entry_id)
+
+    def bookie_failed(self, bookie_id: str, reason: str) -> None:
+        self.failures.append(reason)
+
+
+class Counted:
+    """A stream whose messages are counted."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.sent = 0
+        self.receive, self.finish, self.cancel = stream.receive, stream.finish, stream.cancel
+
+    @property
+    def at_hand(self) -> object | None:
+        return self._stream.at_hand
+
+    async def send(self, message: bytes) -> None:
+        self.sent += 1
+        await self._stream.send(message)
+
+
+class Scene:
+    def __init__(self, one: OneBookie) -> None:
+        self.one = one
+        self.streams: list[Counted] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.told = Told()
+        self.channel = AddChannel("b1", self._open, self._spawn, one.clock, LedgerClientOptions())
+        self.channel.attach(1, self.told)
+
+    def _open(self) -> Any:
+        self.streams.append(Counted(self.one.adds()))
+        return self.streams[-1]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    @property
+    def messages(self) -> int:
+        return sum(stream.sent for stream in self.streams)
+
+    def send(self, first: int, *entries: bytes) -> None:
+        records = [record(1, entry_id, entry, first - 1) for entry_id, entry in enumerate(entries, first)]
+        self.channel.send(1, KEY, first, records, recovery=False)
+
+    async def answered(self, *entry_ids: int, times: int = 1) -> None:
+        await until(
+            lambda: all(len(self.told.answers.get(one, ())) >= times for one in entry_ids), f"{entry_ids} are answered"
+        )
+
+
+def scene(test: Callable[[Scene], Awaitable[None]], options: BookieOptions | None = None) -> None:
+    async def body() -> None:
+        async with OneBookie(options) as one:
+            scene = Scene(one)
+            scene.send(0, b"the first")
+            await scene.answered(0)
+            await test(scene)
+            scene.channel.close()
+            for task in scene.tasks:
+                await task
+
+    run(body())
+
+
+def test_what_follows_the_first_frame_is_handed_over() -> None:
+    async def test(scene: Scene) -> None:
+        frames = scene.messages
+        scene.send(1, b"a", b"b")
+        scene.send(3, b"c")
+        await scene.answered(1, 2, 3)
+        scene.send(4, b"d")
+        await scene.answered(4)
+        assert scene.messages == frames
+        assert scene.told.answers == {entry_id: [Status.OK] for entry_id in range(5)}
+        assert list((await scene.one.read(1, 0, 4)).records) == [
+            record(1, entry_id, entry, confirmed)
+            for entry_id, (entry, confirmed) in enumerate(
+                [(b"the first", -1), (b"a", 0), (b"b", 0), (b"c", 2), (b"d", 3)]
+            )
+        ]
+        counters = scene.one.bookie.counters
+        assert (counters.adds, scene.channel.unanswered_bytes) == (5, 0)
+
+    scene(test)
+
+
+def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
+    """LED-7: the same again is taken, and other bytes are a conflict, however they come."""
+
+    async def test(scene: Scene) -> None:
+        frames = scene.messages
+        scene.send(0, b"the first", b"new")
+        scene.send(2, b"behind it")
+        await scene.answered(0, times=2)
+        await scene.answered(1, 2)
+        assert scene.messages > frames
+        scene.send(2, b"other bytes", b"another")
+        await scene.answered(2, times=2)
+        await scene.answered(3)
+        assert scene.told.answers == {
+            0: [Status.OK, Status.OK],
+            1: [Status.OK],
+            2: [Status.OK, Status.CONFLICT],
+            3: [Status.OK],
+        }
+        assert list((await scene.one.read(1, 2, 2)).records) == [record(1, 2, b"behind it", 1)]
+        frames = scene.messages
+        scene.send(4, b"by hand again")
+        await scene.answered(4)
+        assert scene.messages == frames
+
+    scene(test)
+
+
+def test_what_there_is_no_room_for_waits_in_frames() -> None:
+    async def test(scene: Scene) -> None:
+        frames = scene.messages
+        for entry_id in range(1, 200):
+            scene.send(entry_id, b"x" * 500)
+            if not entry_id % 7:
+                await asyncio.sleep(0)
+                assert scene.one.bookie.pending_bytes <= 5_000 + 14 * 800
+        await scene.answered(*range(1, 200))
+        assert scene.messages > frames
+        assert scene.told.order == list(range(200))
+        assert set(map(tuple, scene.told.answers.values())) == {(Status.OK,)}
+
+    scene(test, BookieOptions(max_pending_bytes=5_000))
+
+
+def test_refusals_come_by_hand() -> None:
+    async def test(scene: Scene) -> None:
+        await scene.one.fence(1)
+        frames = scene.messages
+        scene.send(1, b"too late", b"too")
+        await scene.answered(1, 2)
+        assert scene.told.answers == {0: [Status.OK], 1: [Status.FENCED], 2: [Status.FENCED]}
+        assert scene.messages == frames
+
+    scene(test)
+
+
+def test_the_bookies_end_is_told_once_and_nothing_after_it() -> None:
+    async def test(scene: Scene) -> None:
+        scene.one.disk.fail_next_sync()
+        scene.send(1, b"under way")
+        await scene.one.bookie.wait_failed()
+        assert scene.told.failures == []
+        await scene.one.stop()
+        await until(lambda: bool(scene.told.failures), "the failure is told")
+        assert len(scene.told.failures) == 1
+        assert scene.told.answers == {0: [Status.OK]}
+        await scene.one.start()
+        scene.channel.registered_anew()  # no pause
+        scene.send(1, b"under way")
+        await scene.answered(1)
+        assert len(scene.streams) == 2
+
+    scene(test)
+
+
+def test_a_disk_that_fails_as_it_is_asked_ends_the_stream() -> None:
+    async def test(scene: Scene) -> None:
+        def broken(*_: object) -> Sequence[object]:
+            raise StorageFailed("the index can't be read")
+
+        scene.one.bookie._replicas.add_run = broken  # type: ignore[method-assign, assignment]
+        scene.send(1, b"a")
+        await until(lambda: bool(scene.told.failures), "the failure is told")
+        assert scene.told.answers == {0: [Status.OK]}
+        assert isinstance(scene.one.bookie.failed, StorageFailed)
+
+    scene(test)
+
+
+def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
+    async def test(scene: Scene) -> None:
+        whole = scene.one.bookie._replicas.add_run
+
+        def broken(*_: object) -> Sequence[object]:
+            raise ValueError("a bug")
+
+        scene.one.bookie._replicas.add_run = broken  # type: ignore[method-assign, assignment]
+        scene.send(1, b"a")
+        await until(lambda: bool(scene.told.failures), "the failure is told")
+        assert "a bug" in scene.told.failures[0]
+        scene.one.bookie._replicas.add_run = whole  # type: ignore[method-assign]
+        scene.channel.registered_anew()  # no pause
+        scene.send(1, b"a")
+        await scene.answered(1)
+
+    scene(test)
