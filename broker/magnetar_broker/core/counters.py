@@ -100,8 +100,10 @@ class DeliveryCounters:
         delivered.entries += entries
         delivered.bytes += size_bytes
         self.redelivered_messages += redelivered_messages
-        if self._of_topic is not None:
-            self._of_topic.count(messages, entries, size_bytes)
+        if (of_topic := self._of_topic) is not None:
+            of_topic.messages += messages
+            of_topic.entries += entries
+            of_topic.bytes += size_bytes
 
 
 class Deliveries:

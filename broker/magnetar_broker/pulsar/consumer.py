@@ -281,7 +281,8 @@ class ConnectedConsumer:
                 [entry] = run.entries
                 words = unacknowledged_words(run.acknowledged, entry.batch_size)
                 self._give_back(int.from_bytes(run.acknowledged, "little").bit_count())
-            tail = self._heads.tail(run.redelivery_count, words, epoch)
+            plain = not run.redelivery_count and not words and epoch is None
+            tail = b"" if plain else self._heads.tail(run.redelivery_count, words, epoch)
             for entry in run.entries:
                 self._permits -= entry.messages
                 stored = entry.stored

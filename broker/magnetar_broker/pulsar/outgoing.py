@@ -111,7 +111,9 @@ class Outgoing:
         self.taken()
 
     def taken(self) -> None:
-        self._count(self.waiting_bytes)
+        waiting = self.waiting_bytes
+        if waiting or self._reserved_bytes or self._counted_bytes:
+            self._count(waiting)
         if self._starved:
             self._feed_starved()
         self._taken()
@@ -129,7 +131,8 @@ class Outgoing:
     @property
     def behind(self) -> bool:
         """More waits than the client may leave: it is told when it has taken some."""
-        return self._outboxes.room_bytes(self._most_waiting_bytes, self.waiting_bytes) < 0
+        waiting = self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return waiting > 0 and self._outboxes.room_bytes(self._most_waiting_bytes, waiting) < 0
 
     def _count(self, size_bytes: int) -> None:
         size_bytes += 0 if self._broken else self._reserved_bytes
@@ -141,7 +144,9 @@ class Outgoing:
     def room_for(self, who: Starving) -> int:
         if self._broken:
             return 0
-        room = self._room_bytes
+        # As `_room_bytes`, which is asked several times for each message.
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        room = self._outboxes.room_bytes(self._most_bytes, waiting + self._out_bytes + self._reserved_bytes)
         if room <= 0:
             self._starved[who] = None
         return room

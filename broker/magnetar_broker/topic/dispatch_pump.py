@@ -103,21 +103,26 @@ class DispatchPump:
         if self._running or self.paused or self._stopped or self._timer is not None:
             return
         self._running = True
+        dispatch = self.dispatch
         try:
             while not self._stopped:
                 last = self._log.last
-                if not self.dispatch.has_unread(last) or (reading := self.dispatch.next_read()) is None:
+                if dispatch.read_position > last and not dispatch.redelivery_entries:
+                    return  # whoever would take something
+                if (reading := dispatch.next_read()) is None:
                     return
                 if reading.positions:
                     self._read_in_task(reading)
                     return
-                reading.start = self._first_open(reading.start)
+                all_open = self._all_open(reading.start)
+                if not all_open:
+                    reading.start = self._first_open(reading.start)
                 if reading.start > last:
                     return
                 try:
                     entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
                 except TopicGivenUp as error:
-                    self.dispatch.not_read(reading)
+                    dispatch.not_read(reading)
                     self.failed = str(error)
                     return  # the topic's end comes
                 if entries is None:
@@ -125,16 +130,19 @@ class DispatchPump:
                     return
                 if not entries:
                     return
-                self._take(reading, entries)
+                self._take(reading, entries, all_open)
         finally:
             self._running = False
 
     def _first_open(self, position: Position) -> Position:
         """The first place at it or behind it that is not acknowledged."""
-        mark_delete = self._cursor.mark_delete
-        if self._cursor.has_holes:
-            return self._cursor.first_open_after(position.previous)
-        return position if position > mark_delete else mark_delete.next
+        if position == self._cursor.mark_delete.next:
+            return position
+        return self._cursor.first_open_after(position.previous)
+
+    def _all_open(self, position: Position) -> bool:
+        """Nothing is acknowledged from there on, as long as clients acknowledge in order: there is no need to ask."""
+        return not self._cursor.has_holes and position > self._cursor.mark_delete
 
     def _read_in_task(self, reading: Reading) -> None:
         self._reading = reading
@@ -153,7 +161,7 @@ class DispatchPump:
         self.failed, self._failures = "", 0
         found = [entry for entry in entries if entry is not None]
         if found or reading.positions:
-            self._take(reading, found)
+            self._take(reading, found, bool(found) and self._all_open(found[0].position))
             self.run()
         elif self._asked:
             self.run()
@@ -188,12 +196,8 @@ class DispatchPump:
         self._timer = None
         self.run()
 
-    def _take(self, reading: Reading, entries: Sequence[LogEntry]) -> None:
-        cursor = self._cursor
-        if cursor.has_holes or not entries or entries[0].position <= cursor.mark_delete:
-            open_entries = self._open(entries)
-        else:
-            open_entries = [Deliverable(entry) for entry in entries]
+    def _take(self, reading: Reading, entries: Sequence[LogEntry], all_open: bool) -> None:
+        open_entries = [Deliverable(entry) for entry in entries] if all_open else self._open(entries)
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
             self._deliver(consumer, dealt)

@@ -164,10 +164,6 @@ class Dispatch(ABC):
     def _forget(self) -> None:
         """All that was delivered, and how often."""
 
-    def has_unread(self, last: Position) -> bool:
-        """There is something to read of a log that ends there, whoever takes it."""
-        return self.read_position <= last or self.redelivery_entries > 0
-
     @abstractmethod
     def next_read(self) -> Reading | None:
         """What to read now, for those who take something; None: nobody does."""

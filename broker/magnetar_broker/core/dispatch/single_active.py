@@ -118,7 +118,7 @@ class SingleActive(Dispatch):
             dealt.append(one)
         self.read_position = max(self.read_position, behind)
         if dealt:
-            self._delivered_up_to = max(self._delivered_up_to, dealt[-1].entry.position.next)
+            self._delivered_up_to = max(self._delivered_up_to, behind)
             yield active, dealt
 
     def not_read(self, reading: Reading) -> None:
