@@ -59,6 +59,38 @@ def test_receipts_are_what_protobuf_would_write(
         assert one_frame(frames.receipt(sequence_id, highest, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
+@given(UINT64, PARTITIONS, PLACES, PLACES, UINT64, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200))))
+def test_receipts_that_follow_each_other_are_too(
+    producer_id: int, partition: int, ledger_id: int, entry_id: int, sequence_id: int, steps: list[tuple[int, int]]
+) -> None:
+    """Within what they have in common, and out of it."""
+    frames = ReceiptFrames(producer_id, partition)
+    for entry, sequence in steps:
+        entry_id, sequence_id = min(entry_id + entry, 2**63 - 1), min(sequence_id + sequence, 2**64 - 1)
+        told = CommandSendReceipt(
+            producer_id=producer_id,
+            sequence_id=sequence_id,
+            message_id=message_id(ledger_id, entry_id, partition),
+        )
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+        assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
+
+
+@given(UINT64, PARTITIONS, PLACES, PLACES, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2))))
+def test_messages_that_follow_each_other_are_too(
+    consumer_id: int, partition: int, ledger_id: int, entry_id: int, steps: list[tuple[int, int]]
+) -> None:
+    heads = MessageHeads(consumer_id, partition)
+    for step, count in steps:
+        entry_id = min(entry_id + step, 2**63 - 1)
+        told = CommandMessage(consumer_id=consumer_id, message_id=message_id(ledger_id, entry_id, partition))
+        if count:
+            told.redelivery_count = count
+        command = BaseCommand(type=BaseCommand.MESSAGE, message=told)
+        found = one_frame(heads.head(Position(ledger_id, entry_id), heads.tail(count, (), None), 5) + b"entry")
+        assert found == (encoded(command), b"entry")
+
+
 @given(
     UINT64,
     PARTITIONS,

@@ -29,6 +29,10 @@ class AnyCursor:
         return self._state.mark_delete
 
     @property
+    def has_holes(self) -> bool:
+        return self._state.has_holes
+
+    @property
     def moves(self) -> int:
         return self._state.moves
 

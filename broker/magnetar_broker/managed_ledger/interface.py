@@ -124,6 +124,10 @@ class Cursor(Protocol):
     def mark_delete(self) -> Position: ...
 
     @property
+    def has_holes(self) -> bool:
+        """Something behind `mark_delete` is acknowledged, or may be; False: nothing is, not even of a batch."""
+
+    @property
     def saved_mark_delete(self) -> Position:
         """What is durable of it, and will never be asked for again. Of one that is not durable: `mark_delete`."""
 

@@ -98,7 +98,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         # What is left of a command that is taken in steps; nothing behind it is taken before.
         self._steps: Iterator[object] | None = None
         # Published and not decided, and how much that may be.
-        self._undecided_bytes = 0
+        self.undecided_bytes = 0
         self._most_undecided_bytes = door.options.max_pending_publish_bytes_per_connection
         # Asked and not answered.
         self.requests = Requests(self, self._go_on_soon)
@@ -194,12 +194,15 @@ class PulsarConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size_bytes: int) -> None:
         if self.broken:
             return
-        self._life.heard()
+        self._life.heard = True
+        if self._life.asked_now:
+            self._life.tell()
         reader = self._reader
         reader.feed(self._buffer[:size_bytes])
         if not self._held:
             self._take(self._take_frames)
-        reader.keep()
+        if reader.left:
+            reader.keep()
 
     def _take(self, some: Callable[[], None]) -> None:
         """Whatever comes out of that, other connections do not notice."""
@@ -221,9 +224,10 @@ class PulsarConnection(asyncio.BufferedProtocol):
     def _take_frames(self) -> None:
         """As long as there are whole ones, and nothing keeps this connection from going on."""
         reader, producers, gathering = self._reader, self.producers, self._gathering
-        begun, counted, taken = self._loop.time(), 0, False
-        while (parts := reader.next()) is not None:
-            taken = True
+        begun, counted = self._loop.time(), 0
+        parts = reader.next()
+        taken = parts is not None
+        while parts is not None:
             command = BaseCommand.FromString(parts[0])
             if command.type == _SEND:
                 send = command.send
@@ -248,6 +252,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
                     return
                 if self._too_much:
                     return
+            parts = reader.next() if reader.left else None
         if self._unfinished or reader.unfinished_bytes:
             self._unfinished = reader.unfinished_bytes > 0
             self.door.unfinished.keeps(self, reader.unfinished_bytes, another=taken)
@@ -281,7 +286,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
     def _too_much(self) -> bool:
         return (
             self._waits_for_room
-            or self._undecided_bytes >= self._most_undecided_bytes
+            or self.undecided_bytes >= self._most_undecided_bytes
             or self.requests.too_much
             or self.outgoing.behind
         )
@@ -349,11 +354,8 @@ class PulsarConnection(asyncio.BufferedProtocol):
                 self._waits_for_room = True
                 self.spawn(self._until_room(producer))
 
-    def undecided(self, size_bytes: int) -> None:
-        self._undecided_bytes += size_bytes
-
     def decided(self, size_bytes: int) -> None:
-        self._undecided_bytes -= size_bytes
+        self.undecided_bytes -= size_bytes
         if self._held:
             self._go_on_soon()
 

@@ -274,21 +274,24 @@ class ConnectedConsumer:
         assert self._heads is not None
         epoch = self._client_epoch if self._type in ONE_AT_A_TIME else None
         with_broker_part = self._connection.wants_broker_part
-        head, write = self._heads.head, self._connection.write
+        head, parts, size = self._heads.head, list[bytes](), 0
         for run in runs:
             words: Sequence[int] = ()
             if run.acknowledged:
                 [entry] = run.entries
                 words = unacknowledged_words(run.acknowledged, entry.batch_size)
                 self._give_back(int.from_bytes(run.acknowledged, "little").bit_count())
-            tail = self._heads.tail(run.redelivery_count, words, epoch)
+            plain = not run.redelivery_count and not words and epoch is None
+            tail = b"" if plain else self._heads.tail(run.redelivery_count, words, epoch)
             for entry in run.entries:
                 self._permits -= entry.messages
                 stored = entry.stored
                 if not with_broker_part:
                     stored = stored[broker_part_bytes(stored) :]
-                write(head(entry.position, tail, len(stored)))
-                write(stored)
+                begin = head(entry.position, tail, len(stored))
+                parts += (begin, stored)
+                size += len(begin) + len(stored)
+        self._connection.outgoing.write_all(parts, size)
 
     def _give_back(self, permits: int) -> None:
         """They were taken for messages that are acknowledged already, and that no application gets."""

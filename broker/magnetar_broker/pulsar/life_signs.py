@@ -56,19 +56,20 @@ class Watched(Protocol):
 
 
 class LifeSigns:
-    __slots__ = ("_asked", "_heard", "_loop", "_options", "_stood_at", "_timer", "_waiting", "_who")
+    __slots__ = ("_asked", "_loop", "_options", "_stood_at", "_timer", "_who", "asked_now", "heard")
 
     def __init__(self, who: Watched, options: PulsarOptions) -> None:
         self._who = who
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        # Since the last look; how much was taken then; and whether a sign of life was asked for.
-        self._heard = True
+        # Something has come since the last look: whoever reads says so; how much was taken then; and whether a sign of
+        # life was asked for.
+        self.heard = True
         self._stood_at: int | None = None
         self._asked = False
-        # Those who want to know now.
-        self._waiting: list[asyncio.Future[None]] = []
+        # Those who want to know now: `tell` is to be called when something comes.
+        self.asked_now: list[asyncio.Future[None]] = []
 
     def begin(self) -> None:
         self._timer = self._loop.call_later(self._options.keep_alive_interval_seconds, self._look)
@@ -76,24 +77,18 @@ class LifeSigns:
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._tell()
-
-    def heard(self) -> None:
-        """Something has come."""
-        self._heard = True
-        if self._waiting:
-            self._tell()
+        self.tell()
 
     def _look(self) -> None:
         who = self._who
         if not who.connected:
             self._cut_off("it has not said CONNECT")
             return
-        silent = (who.behind if who.held else not self._heard) and not self._took_since(self._stood_at)
+        silent = (who.behind if who.held else not self.heard) and not self._took_since(self._stood_at)
         if silent and self._asked:
             self._cut_off("it gave no sign of life")
             return
-        self._asked, self._heard, self._stood_at = silent, False, self._stands_at()
+        self._asked, self.heard, self._stood_at = silent, False, self._stands_at()
         if silent or who.held:
             who.write(_PING)
         self.begin()
@@ -116,16 +111,16 @@ class LifeSigns:
             return False
         stood_at = self._stands_at()
         sign: asyncio.Future[None] = self._loop.create_future()
-        if not self._waiting:
+        if not self.asked_now:
             who.write(_PING)
-        self._waiting.append(sign)
+        self.asked_now.append(sign)
         await asyncio.wait([sign], timeout=self._options.connection_liveness_check_timeout_millis / 1000)
         if not sign.done() and not who.held and not self._took_since(stood_at):
             self._cut_off("somebody else asks for what it has, and it is silent")
         return not who.broken
 
-    def _tell(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def tell(self) -> None:
+        waiting, self.asked_now = self.asked_now, []
         for sign in waiting:
             if not sign.done():
                 sign.set_result(None)

@@ -8,7 +8,7 @@ one waits for it. Answers are not bounded here: a connection whose client does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from magnetar_broker.pulsar.options import HIGH_WATER_BYTES
@@ -30,13 +30,14 @@ class Outgoing:
     __slots__ = (
         "_broken",
         "_counted_bytes",
-        "_door",
         "_flushed_bytes",
         "_flushing",
         "_loop",
         "_most_bytes",
+        "_most_waiting_bytes",
         "_out",
         "_out_bytes",
+        "_outboxes",
         "_reserved_bytes",
         "_starved",
         "_taken",
@@ -45,8 +46,9 @@ class Outgoing:
 
     def __init__(self, door: Door, taken: Callable[[], object]) -> None:
         """`taken` is called whenever the client may have taken something."""
-        self._door = door
+        self._outboxes = door.outboxes
         self._most_bytes = door.options.max_queued_bytes_per_stream
+        self._most_waiting_bytes = self._most_bytes + door.options.max_waiting_answers_bytes
         self._loop = asyncio.get_running_loop()
         self._taken = taken
         self._transport: asyncio.Transport | None = None
@@ -86,6 +88,14 @@ class Outgoing:
             self._flushing = True
             self._loop.call_soon(self.flush)
 
+    def write_all(self, parts: Sequence[bytes], size_bytes: int) -> None:
+        """The same for many, of which the caller knows the size."""
+        self._out += parts
+        self._out_bytes += size_bytes
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self.flush)
+
     def flush(self) -> None:
         self._flushing = False
         out, self._out = self._out, []
@@ -101,7 +111,9 @@ class Outgoing:
         self.taken()
 
     def taken(self) -> None:
-        self._count(self.waiting_bytes)
+        waiting = self.waiting_bytes
+        if waiting or self._reserved_bytes or self._counted_bytes:
+            self._count(waiting)
         if self._starved:
             self._feed_starved()
         self._taken()
@@ -119,12 +131,12 @@ class Outgoing:
     @property
     def behind(self) -> bool:
         """More waits than the client may leave: it is told when it has taken some."""
-        most = self._most_bytes + self._door.options.max_waiting_answers_bytes
-        return self._door.outboxes.room_bytes(most, self.waiting_bytes) < 0
+        waiting = self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return waiting > 0 and self._outboxes.room_bytes(self._most_waiting_bytes, waiting) < 0
 
     def _count(self, size_bytes: int) -> None:
         size_bytes += 0 if self._broken else self._reserved_bytes
-        self._door.outboxes.queued_bytes += size_bytes - self._counted_bytes
+        self._outboxes.queued_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
 
     # For consumers.
@@ -132,14 +144,16 @@ class Outgoing:
     def room_for(self, who: Starving) -> int:
         if self._broken:
             return 0
-        room = self._room_bytes
+        # As `_room_bytes`, which is asked several times for each message.
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        room = self._outboxes.room_bytes(self._most_bytes, waiting + self._out_bytes + self._reserved_bytes)
         if room <= 0:
             self._starved[who] = None
         return room
 
     @property
     def _room_bytes(self) -> int:
-        return self._door.outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
+        return self._outboxes.room_bytes(self._most_bytes, self.waiting_bytes + self._reserved_bytes)
 
     def forget(self, who: Starving) -> None:
         self._starved.pop(who, None)

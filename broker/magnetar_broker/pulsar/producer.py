@@ -209,20 +209,17 @@ class ConnectedProducer:
         if topic is None or budget is None:
             return False
         if self.gathered and not self.closed:
-            self._publish(budget)
-        return topic.budget.full or budget.full
-
-    def _publish(self, budget: PublishBudget) -> None:
-        assert self._producer is not None
-        entries, self.gathered = self.gathered, []
-        size, self._gathered_bytes = self._gathered_bytes, 0
-        if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
-            for _ in entries:
-                self._sent.pop()
-            return
-        budget.take(size)
-        self._connection.undecided(size)
-        self._producer.publish(self._gathered_from, entries)
+            assert self._producer is not None
+            entries, self.gathered = self.gathered, []
+            size, self._gathered_bytes = self._gathered_bytes, 0
+            if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
+                for _ in entries:
+                    self._sent.pop()
+            else:
+                budget.used_bytes += size
+                self._connection.undecided_bytes += size
+                self._producer.publish(self._gathered_from, entries)
+        return budget.used_bytes >= budget.max_bytes or topic.budget.full
 
     def _drop_gathered(self) -> None:
         self.gathered, self._gathered_bytes = [], 0

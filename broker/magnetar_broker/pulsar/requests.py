@@ -26,11 +26,23 @@ _log = logging.getLogger(__name__)
 
 
 class Requests:
-    __slots__ = ("_answered", "_asked", "_bytes", "_connection", "_loop", "command_bytes", "tasks")
+    __slots__ = (
+        "_answered",
+        "_asked",
+        "_bytes",
+        "_connection",
+        "_loop",
+        "_most",
+        "_most_bytes",
+        "command_bytes",
+        "tasks",
+    )
 
     def __init__(self, connection: PulsarConnection, answered: Callable[[], object]) -> None:
         """`answered` is called whenever fewer wait."""
         self._connection = connection
+        self._most = connection.door.options.max_waiting_requests_per_connection
+        self._most_bytes = connection.door.options.max_waiting_requests_bytes_per_connection
         self._answered = answered
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -42,11 +54,7 @@ class Requests:
 
     @property
     def too_much(self) -> bool:
-        options = self._connection.door.options
-        return (
-            self._asked + len(self.tasks) > options.max_waiting_requests_per_connection
-            or self._bytes > options.max_waiting_requests_bytes_per_connection
-        )
+        return self._asked + len(self.tasks) > self._most or self._bytes > self._most_bytes
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         size = self.command_bytes

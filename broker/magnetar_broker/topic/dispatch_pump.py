@@ -103,18 +103,26 @@ class DispatchPump:
         if self._running or self.paused or self._stopped or self._timer is not None:
             return
         self._running = True
+        dispatch = self.dispatch
         try:
-            while not self._stopped and (reading := self.dispatch.next_read()) is not None:
+            while not self._stopped:
+                last = self._log.last
+                if dispatch.read_position > last and not dispatch.redelivery_entries:
+                    return  # whoever would take something
+                if (reading := dispatch.next_read()) is None:
+                    return
                 if reading.positions:
                     self._read_in_task(reading)
                     return
-                reading.start = self._first_open(reading.start)
-                if reading.start > self._log.last:
+                all_open = self._all_open(reading.start)
+                if not all_open:
+                    reading.start = self._first_open(reading.start)
+                if reading.start > last:
                     return
                 try:
                     entries = self._log.read_nowait(reading.start, reading.max_entries, reading.max_bytes)
                 except TopicGivenUp as error:
-                    self.dispatch.not_read(reading)
+                    dispatch.not_read(reading)
                     self.failed = str(error)
                     return  # the topic's end comes
                 if entries is None:
@@ -122,7 +130,7 @@ class DispatchPump:
                     return
                 if not entries:
                     return
-                self._take(reading, entries)
+                self._take(reading, entries, all_open)
         finally:
             self._running = False
 
@@ -131,6 +139,10 @@ class DispatchPump:
         if position == self._cursor.mark_delete.next:
             return position
         return self._cursor.first_open_after(position.previous)
+
+    def _all_open(self, position: Position) -> bool:
+        """Nothing is acknowledged from there on, as long as clients acknowledge in order: there is no need to ask."""
+        return not self._cursor.has_holes and position > self._cursor.mark_delete
 
     def _read_in_task(self, reading: Reading) -> None:
         self._reading = reading
@@ -149,7 +161,7 @@ class DispatchPump:
         self.failed, self._failures = "", 0
         found = [entry for entry in entries if entry is not None]
         if found or reading.positions:
-            self._take(reading, found)
+            self._take(reading, found, bool(found) and self._all_open(found[0].position))
             self.run()
         elif self._asked:
             self.run()
@@ -184,17 +196,21 @@ class DispatchPump:
         self._timer = None
         self.run()
 
-    def _take(self, reading: Reading, entries: Sequence[LogEntry]) -> None:
-        cursor = self._cursor
-        open_entries: list[Deliverable] = []
-        for entry in entries:
-            if cursor.acknowledged(entry.position):
-                continue
-            acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
-            open_entries.append(Deliverable(entry, acknowledged))
+    def _take(self, reading: Reading, entries: Sequence[LogEntry], all_open: bool) -> None:
+        open_entries = [Deliverable(entry) for entry in entries] if all_open else self._open(entries)
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
             self._deliver(consumer, dealt)
+
+    def _open(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
+        """Those that are not acknowledged, or not all of them."""
+        cursor = self._cursor
+        found: list[Deliverable] = []
+        for entry in entries:
+            if not cursor.acknowledged(entry.position):
+                acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
+                found.append(Deliverable(entry, acknowledged))
+        return found
 
 
 def _release(reading: Reading) -> None:

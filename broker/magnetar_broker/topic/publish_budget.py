@@ -12,10 +12,10 @@ __all__ = ["PublishBudget"]
 
 
 class PublishBudget:
-    __slots__ = ("_max_bytes", "_waiting", "used_bytes")
+    __slots__ = ("_waiting", "max_bytes", "used_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self.used_bytes = 0
         # Made when somebody waits: most topics never need it.
         self._waiting: deque[asyncio.Future[None]] | None = None
@@ -26,7 +26,7 @@ class PublishBudget:
 
     def give_back(self, size_bytes: int) -> None:
         self.used_bytes -= size_bytes
-        while self._waiting and self.used_bytes < self._max_bytes:
+        while self._waiting and self.used_bytes < self.max_bytes:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
@@ -34,7 +34,7 @@ class PublishBudget:
     @property
     def full(self) -> bool:
         """Whoever takes more waits for room first."""
-        return self.used_bytes >= self._max_bytes
+        return self.used_bytes >= self.max_bytes
 
     async def room(self) -> None:
         while self.full:

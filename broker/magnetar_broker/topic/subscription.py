@@ -357,8 +357,8 @@ class Subscription:
             size += len(one.entry.stored)
             if one.redelivery_count:
                 again += one.entry.messages
-        for counters in (self.counters, consumer.counters):
-            counters.deliver(messages, len(entries), size, again)
+        self.counters.deliver(messages, len(entries), size, again)
+        consumer.counters.deliver(messages, len(entries), size, again)
         consumer.sink.deliver(delivery_runs(state.epoch, entries))
 
     def _tell(self, changes: Changes) -> None:

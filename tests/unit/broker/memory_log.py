@@ -155,6 +155,10 @@ class MemoryCursor:
         return mark
 
     @property
+    def has_holes(self) -> bool:
+        return bool(self.done or self.part)
+
+    @property
     def saved_mark_delete(self) -> Position:
         return self.mark_delete
 

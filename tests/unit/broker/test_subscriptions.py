@@ -920,7 +920,9 @@ async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     def fails(position: Position) -> bool:
         raise RuntimeError("a mistake")
 
-    scene.cursors.cursors["broken"].acknowledged = fails  # type: ignore[method-assign]
+    broken = scene.cursors.cursors["broken"]
+    broken.acknowledged = fails  # type: ignore[method-assign]
+    broken.part[Position(9, 9)] = 1  # so it is asked about each entry
     entries = scene.add(2)
     assert gets.positions == entries
     assert "subscription broken could not go on" in caplog.text

@@ -197,7 +197,9 @@ class Dispatch(ABC):
 
     def _learn_size(self, entries: Sequence[Deliverable]) -> None:
         if entries:
-            most = max(one.entry.messages for one in entries)
+            most = entries[0].entry.messages
+            if len(entries) > 1:
+                most = max(one.entry.messages for one in entries)
             before = self._messages_per_entry if self._learned else most
             self._messages_per_entry, self._learned = max(most, (3 * before + most) / 4), True
 

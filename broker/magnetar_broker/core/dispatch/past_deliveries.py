@@ -32,6 +32,10 @@ class PastDeliveries:
         self._ends: list[Position] = []
         self._counts: list[int] = []
 
+    def __bool__(self) -> bool:
+        """Something is to come again."""
+        return bool(self._ends)
+
     def count(self, position: Position) -> int:
         if not self._ends:
             return 0

@@ -104,19 +104,21 @@ class SingleActive(Dispatch):
         if active is None:
             return
         dealt: list[Deliverable] = []
-        room = active.outlet.room()
+        room, past = active.outlet.room(), self._past if self._past else None
         for one in entries:
+            entry = one.entry
             if active.permits <= 0 or room <= 0:
                 # It is read again when it can be delivered.
-                behind = one.entry.position
+                behind = entry.position
                 break
-            one.redelivery_count = self._past.count(one.entry.position)
-            active.permits -= one.entry.messages
-            room -= len(one.entry.stored)
+            if past is not None:
+                one.redelivery_count = past.count(entry.position)
+            active.permits -= entry.messages
+            room -= len(entry.stored)
             dealt.append(one)
         self.read_position = max(self.read_position, behind)
         if dealt:
-            self._delivered_up_to = max(self._delivered_up_to, dealt[-1].entry.position.next)
+            self._delivered_up_to = max(self._delivered_up_to, behind)
             yield active, dealt
 
     def not_read(self, reading: Reading) -> None:

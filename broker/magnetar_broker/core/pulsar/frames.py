@@ -44,12 +44,12 @@ class BadFrame(Exception):
 
 
 class FrameReader:
-    __slots__ = ("_at", "_data", "_max_frame_bytes", "_missing", "_pieces", "_whole", "unfinished_bytes")
+    __slots__ = ("_at", "_max_frame_bytes", "_missing", "_pieces", "_whole", "left", "unfinished_bytes")
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_frame_bytes = max_message_bytes + MAX_METADATA_BYTES + _AROUND_PAYLOAD_BYTES
-        # What came, and how far of that is taken.
-        self._data = _NOTHING
+        # What came, and how far of that is taken; nothing once all is, or belongs to a frame that is unfinished.
+        self.left = _NOTHING
         self._at = 0
         # The beginning of a frame that is larger than what has come of it, and how much of it has not.
         self._pieces: list[bytes | bytearray] = []
@@ -62,7 +62,7 @@ class FrameReader:
     @property
     def kept_bytes(self) -> int:
         whole = 0 if self._whole is None else sum(map(len, self._whole))
-        return len(self._data) + self.unfinished_bytes + whole
+        return len(self.left) + self.unfinished_bytes + whole
 
     def feed(self, piece: bytes | memoryview) -> None:
         """It may not change before `keep` is called."""
@@ -73,16 +73,16 @@ class FrameReader:
             else:
                 piece = memoryview(piece)
                 self._complete(piece[:missing])
-                self._data, self._at = piece[missing:], 0
-        elif not self._data:
-            self._data, self._at = memoryview(piece), 0
+                self.left, self._at = piece[missing:], 0
+        elif not self.left:
+            self.left, self._at = memoryview(piece), 0
         else:
-            self._data, self._at = memoryview(b"".join((self._data[self._at :], piece))), 0
+            self.left, self._at = memoryview(b"".join((self.left[self._at :], piece))), 0
 
     def keep(self) -> None:
         """What is left of the pieces is copied: theirs is the memory of others now."""
-        if self._data:
-            self._data, self._at = memoryview(self._data[self._at :].tobytes()), 0
+        if self.left:
+            self.left, self._at = memoryview(self.left[self._at :].tobytes()), 0
 
     def _add(self, piece: bytes | memoryview) -> None:
         self._missing -= len(piece)
@@ -110,11 +110,11 @@ class FrameReader:
         if self._whole is not None:
             whole, self._whole = self._whole, None
             return whole
-        data, at = self._data, self._at
+        data, at = self.left, self._at
         size = len(data)
         if size - at < _SIZES:
             if at:
-                self._data, self._at = data[at:], 0
+                self.left, self._at = data[at:], 0
             return None
         total, command = _read_sizes(data, at)
         if total > self._max_frame_bytes or command + 4 > total or command > MAX_COMMAND_BYTES:
@@ -123,10 +123,10 @@ class FrameReader:
         if end > size:
             self._pieces, self.unfinished_bytes = [data[at:].tobytes()], size - at
             self._missing = end - size
-            self._data, self._at = _NOTHING, 0
+            self.left, self._at = _NOTHING, 0
             return None
         if end == size:
-            self._data, self._at = _NOTHING, 0
+            self.left, self._at = _NOTHING, 0
         else:
             self._at = end
         behind = at + _SIZES + command
