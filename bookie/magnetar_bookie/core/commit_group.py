@@ -7,32 +7,25 @@ no room for its records these are refused, and the changes of ledgers made all t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
 from magnetar_protos.ledger_pb2 import Status
 
-__all__ = ["RECORD_OVERHEAD_BYTES", "AddedRange", "Answer", "CommitGroup"]
+__all__ = ["RECORD_OVERHEAD_BYTES", "Answer", "CommitGroup"]
 
 # What a record in line takes besides its bytes.
 RECORD_OVERHEAD_BYTES: Final = 200
 _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 
 
-@dataclass(frozen=True, slots=True)
-class AddedRange:
-    """Adds that are answered when the group is durable. `asker` is whoever is to have the answer."""
-
-    asker: Any
-    ledger_id: int
-    first_entry_id: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take 0.4 µs more to make, of each add that comes alone
 class Answer:
+    """What adds of entries that follow each other came to. `asker` is whoever is to have it."""
+
     asker: Any
     ledger_id: int
     first_entry_id: int
@@ -43,7 +36,8 @@ class Answer:
 @dataclass(slots=True)
 class CommitGroup:
     changes: Changes = field(default_factory=Changes)
-    adds: list[AddedRange] = field(default_factory=list)
+    # What is answered when the group is durable and nothing of it was refused.
+    adds: list[Answer] = field(default_factory=list)
     # Calls that go on when the group is durable.
     waiting: list[Any] = field(default_factory=list)
     # The LACs that may be said then: ledger id → the highest.
@@ -68,6 +62,13 @@ class CommitGroup:
         if last_add_confirmed > self.confirmed.get(ledger_id, -1):
             self.confirmed[ledger_id] = last_add_confirmed
 
+    def put_records(self, ledger_id: int, entry_ids: range, records: Sequence[bytes], last_add_confirmed: int) -> None:
+        """The same for many, of which the highest LAC is this."""
+        self.changes.records.update(zip(zip(repeat(ledger_id), entry_ids, strict=False), records, strict=True))
+        self.pending_bytes += sum(map(len, records)) + len(records) * RECORD_OVERHEAD_BYTES
+        if last_add_confirmed > self.confirmed.get(ledger_id, -1):
+            self.confirmed[ledger_id] = last_add_confirmed
+
     def drop_ledger(self, ledger_id: int) -> None:
         """The ledger is deleted. Storage drops first and writes then, so what gathered of it here must go."""
         changes = self.changes
@@ -87,12 +88,17 @@ class CommitGroup:
         self.full = True
         return replace(self.changes, records={}, discarded=[])
 
-    def answers(self) -> Iterator[Answer]:
+    def added(self, asker: Any, ledger_id: int, first_entry_id: int, count: int) -> None:
+        """So many entries are in the group, and `asker` is to hear when they are durable."""
+        self.adds.append(Answer(asker, ledger_id, first_entry_id, count, _OK))
+
+    def answers(self) -> list[Answer]:
         """Of the adds, now that the group is durable."""
-        for added in self.adds:
-            status = _OK
-            if added.ledger_id in self.deleted:
-                status = Status.DELETED
-            elif self.full:
-                status = Status.READ_ONLY
-            yield Answer(added.asker, added.ledger_id, added.first_entry_id, added.count, status)
+        if self.full or self.deleted:
+            return [replace(answer, status=self._status(answer.ledger_id)) for answer in self.adds]
+        return self.adds
+
+    def _status(self, ledger_id: int) -> Status:
+        if ledger_id in self.deleted:
+            return Status.DELETED
+        return Status.READ_ONLY if self.full else _OK

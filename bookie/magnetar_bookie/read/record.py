@@ -30,6 +30,7 @@ __all__ = [
     "check_record",
     "encode_record",
     "entry_of",
+    "highest_confirmed",
 ]
 
 # Before the first entry: the last entry of an empty ledger, the LAC of one in which nothing is confirmed.
@@ -84,26 +85,30 @@ def check_record(record: bytes, ledger_id: int, entry_id: int) -> Header:
 
 
 def all_whole(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> bool:
-    """Whether `check_record` would take each for the entry in the same place; who is told no asks it one by one.
+    """Whether `check_record` would take each for the entry in the same place; who is told no asks it one by one."""
+    return not records or highest_confirmed(records, ledger_id, entry_ids) is not None
 
-    Done for all at a time, in C as far as it goes: with 1 KiB each it takes 0.57 µs a record, and 1.05 µs one by one.
+
+def highest_confirmed(records: Sequence[bytes], ledger_id: int, entry_ids: Sequence[int]) -> int | None:
+    """The highest LAC that one of the records says, if `check_record` would take each for the entry in the same place.
+
+    There is one at least. Done for all at a time, in C as far as it goes: with 1 KiB each it takes 0.57 µs a record,
+    and 1.05 µs one by one.
     """
-    if not records:
-        return True
     headers = b"".join([record[:RECORD_HEADER_BYTES] for record in records])
     if len(headers) != len(records) * RECORD_HEADER_BYTES or max(map(len, records)) > MAX_RECORD_BYTES:
-        return False
+        return None
     fields = _headers(len(records)).unpack(headers)
     entries, confirmed = fields[1::_FIELDS_EACH], fields[2::_FIELDS_EACH]
     if fields[::_FIELDS_EACH].count(ledger_id) != len(records) or entries != tuple(entry_ids):
-        return False
+        return None
     if min(confirmed) < NO_ENTRY or not all(map(operator.lt, confirmed, entries)):
-        return False
+        return None
     # A small entry is sooner copied than looked at through a view; one at a time, so that copies take no memory.
     small = max(map(len, records)) < _SMALL
     looked_at: Iterable[bytes | memoryview] = records if small else (memoryview(record) for record in records)
     sums = map(crc32c, map(_entry_in, looked_at), map(crc32c, map(_fields_in, records)))
-    return tuple(sums) == fields[4::_FIELDS_EACH]
+    return max(confirmed) if tuple(sums) == fields[4::_FIELDS_EACH] else None
 
 
 @lru_cache(maxsize=32)

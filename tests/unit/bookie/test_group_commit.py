@@ -1,4 +1,4 @@
-"""Groups on their way to the disk: what is one, when it is answered, and that nothing is once it is over."""
+"""Groups on their way to the disk: what comes into one, when it is answered, and that nothing is once it is over."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
 from magnetar_bookie.server.group_commit import GroupCommit
 from magnetar_bookie.storage.interface import Changes, StorageFailed
+from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import ManualClock
 from tests.running import run, until
 from tests.unit.bookie.bookie_client import KEY, record
@@ -125,5 +126,55 @@ def test_whatever_goes_wrong_in_answering_ends_it() -> None:
         scene.add(1)
         await _turn()
         assert scene.groups == [1]
+
+    run(test())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_run_is_in_line_and_durable_as_if_its_entries_had_come_one_by_one(count: int) -> None:
+    """Whole runs are taken at once; what is asked of them, and of the room they take, must not tell them apart."""
+
+    async def test() -> None:
+        runs, singles = _Scene(), _Scene()
+        records = [record(1, entry_id) for entry_id in range(7, 7 + count)]
+        for scene in (runs, singles):
+            scene.add(0)
+        runs.replicas.add_run(1, KEY, 7, records, False, runs)
+        for entry_id, one in enumerate(records, 7):
+            singles.replicas.add_run(1, KEY, entry_id, [one], False, singles)
+        for scene in (runs, singles):
+            assert scene.replicas.entries_in_line(1) == [0, *range(7, 7 + count)]
+            assert scene.replicas.in_line(1, 7) == records[0]
+            assert scene.replicas.highest_entry(1) == 6 + count
+        assert runs.replicas.group.changes == singles.replicas.group.changes
+        assert runs.replicas.group.confirmed == singles.replicas.group.confirmed
+        assert runs.replicas.pending_bytes == singles.replicas.pending_bytes
+        assert runs.commit.entries_in_line == singles.commit.entries_in_line == 1 + count
+        await _turn()
+        for scene in (runs, singles):
+            scene.clock.advance(_SYNC_S)
+            assert scene.replicas.pending_bytes == 0
+            assert scene.replicas.entries_in_line(1) == []
+            assert scene.replicas.loaded_highest(1) == -1
+        assert runs.answered == [0, 7]
+        assert singles.answered == [0, *range(7, 7 + count)]
+
+    run(test())
+
+
+def test_run_of_which_one_is_bad_or_held_is_decided_on_one_by_one() -> None:
+    async def test() -> None:
+        scene = _Scene()
+        scene.add(0)
+        decided = scene.replicas.add_run(1, KEY, 1, [record(1, 1), b"bad", record(1, 3)], False, scene)
+        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(2, 1, Status.BAD_RECORD)]
+        assert scene.replicas.entries_in_line(1) == [0, 1, 3]
+        decided = scene.replicas.add_run(1, KEY, 2, [record(1, 2), record(1, 3, b"other"), record(1, 4)], False, scene)
+        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(3, 1, Status.CONFLICT)]
+        scene.replicas.read_only = True
+        decided = scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], False, scene)
+        assert [(one.first_entry_id, one.count, one.status) for one in decided.answers] == [(5, 2, Status.READ_ONLY)]
+        assert scene.replicas.add_run(1, KEY, 5, [record(1, 5), record(1, 6)], True, scene).answers == []
+        assert scene.replicas.entries_in_line(1) == [0, 1, 3, 2, 4, 5, 6]
 
     run(test())

@@ -16,6 +16,7 @@ from magnetar_bookie.read.record import (
     check_record,
     encode_record,
     entry_of,
+    highest_confirmed,
 )
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
@@ -107,3 +108,13 @@ def test_all_are_whole_where_each_is(size: int, place: int) -> None:
     records[place] = encode_record(7, ids[place], -1, 10, bytes(size + 1))
     assert all_whole(records, 7, ids)
     assert all_whole([], 7, [])
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_highest_confirmed_is_that_of_any_of_the_records(place: int) -> None:
+    """A writer's LACs do not fall from one to the next; who does not keep to it is taken at its word all the same."""
+    confirmed = [-1, 0, 1]
+    confirmed[place] = 90
+    records = [encode_record(7, entry_id, lac, 10, b"entry") for entry_id, lac in enumerate(confirmed, 100)]
+    assert highest_confirmed(records, 7, range(100, 103)) == 90
+    assert highest_confirmed(records, 7, range(101, 104)) is None

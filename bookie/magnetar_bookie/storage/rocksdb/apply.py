@@ -15,7 +15,6 @@ from magnetar_bookie.storage.rocksdb.group import GroupTable, encode_ledger
 from magnetar_bookie.storage.rocksdb.index import (
     Index,
     IndexBatch,
-    Known,
     entry_key,
     ledger_key,
     pack_location,
@@ -67,7 +66,7 @@ class Usage:
         return int.from_bytes(self._index.get(use_key(ledger_id, segment)) or b"", "big")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take 0.4 µs more to make
 class PlacedGroup:
     """A group without the bytes of its records, and where it stands in the log."""
 
@@ -132,7 +131,7 @@ def apply_groups(index: Index, usage: Usage, groups: Sequence[PlacedGroup]) -> i
         if group.table.bookie is not None:
             batch.put_bookie(group.table.bookie)
     last = groups[-1]
-    batch.put_known(Known(last.number, last.segment, last.end))
+    batch.put_known(last.number, last.segment, last.end)
     changed = len(batch.batch) + _RANGE_KEYS * len(dropped)
     index.write(batch.batch)
     return changed

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Final
 
 from crc32c import crc32c
@@ -91,7 +92,7 @@ class GroupTable:
     bookie: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedGroup:
     number: int
     table: GroupTable
@@ -104,7 +105,7 @@ class EncodedGroup:
 
 
 def encode_group(number: int, changes: Changes, *, moves: bool = False) -> EncodedGroup:
-    records = [(*key, len(record)) for key, record in changes.records.items()]
+    records = [(ledger_id, entry_id, len(record)) for (ledger_id, entry_id), record in changes.records.items()]
     table = GroupTable(records, changes.ledgers, changes.dropped, changes.discarded, changes.bookie)
     encoded = _encode_table(table)
     crc, size = 0, 0
@@ -168,8 +169,7 @@ def _encode_table(table: GroupTable) -> bytes:
             -1 if bookie is None else len(bookie),
         )
     ]
-    pack = _RECORD.pack
-    parts += [pack(*record) for record in table.records]
+    parts += starmap(_RECORD.pack, table.records)
     for ledger_id, remembered in table.ledgers.items():
         encoded = encode_ledger(remembered)
         parts += [_LEDGER.pack(ledger_id, len(encoded)), encoded]

@@ -24,8 +24,9 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -93,24 +94,15 @@ class Known:
     end: int
 
 
-def ledger_key(kind: bytes, ledger_id: int) -> bytes:
-    return _LEDGER_KEY.pack(kind, ledger_id)
-
-
-def entry_key(ledger_id: int, entry_id: int) -> bytes:
-    return _ENTRY_KEY.pack(b"e", ledger_id, entry_id)
-
-
-def use_key(ledger_id: int, segment: int) -> bytes:
-    return _ENTRY_KEY.pack(b"s", ledger_id, segment)
-
-
-def pack_location(segment: int, offset: int, size: int) -> bytes:
-    return _LOCATION.pack(segment, offset, size)
-
-
-def pack_known(known: Known) -> tuple[bytes, bytes]:
-    return _KNOWN_KEY, _KNOWN.pack(known.number, known.segment, known.end)
+# Without a function of ours around them: each takes 0.1 µs of a record.
+# (kind, ledger id)
+ledger_key: Final[Callable[[bytes, int], bytes]] = _LEDGER_KEY.pack
+# (ledger id, entry id)
+entry_key: Final[Callable[[int, int], bytes]] = partial(_ENTRY_KEY.pack, b"e")
+# (ledger id, segment)
+use_key: Final[Callable[[int, int], bytes]] = partial(_ENTRY_KEY.pack, b"s")
+# (segment, offset, size)
+pack_location: Final[Callable[[int, int, int], bytes]] = _LOCATION.pack
 
 
 def pack_use(segment: int, used: int, end: int) -> tuple[bytes, bytes]:
@@ -301,8 +293,9 @@ class IndexBatch:
         self.put = self.batch.put
         self.delete = self.batch.delete
 
-    def put_known(self, known: Known) -> None:
-        self.put(*pack_known(known))
+    def put_known(self, number: int, segment: int, end: int) -> None:
+        """See `Known`."""
+        self.put(_KNOWN_KEY, _KNOWN.pack(number, segment, end))
 
     def put_bookie(self, record: bytes) -> None:
         self.put(_BOOKIE, record)

@@ -189,7 +189,7 @@ def _read_on(folder: Path, index: Index, mark: DurableMark) -> _Reached:
         # The next one comes in a new segment, as the last may end before the index thinks.
         segment = max([*usage.segments, *segments_in(records), walk.segment, known.segment]) + 1
         batch = IndexBatch()
-        batch.put_known(Known(walk.number, segment, 0))
+        batch.put_known(walk.number, segment, 0)
         index.write(batch.batch)
         index.flush()
         return _Reached(walk.number, segment, 0, usage)
@@ -220,7 +220,7 @@ def _make_anew(folder: Path, index: Index, mark: DurableMark) -> _Reached:
         apply_groups(index, usage, [PlacedGroup(table, number, last, records_at=0, end=0)])
     batch = IndexBatch()
     end = segment_path(records, last).stat().st_size if segments else 0
-    batch.put_known(Known(number, last, end))
+    batch.put_known(number, last, end)
     index.write(batch.batch)
     return _Reached(number, last + 1, 0, usage)
 

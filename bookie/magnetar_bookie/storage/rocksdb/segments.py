@@ -82,10 +82,11 @@ class Segments:
         segment, offset = self.current, self.end
         self._line.parts.setdefault(segment, []).extend(group.parts)
         self._line.number = group.number
-        at = offset + group.records_at
+        at, in_line, places = offset + group.records_at, self.in_line, self._line.places
         for record in group.parts[1:]:
-            self.in_line[segment, at] = record
-            self._line.places.append((segment, at))
+            place = segment, at
+            in_line[place] = record
+            places.append(place)
             at += len(record)
         self.end = at
         return segment, offset
