@@ -14,7 +14,7 @@ no answer is asked again after a pause, until `recovery_timeout_s` have passed i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from magnetar_bookie.client.context import LedgerContext
@@ -158,9 +158,9 @@ class _Attempt:
         unwritten = 0
         length: int | None = None
 
-        def written(count: int, error: AddFailed | None) -> None:
+        def written(_: int, records: Sequence[bytes], error: AddFailed | None) -> None:
             nonlocal unwritten
-            unwritten -= count
+            unwritten -= len(records)
             if error is not None:
                 self._broken = self._broken or f"what was kept can't be written: {error}"
             self._tell()

@@ -17,9 +17,8 @@ When a writer falls silent, explicit_lac.py tells the bookies its LAC.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Sequence
-from itertools import accumulate, repeat
+from functools import partial
 from typing import Final
 
 from magnetar_bookie.client.context import LedgerContext
@@ -29,7 +28,7 @@ from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
-from magnetar_bookie.read.record import encode_record
+from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
@@ -134,29 +133,24 @@ class LedgerWriter:
                 f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
             )
         first, confirmed = self._next_entry_id, adds.last_add_confirmed
-        # Up to and with each.
-        lengths = list(accumulate(map(len, entries), initial=self._appended_bytes))[1:]
+        ledger_id, length, records = self.ledger_id, self._appended_bytes, []
+        for entry_id, entry in enumerate(entries, first):
+            length += len(entry)
+            records.append(encode_record(ledger_id, entry_id, confirmed, length, entry))
         self._next_entry_id = first + len(entries)
-        self._appended_bytes = lengths[-1]
-        records = list(
-            map(encode_record, repeat(self.ledger_id), itertools.count(first), repeat(confirmed), lengths, entries)
-        )
+        self._appended_bytes = length
         self._lac.told(confirmed)
-        told = 0
-
-        def decided(count: int, error: AddFailed | None) -> None:
-            nonlocal told
-            begun, told = told, told + count
-            if error is None:
-                self.length_bytes = lengths[told - 1]
-                done(first + begun, count)
-                return
-            if not isinstance(error, WriterClosed):
-                self._add_failed = True
-            done(error, count)
-
-        adds.add(first, records, decided)
+        adds.add(first, records, partial(self._decided, done))
         return first
+
+    def _decided(self, done: Appended, first: int, records: Sequence[bytes], error: AddFailed | None) -> None:
+        if error is None:
+            self.length_bytes += sum(map(len, records)) - RECORD_HEADER_BYTES * len(records)
+            done(first, len(records))
+            return
+        if not isinstance(error, WriterClosed):
+            self._add_failed = True
+        done(error, len(records))
 
     async def room(self) -> None:
         """Returns when `append` finds room, or will fail anyway."""

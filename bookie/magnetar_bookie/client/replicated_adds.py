@@ -32,8 +32,9 @@ __all__ = ["Done", "ReplicatedAdds"]
 
 log = logging.getLogger(__name__)
 
-# Called with how many adds of a run, from the first that was not told on, came to this: None: they have completed.
-Done = Callable[[int, AddFailed | None], object]
+# Called with some adds of a run, from the first that was not told on: its entry id, their records, and what they came
+# to; None: they have completed.
+Done = Callable[[int, Sequence[bytes], AddFailed | None], object]
 # What a bookie says for a reason of its own, which passes. Other refusals are of this ledger, and would come again.
 _PASSING: Final = frozenset({Status.READ_ONLY})
 _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
@@ -43,7 +44,8 @@ _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 class _Run:
     """Adds that were asked for at one time, less those that were told."""
 
-    count: int
+    first: int
+    records: Sequence[bytes]
     done: Done
 
 
@@ -124,7 +126,7 @@ class ReplicatedAdds:
 
     def add(self, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
         """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
-        run = _Run(len(records), done)
+        run = _Run(first_entry_id, records, done)
         if self._pipeline.failed is not None or self._ended is not None:
             self._late.append(run)
             self._settle_soon()
@@ -236,7 +238,7 @@ class ReplicatedAdds:
         if self._late and not self._pending:
             while self._late and not self._pending:
                 run = self._late.popleft()
-                _tell(run.done, run.count, self._pipeline.failed or self._ended)
+                _tell(run, self._pipeline.failed or self._ended)
             self._told()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
@@ -250,19 +252,19 @@ class ReplicatedAdds:
         return not self._pending and not self._pipeline.changing
 
     def _complete(self, up_to: int) -> None:
-        pop = self._pending.pop
-        completed = list(map(pop, range(self._first_pending, up_to + 1)))
+        completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
         self._pending_bytes -= sum(map(len, completed))
-        left = len(completed)
-        while left:
+        while self._runs and self._runs[0].first <= up_to:
             run = self._runs[0]
-            count = min(left, run.count)
-            left -= count
-            run.count -= count
-            if not run.count:
-                self._runs.popleft()
-            _tell(run.done, count, None)
+            count = up_to + 1 - run.first
+            if count < len(run.records):
+                told = _Run(run.first, run.records[:count], run.done)
+                run.first, run.records = up_to + 1, run.records[count:]
+                _tell(told, None)
+                break
+            self._runs.popleft()
+            _tell(run, None)
         self._told()
 
     def _fail(self, error: AddFailed) -> None:
@@ -272,7 +274,7 @@ class ReplicatedAdds:
         runs, self._runs = self._runs, deque()
         self._pending, self._pending_bytes = {}, 0
         for run in runs:
-            _tell(run.done, run.count, error)
+            _tell(run, error)
         self._told()
 
     def _begin_change(self, change: Change) -> None:
@@ -319,8 +321,8 @@ class ReplicatedAdds:
         self._detach = []
 
 
-def _tell(done: Done, count: int, error: AddFailed | None) -> None:
+def _tell(run: _Run, error: AddFailed | None) -> None:
     try:
-        done(count, error)
+        run.done(run.first, run.records, error)
     except Exception:  # its owner's mistake must not keep the others from hearing
         log.exception("the completion of an add failed")

@@ -36,6 +36,7 @@ class Producer:
         "_budget",
         "_bytes",
         "_clock",
+        "_counts_of",
         "_entries",
         "_log",
         "_max_message_bytes",
@@ -106,6 +107,7 @@ class Producer:
         # What the log has and has not decided.
         self._pending: deque[_Pending] = deque()
         # Stored of the entries that were taken at one time, and not counted yet.
+        self._counts_of = 0.0
         self._entries = self._messages = self._bytes = 0
         self._settled: list[asyncio.Future[None]] = []
 
@@ -168,25 +170,24 @@ class Producer:
             self._topic_counters.failed_entries += 1
             self._release(size)
             self.end(result)
-            self._count_up_to(taken_at)
+            if not pending or pending[0][4] != taken_at:
+                self._count()
         else:
-            stored, name = self._on_stored, self.producer_name
-            for position in result:
-                number, size, messages, sequence_id, taken_at = pending.popleft()
+            rows = [pending.popleft() for _ in result]
+            self._on_stored(self.producer_name, max([row[3] for row in rows]))
+            for (number, size, messages, _, taken_at), position in zip(rows, result, strict=True):
+                if taken_at != self._counts_of:
+                    self._count()
+                    self._counts_of = taken_at
                 self._entries += 1
                 self._messages += messages
                 self._bytes += size
-                stored(name, sequence_id)
                 if self.error is None:
                     self._sink.stored(number, position)
-                if not pending or pending[0][4] != taken_at:
-                    self._count(taken_at)
+            if not pending or pending[0][4] != self._counts_of:
+                self._count()
         if not pending:
             self._wake()
-
-    def _count_up_to(self, taken_at: float) -> None:
-        if not self._pending or self._pending[0][4] != taken_at:
-            self._count(taken_at)
 
     async def lives(self) -> bool:
         """Its client is still there, as far as can be told; where not, it has left by now."""
@@ -211,15 +212,15 @@ class Producer:
             self._settled.append(waiter)
             await waiter
 
-    def _count(self, taken_at: float) -> None:
-        """All that was taken at that time is decided."""
+    def _count(self) -> None:
+        """All that was taken at `_counts_of` is decided."""
         entries, messages, size = self._entries, self._messages, self._bytes
         if not entries:
             return
         self._entries = self._messages = self._bytes = 0
         for traffic in (self.counters, self._topic_counters.received, self._all_counters.received):
             traffic.count(messages, entries, size)
-        self._all_counters.publish_seconds.observe(self._clock.monotonic() - taken_at, entries)
+        self._all_counters.publish_seconds.observe(self._clock.monotonic() - self._counts_of, entries)
         self._all_counters.entry_bytes.observe(size / entries, entries)
         self._release(size)
 

@@ -655,12 +655,12 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     told: list[object] = []
-    before.add(0, [record], lambda _count, error: told.append(error))
+    before.add(0, [record], lambda _first, _records, error: told.append(error))
     await scene.idle()
     assert not told
     await client.close()
     after = adds()
-    after.add(0, [record], lambda _count, error: told.append(error))
+    after.add(0, [record], lambda _first, _records, error: told.append(error))
     await scene.settled(lambda: len(told) == 2)
     assert all(isinstance(one, AddFailed) for one in told)
 
