@@ -246,9 +246,9 @@ class ManagedLedger:
         if entry is None or table is None:
             return None
         found = [entry]
-        left = max_bytes - len(entry.stored)
-        while len(found) < max_entries:
-            ledger_id, entry_id = entry.position
+        left, last = max_bytes - len(entry.stored), listed.last
+        while len(found) < max_entries and place != last:
+            ledger_id, entry_id = place
             following = table.get(Position(ledger_id, entry_id + 1))
             if following is None:
                 place = listed.at_or_after(Position(ledger_id, entry_id + 1))
@@ -259,7 +259,7 @@ class ManagedLedger:
             if left < 0:
                 break
             found.append(following)
-            entry = following
+            place = following.position
         return found
 
     async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
