@@ -225,14 +225,19 @@ class AddChannel:
         if link is not self._link or at_hand is None:
             return
         try:
-            while line and at_hand.ready(link.frames):
-                run = line.popleft()
-                left = at_hand.take(run.ledger_id, run.master_key, run.first, run.records, recovery=self._recovery)
-                if left:
-                    each = [_Run(run.ledger_id, run.master_key, one, [run.records[one - run.first]]) for one in left]
-                    line.extendleft(reversed(each))
-                    break
-            at_hand.taken()
+            try:
+                while line and at_hand.ready(link.frames):
+                    run = line.popleft()
+                    left = at_hand.take(run.ledger_id, run.master_key, run.first, run.records, recovery=self._recovery)
+                    if link is not self._link:  # it broke by what was answered: nothing of it is in line any more
+                        break
+                    if left:
+                        records = run.records
+                        each = [_Run(run.ledger_id, run.master_key, one, [records[one - run.first]]) for one in left]
+                        line.extendleft(reversed(each))
+                        break
+            finally:
+                at_hand.taken()
         except Exception as error:
             log.exception("adds to bookie %s failed", self._bookie_id)
             self._break(link, f"a fault of ours: {error!r}")
@@ -240,9 +245,14 @@ class AddChannel:
             link.wake()
 
     def _answered_at_hand(self, link: _Link, ledger_id: int, first: int, count: int, status: int) -> None:
+        """Called by the bookie, which may not meet what goes wrong here: it would take that for its disk's failure."""
         if link is self._link:
             self._pause_s = 0.0
-            self._take(ledger_id, first, count, status)
+            try:
+                self._take(ledger_id, first, count, status)
+            except Exception as error:
+                log.exception("adds to bookie %s failed", self._bookie_id)
+                asyncio.get_running_loop().call_soon(self._break, link, f"a fault of ours: {error!r}")
 
     def _next_frame(self) -> bytes:
         builder, line = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES), self._line

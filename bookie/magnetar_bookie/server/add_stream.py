@@ -105,6 +105,7 @@ class AddStream:
         if self._answered_at_hand is not None:
             self._sent_answers += 1
             self._answered_at_hand(answer.ledger_id, answer.first_entry_id, answer.count, answer.status)
+            self._wake_receiver()
             return
         self._answers.append(answer)
         if self._to_send is not None and not self._to_send.done():
@@ -129,7 +130,7 @@ class AddStream:
             return range(first, first + len(records))  # to meet the failure where it ends the stream
         left = [add.entry_id for add in decisions.to_compare]
         self._counters.adds += len(records) - len(left)
-        self._counters.add_bytes += sum(map(len, records))
+        self._counters.add_bytes += sum(map(len, records)) - sum([len(add.record) for add in decisions.to_compare])
         self._open += len(records) - len(left)
         for answer in decisions.answers:
             self.answered(answer)

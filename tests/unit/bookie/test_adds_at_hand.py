@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from magnetar_bookie.adds_at_hand import AddsAtHand
 from magnetar_bookie.client.add_channel import AddChannel
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
@@ -38,7 +39,7 @@ class Counted:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self.sent = 0
+        self.sent = self.sent_bytes = 0
         self.receive, self.finish, self.cancel = stream.receive, stream.finish, stream.cancel
 
     @property
@@ -47,6 +48,7 @@ class Counted:
 
     async def send(self, message: bytes) -> None:
         self.sent += 1
+        self.sent_bytes += len(message)
         await self._stream.send(message)
 
 
@@ -120,12 +122,15 @@ def test_what_has_to_be_compared_comes_in_a_frame_with_all_behind_it() -> None:
     """LED-7: the same again is taken, and other bytes are a conflict, however they come."""
 
     async def test(scene: Scene) -> None:
-        frames = scene.messages
+        frames, counters = scene.messages, scene.one.bookie.counters
+        bytes_before = counters.add_bytes - scene.streams[0].sent_bytes
         scene.send(0, b"the first", b"new")
         scene.send(2, b"behind it")
         await scene.answered(0, times=2)
         await scene.answered(1, 2)
         assert scene.messages > frames
+        by_hand = len(record(1, 1, b"new", -1))
+        assert (counters.adds, counters.add_bytes) == (4, bytes_before + scene.streams[0].sent_bytes + by_hand)
         scene.send(2, b"other bytes", b"another")
         await scene.answered(2, times=2)
         await scene.answered(3)
@@ -222,3 +227,60 @@ def test_a_fault_within_the_bookie_breaks_the_stream_at_once() -> None:
         await scene.answered(1)
 
     scene(test)
+
+
+def test_a_fault_of_who_is_answered_breaks_the_stream_and_not_the_bookie() -> None:
+    async def test(scene: Scene) -> None:
+        class Faulty(Told):
+            def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+                raise ValueError("a bug of the client's")
+
+        detach = scene.channel.attach(1, Faulty())
+        scene.send(1, b"a")
+        await scene.answered(1)
+        detach()
+        await until(lambda: all(task.done() for task in scene.tasks), "the stream breaks")
+        assert scene.one.bookie.failed is None
+        scene.send(2, b"b")
+        await scene.answered(2)
+        assert len(scene.streams) == 2
+
+    scene(test)
+
+
+def test_nothing_goes_back_in_line_of_a_link_that_breaks_by_what_is_answered_at_once() -> None:
+    async def test(scene: Scene) -> None:
+        class Breaks(Told):
+            def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
+                if status == Status.BAD_RECORD:
+                    scene.channel._break(scene.channel._link, "it is enough")
+
+        detach = scene.channel.attach(1, Breaks())
+        # The first has to be compared, and the second is refused at once.
+        scene.channel.send(1, KEY, 0, [record(1, 0, b"the first", -1), b"bad"], recovery=False)
+        await until(lambda: bool(scene.told.failures), "the failure is told")
+        detach()
+        scene.channel.registered_anew()  # no pause
+        scene.send(2, b"c")
+        await scene.answered(2)
+        assert scene.told.answers == {0: [Status.OK], 1: [Status.BAD_RECORD], 2: [Status.OK]}
+        assert len(scene.streams) == 2
+
+    scene(test)
+
+
+def test_a_stream_that_is_finished_ends_when_what_was_handed_over_is_answered() -> None:
+    async def body() -> None:
+        async with OneBookie() as one:
+            stream, told = one.adds(), list[tuple[int, ...]]()
+            await until(lambda: stream.at_hand is not None, "the bookie serves the stream")
+            at_hand = stream.at_hand
+            assert isinstance(at_hand, AddsAtHand)
+            at_hand.begin(lambda *answer: told.append(answer))
+            assert not at_hand.take(1, KEY, 0, [record(1, 0)], recovery=False)
+            at_hand.taken()
+            await stream.finish()
+            assert await stream.receive() is None
+            assert told == [(1, 0, 1, Status.OK)]
+
+    run(body())
