@@ -24,6 +24,7 @@ class CheckTimes:
             return []  # as it is asked after each sync
         before, self._until_s = self._until_s, now_s
         if not count or now_s <= before:
+            self._next_s = now_s  # where the clock has fallen, what was next may be far away
             return []
         first, last = (int(at / self._interval_s * count) for at in (before, now_s))
         self._count, self._next_s = count, (last + 1) * self._interval_s / count

@@ -372,11 +372,9 @@ class RocksStorage:
         if self._mark_timer is None:
             loop = asyncio.get_running_loop()
             self._mark_timer = loop.call_later(self._options.mark_sync_interval_s, self._sync_mark)
-        try:
+        with contextlib.suppress(StorageFailed):  # it is dead, and says so to the next who asks
             self._flush_if_due()
-        except StorageFailed:
-            return  # it is dead, and says so to the next who asks
-        self._reclaimer.kick()
+            self._reclaimer.kick()
 
     def _flush_if_due(self) -> bool:
         """Begins it if it can. Whether one is due, and has not begun."""

@@ -1,0 +1,21 @@
+"""When each of some things is looked at, of which each is once in an interval."""
+
+from __future__ import annotations
+
+from magnetar_bookie.storage.rocksdb.check_times import CheckTimes
+
+
+def _asked(times: CheckTimes, first: int, last: int) -> list[int]:
+    return [place for now in range(first, last) for place in times.due(float(now), 4)]
+
+
+def test_each_has_its_turn_once_in_an_interval_however_often_it_is_asked() -> None:
+    times = CheckTimes(100, 1000.0)
+    assert _asked(times, 1000, 1101) == [1, 2, 3, 0]
+    assert times.due(1200.0, 4) == [1, 2, 3, 0]
+
+
+def test_a_clock_that_falls_does_not_end_it() -> None:
+    times = CheckTimes(100, 1000.0)
+    _asked(times, 1000, 1101)
+    assert _asked(times, 500, 601) == [1, 2, 3, 0]
