@@ -113,8 +113,8 @@ class FrameReader:
         data, at = self.left, self._at
         size = len(data)
         if size - at < _SIZES:
-            if at:
-                self.left, self._at = data[at:], 0
+            if at:  # copied: a view would keep all that was taken
+                self.left, self._at = memoryview(data[at:].tobytes()), 0
             return None
         total, command = _read_sizes(data, at)
         if total > self._max_frame_bytes or command + 4 > total or command > MAX_COMMAND_BYTES:

@@ -155,3 +155,11 @@ def test_a_frame_that_comes_byte_by_byte_takes_about_its_size() -> None:
     assert reader.kept_bytes == reader.unfinished_bytes == len(data) - 1
     reader.feed(data[-1:])
     assert taken(reader) == [(b"c", b"p" * size)]
+
+
+def test_the_beginning_of_a_frame_does_not_keep_what_was_taken_before_it() -> None:
+    """Also where nobody says that the memory is used for another: that of one that was held is its own."""
+    reader = FrameReader(MAX_MESSAGE)
+    reader.feed(framed(b"c", b"p" * 50_000) + b"\0\0")
+    assert len(taken(reader)) == 1
+    assert len(reader.left.obj) == reader.kept_bytes == 2  # type: ignore[arg-type]
