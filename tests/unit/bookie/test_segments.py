@@ -14,7 +14,7 @@ from magnetar_bookie.storage.rocksdb.group import encode_group
 from magnetar_bookie.storage.rocksdb.segments import Segments, segment_path
 
 
-@pytest.mark.parametrize("records, most", [(1, None), (2500, None), (1, 1), (3, 7), (2500, 4000), (2500, 30_000)])
+@pytest.mark.parametrize(("records", "most"), [(1, None), (2500, None), (1, 1), (3, 7), (2500, 4000), (2500, 30_000)])
 def test_all_is_written_though_a_call_takes_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, most: int | None
 ) -> None:
