@@ -444,6 +444,8 @@ def test_stream_is_not_read_on_while_nobody_takes_its_answers() -> None:
 class _Broken:
     """A stream whose client is gone."""
 
+    at_hand: object | None = None
+
     async def send(self, message: bytes) -> None:
         raise Disconnected("the client has gone")
 

@@ -184,9 +184,8 @@ def _write(file: int, parts: Sequence[bytes]) -> None:
     """All of it: a write may take less than it was given."""
     for begin in range(0, len(parts), _BUFFERS):
         buffers: list[bytes | memoryview] = list(parts[begin : begin + _BUFFERS])
-        while buffers:
-            written = os.writev(file, buffers)
-            while buffers and written >= len(buffers[0]):
+        left = sum(map(len, buffers))
+        while left := left - (written := os.writev(file, buffers)):
+            while written >= len(buffers[0]):
                 written -= len(buffers.pop(0))
-            if buffers:
-                buffers[0] = memoryview(buffers[0])[written:]
+            buffers[0] = memoryview(buffers[0])[written:]
