@@ -180,14 +180,14 @@ class RocksStorage:
 
     @property
     def index(self) -> Index:
-        """All that was written is in it. Raises `StorageFailed`."""
+        """All that was written is in it: to be asked for on the event loop. Raises `StorageFailed`."""
         if self._behind:
             self._catch_up()
         return self._index
 
     @property
     def usage(self) -> Usage:
-        """With all that was written. Raises `StorageFailed`."""
+        """With all that was written: to be asked for on the event loop. Raises `StorageFailed`."""
         if self._behind:
             self._catch_up()
         return self._usage
