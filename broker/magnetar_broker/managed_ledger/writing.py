@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -79,6 +80,7 @@ class LogWriting:
         "_on_left_empty",
         "_rule",
         "_telling",
+        "_untold",
         "ended",
         "on_appended",
         "on_lost",
@@ -113,6 +115,8 @@ class LogWriting:
         self._closing = False
         self._announced = False
         self._telling = False
+        # Those who are to hear of places.
+        self._untold: deque[tuple[AppendDone, Sequence[Position]]] = deque()
         # The last ledger had some.
         self._chunks = False
         self._driver: asyncio.Task[None] | None = None
@@ -223,12 +227,19 @@ class LogWriting:
         if not self._announced:
             self._announced = True
             asyncio.get_running_loop().call_soon(self._announce)
-        begun, done = 0, appends[0].done
+        begun, done, untold = 0, appends[0].done, self._untold
         for at, append in enumerate(appends):
             if append.done != done:
-                _tell(done, positions[begun:at])
+                untold.append((done, positions[begun:at]))
                 begun, done = at, append.done
-        _tell(done, positions[begun:] if begun else positions)
+        untold.append((done, positions[begun:] if begun else positions))
+        self._tell_stored()
+
+    def _tell_stored(self) -> None:
+        """Who hears of his may end the log: the others hear of theirs before what is pending is told, then."""
+        untold = self._untold
+        while untold:
+            _tell(*untold.popleft())
 
     def _announce(self) -> None:
         self._announced = False
@@ -339,6 +350,7 @@ class LogWriting:
         if self._driver is not None:
             self._driver.cancel()
         self._on_ended()
+        self._tell_stored()
         for append in self.queue.take_all():
             _tell(append.done, append.refused or error)
 

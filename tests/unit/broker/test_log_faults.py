@@ -326,3 +326,23 @@ def test_who_stops_at_a_refusal_keeps_the_order() -> None:
         assert isinstance(told[1], TopicGivenUp)
 
     in_scene(test)
+
+
+def test_everybody_is_told_in_order_though_the_first_one_ends_the_log() -> None:
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        told: list[tuple[str, object]] = []
+
+        def first(result: object) -> None:
+            told.append(("first", result))
+            log.append([NewEntry(entry(b"pending"), 1, 0)], lambda result: told.append(("pending", result)))
+            log.abandon()
+
+        # While there is no ledger yet: they go to it together.
+        log.append([NewEntry(entry(b"a"), 1, 0)], first)
+        log.append([NewEntry(entry(b"b"), 1, 0)], lambda result: told.append(("second", result)))
+        await scene.wait(lambda: len(told) == 3)
+        assert [who for who, _ in told] == ["first", "second", "pending"]
+        assert isinstance(told[2][1], TopicGivenUp)
+
+    in_scene(test)
