@@ -76,6 +76,16 @@ def test_receipts_that_follow_each_other_are_too(
         assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
+def test_receipt_of_what_is_nowhere_says_so() -> None:
+    """As of a message that was stored before: clients know this place for none."""
+    frames = ReceiptFrames(1, -1)
+    for sequence_id, ledger_id, entry_id in [(5, -1, -1), (6, 3, 0), (7, -1, -1), (8, 3, -1)]:
+        told = CommandSendReceipt(producer_id=1, sequence_id=sequence_id)
+        told.message_id.ledgerId, told.message_id.entryId = ledger_id % 2**64, entry_id % 2**64
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+        assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
+
+
 @given(UINT64, PARTITIONS, PLACES, PLACES, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2))))
 def test_messages_that_follow_each_other_are_too(
     consumer_id: int, partition: int, ledger_id: int, entry_id: int, steps: list[tuple[int, int]]

@@ -93,7 +93,7 @@ class _Block:
     __slots__ = ("after", "before", "block", "ledger_id", "lowest")
 
     def __init__(self) -> None:
-        self.ledger_id = self.block = -1
+        self.ledger_id = self.block = -2  # no entry's: -1 stands for none
         # Of a message id, and in between one of these.
         self.before = self.after = b""
         self.lowest = _SMALL
@@ -108,7 +108,7 @@ class _Block:
 
 def _lowest_and_rest(block: int) -> tuple[list[bytes], bytes]:
     """Of a number that is `block` without its lowest seven bits: how those are written, and what follows."""
-    return (_CONTINUED, _varint(block)) if block else (_SMALL, b"")
+    return (_CONTINUED, _varint(block & _UINT64 >> 7)) if block else (_SMALL, b"")
 
 
 # By the size of what follows, which is far below 128: six varints.
