@@ -95,7 +95,13 @@ class FakeLog:
                 done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
             elif error is None:
                 self.stored.append(entry)
-                done([self.last])
+                places = [self.last]
+                # As a log does, those of one that follow each other are told at once.
+                while self.waiting and count and self.waiting[0][1] == done and type(self.waiting[0][0]) is bytes:
+                    count -= 1
+                    self.stored.append(self.waiting.popleft()[0])
+                    places.append(self.last)
+                done(places)
             else:
                 done(error)
 
