@@ -172,6 +172,7 @@ class _Noting:
         self._requests = requests
         self._stream = stream
         self._answering = answering
+        self.at_hand = stream.at_hand
         self.finish = stream.finish
         self.cancel = stream.cancel
 
