@@ -19,7 +19,7 @@ _BRANCHES: Final[list[Branch]] = [
     ("client/ensemble_choice.py", "raise await self._too_few(striping)"),
     ("server/group_commit.py", "self._room_waiters[woken] = None"),
     ("server/record_reader.py", "max_bytes -= len(record)"),
-    ("core/commit_group.py", "status = Status.READ_ONLY"),
+    ("core/commit_group.py", "return Status.READ_ONLY"),
     ("server/bookie.py", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     ("core/ledger_replicas.py", "return Status.LIMBO"),

@@ -101,4 +101,6 @@ class CommitGroup:
     def _status(self, ledger_id: int) -> Status:
         if ledger_id in self.deleted:
             return Status.DELETED
-        return Status.READ_ONLY if self.full else _OK
+        if self.full:
+            return Status.READ_ONLY
+        return _OK
