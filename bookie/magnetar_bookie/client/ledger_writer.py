@@ -259,7 +259,7 @@ class LedgerWriter:
 
     @property
     def room_entries(self) -> int:
-        """How many more `append` takes."""
+        """How many more `append_run` takes."""
         return self._max_entries - self._adds.pending_entries
 
     @property

@@ -56,7 +56,7 @@ class FrameReader:
         self._missing = 0
         # What there is of it.
         self.unfinished_bytes = 0
-        # That frame, once it has come: it stands before `_data`.
+        # That frame, once it has come: it stands before `left`.
         self._whole: tuple[bytes, bytes] | None = None
 
     @property
