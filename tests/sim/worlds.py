@@ -14,6 +14,7 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.service.faults import SERVICE_FAULTS
 from tests.sim.service.world import ServiceWorld
 from tests.sim.topics.world import TopicWorld
+from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS
 from tests.sim.world.world import World
 
 __all__ = ["WORLDS", "run_in_world", "world_named", "worlds_of"]
@@ -29,9 +30,10 @@ def world_named(name: str) -> str:
     kind, _, faults = name.partition(":")
     if kind not in WORLDS or (faults and kind != "service"):
         raise ArgumentTypeError(f"there is no world {name!r}: {', '.join(WORLDS)}, and service:FAULT+FAULT")
+    known = [*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS)]
     for fault in faults.split("+") if faults else ():
-        if fault not in SERVICE_FAULTS:
-            raise ArgumentTypeError(f"there is no fault {fault!r} of the service: {', '.join(SERVICE_FAULTS)}")
+        if fault not in known:
+            raise ArgumentTypeError(f"there is no fault {fault!r} of the service: {', '.join(known)}")
     return name
 
 

@@ -19,6 +19,7 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.history import Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
@@ -29,6 +30,7 @@ from tests.sim.service.operator import Operator
 from tests.sim.service.plan import service_plan
 from tests.sim.service.sessions import watch_lives
 from tests.sim.topics.history import chain_of
+from tests.sim.world.plan import fill_up
 from tests.sim.world.world import World
 
 __all__ = ["ServiceWorld"]
@@ -44,6 +46,8 @@ class ServiceWorld(World):
         self.service = service_plan(self.chance, self.plan)
         if faults:
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
+        if fill_up(self.plan, self.chance.stream("saturation")):
+            self.service.fill_up()
         self.metadata._session_timeout_s = self.service.session_timeout_s
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
@@ -143,7 +147,10 @@ class ServiceWorld(World):
         for ledger_id in new.ledgers:
             if history.ledger(ledger_id).metadata is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
+        added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
         _chain_changed(history, name, new)
+        for ledger_id in added:
+            ledger_listed(history, name, ledger_id)
 
     def _cursors_go(self, topic: str) -> None:
         """Their ledgers go before their nodes."""
@@ -172,6 +179,7 @@ class ServiceWorld(World):
             host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
+        self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
         await self.faults.strike(self.plan.active_s)
         await end(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.randomness import SeededRandomness
@@ -43,6 +44,10 @@ class Host:
         self.transport: SimulatedTransport = self.world.network.transport(self.process)
         self.world.trace.line(self.name, f"starts, life {self.lives}")
         self.process.spawn(self.main(), name=self.name)
+
+    def ledger_clients(self) -> list[LedgerClient]:
+        """Those that the present life writes ledgers with."""
+        return []
 
     async def main(self) -> None:
         raise NotImplementedError

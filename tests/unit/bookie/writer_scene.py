@@ -31,7 +31,7 @@ from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
 from tests.running import run, until
 
-__all__ = ["QUICK", "FakeBookie", "Scene", "scenario"]
+__all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene", "scenario"]
 
 QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
 
