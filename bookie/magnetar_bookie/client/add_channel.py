@@ -389,9 +389,10 @@ class AddChannel:
 
     def _check_oldest(self) -> None:
         self._timer = None
+        now, grace_s = self._clock.monotonic(), self._timeout_s / 10
+        self._unanswered.find_oldest(now)
         if not self._unanswered.is_handed_over:
             return
-        now, grace_s = self._clock.monotonic(), self._timeout_s / 10
         due = self._unanswered.oldest_since + self._timeout_s
         if now > self._check_at + grace_s:
             self._check_in(grace_s)  # this process was asleep: the answers may have come meanwhile

@@ -25,19 +25,8 @@ __all__ = ["ADD_OVERHEAD_BYTES", "UnansweredAdds"]
 ADD_OVERHEAD_BYTES: Final = 200
 
 
-class _Handed:
-    """The adds of one ledger from `first` up to but not including `end` left the process together."""
-
-    __slots__ = ("end", "first", "ledger_id")
-
-    def __init__(self, ledger_id: int, first: int, end: int) -> None:
-        self.ledger_id = ledger_id
-        self.first = first
-        self.end = end
-
-
 class UnansweredAdds:
-    __slots__ = ("_handed", "_max_bytes", "_sizes", "bytes", "lags", "oldest_since")
+    __slots__ = ("_handed", "_max_bytes", "_oldest", "_sizes", "bytes", "lags", "oldest_since")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -45,8 +34,11 @@ class UnansweredAdds:
         self._sizes: dict[tuple[int, int], int] = {}
         self.bytes = 0
         self.lags = False
-        # In the order of the hand-overs. Adds at the front may have been answered out of order.
-        self._handed: deque[_Handed] = deque()
+        # (ledger id, first entry, end): adds that left the process together, in the order of the hand-overs. Adds
+        # behind the oldest may have been answered out of order.
+        self._handed: deque[tuple[int, int, int]] = deque()
+        # The oldest add: this entry of the first of these.
+        self._oldest = 0
         # When the time-out of the oldest add began; meaningless while `is_handed_over` is False.
         self.oldest_since = 0.0
 
@@ -80,31 +72,33 @@ class UnansweredAdds:
     def hand_over(self, ledger_id: int, first_entry_id: int, end_entry_id: int, now: float) -> None:
         """These adds leave the process."""
         if not self._handed:
+            self._oldest = first_entry_id
             self.oldest_since = now
-        self._handed.append(_Handed(ledger_id, first_entry_id, end_entry_id))
+        self._handed.append((ledger_id, first_entry_id, end_entry_id))
 
     def answered(self, ledger_id: int, first_entry_id: int, count: int, now: float) -> None:
         """The bookie answered these adds. An answer to what was never put changes nothing."""
-        sizes = self._sizes
+        sizes, handed = self._sizes, self._handed
         end = first_entry_id + count
         entry_ids: Iterable[int] = range(first_entry_id, end)
         if count > len(sizes):  # never more work than there are unanswered adds, whatever the bookie claims
             entry_ids = [one for ledger, one in sizes if ledger == ledger_id and first_entry_id <= one < end]
+        freed = 0
         for entry_id in entry_ids:
-            self.bytes -= sizes.pop((ledger_id, entry_id), 0)
-        if self._handed:
-            oldest = self._handed[0]
-            if oldest.ledger_id == ledger_id and first_entry_id <= oldest.first < end:
-                oldest.first = min(oldest.end, end)
-                self.oldest_since = now
-            self._find_oldest(now)
-        self._check_lag()
+            freed += sizes.pop((ledger_id, entry_id), 0)
+        self.bytes -= freed
+        if handed and handed[0][0] == ledger_id and first_entry_id <= self._oldest < end:
+            self._oldest = min(handed[0][2], end)
+            self.oldest_since = now
+            self.find_oldest(now)
+        if self.lags:
+            self._check_lag()
 
     def drop(self, is_dropped: Callable[[int], bool], now: float) -> None:
         """Forgets the adds of the ledgers for which `is_dropped` is true: no answer to them is waited for."""
         for key in [key for key in self._sizes if is_dropped(key[0])]:
             self.bytes -= self._sizes.pop(key)
-        self._find_oldest(now)
+        self.find_oldest(now)
         self._check_lag()
 
     def clear(self) -> None:
@@ -113,18 +107,20 @@ class UnansweredAdds:
         self.bytes = 0
         self.lags = False
 
-    def _find_oldest(self, now: float) -> None:
+    def find_oldest(self, now: float) -> None:
         """Passes over the adds at the front that are unanswered no more."""
         handed, sizes = self._handed, self._sizes
         while handed:
-            oldest = handed[0]
-            while oldest.first < oldest.end and (oldest.ledger_id, oldest.first) not in sizes:
-                oldest.first += 1
+            ledger_id, _, end = handed[0]
+            while self._oldest < end:
+                if (ledger_id, self._oldest) in sizes:
+                    return
+                self._oldest += 1
                 self.oldest_since = now
-            if oldest.first < oldest.end:
-                return
             handed.popleft()
+            if handed:
+                self._oldest = handed[0][1]
 
     def _check_lag(self) -> None:
-        if self.lags and self.bytes <= self._max_bytes // 2:
+        if self.bytes <= self._max_bytes // 2:
             self.lags = False
