@@ -22,6 +22,7 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
@@ -88,7 +89,6 @@ class Topics:
         self._storage = storage
         self._ownership = ownership
         self._catalog = catalog
-        self._options = options
         self._clock = clock
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
@@ -99,7 +99,7 @@ class Topics:
         self._leaving: dict[TopicName, Topic] = {}
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._load_room = asyncio.Semaphore(options.max_concurrent_topic_load_request)
+        self._loading = LoadingQueue(options, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 
@@ -280,10 +280,9 @@ class Topics:
 
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
-            async with self._load_room:
+            async with self._loading.place(name):
                 began = self._clock.monotonic()
-                async with asyncio.timeout(self._options.topic_load_timeout_seconds):
-                    topic = await self._open_stored(name, create, asked)
+                topic = await self._open_stored(name, create, asked)
             if (problem := self._closed or self._why_not_here(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -293,11 +292,6 @@ class Topics:
             if topic.ended is not None:
                 self._lost(topic, topic.ended)
             return topic
-        except TimeoutError:
-            raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY,
-                f"{name} could not be opened within {self._options.topic_load_timeout_seconds} s: try again",
-            ) from None
         except BaseException as error:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
