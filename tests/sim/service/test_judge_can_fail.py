@@ -151,6 +151,22 @@ def never_comes_after_a_seek(scene: Scene) -> None:
     scene.drains(2)
 
 
+def a_reset_is_undone(scene: Scene) -> None:
+    """By a consumer that had its messages before."""
+    for number in range(3):
+        scene.given(number)
+    scene.moves(MessageId.earliest)
+    scene.acknowledges(2, cumulative=True, receipt=False)
+    scene.found(0, 1, 2)
+    scene.drains()
+
+
+def a_deleted_subscription_is_read_on(scene: Scene) -> None:
+    scene.history.cursor_changed(TOPIC, "s", None, scene.b[0])
+    scene.sends(3)
+    scene.given(3)
+
+
 def a_late_acknowledgement_has_its_receipt(scene: Scene) -> None:
     scene.given(1)
     scene.moves(MessageId.earliest)
@@ -276,6 +292,8 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("30", a_list_changed_by_another),
     ("54", never_comes),
     ("52", never_comes_after_a_seek),
+    ("69", a_reset_is_undone),
+    ("69", a_deleted_subscription_is_read_on),
     ("52", a_late_acknowledgement_has_its_receipt),
     ("57", an_acknowledgement_of_a_topic_that_is_gone),
     ("2", another_message_than_the_one_that_is_there),
