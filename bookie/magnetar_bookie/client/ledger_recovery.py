@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
@@ -30,6 +31,7 @@ from magnetar_bookie.core.ledger_metadata import (
 from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.errors import (
     AddFailed,
+    EnsembleOutdated,
     LedgerDeleted,
     LedgerError,
     LedgerFenced,
@@ -71,7 +73,9 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
             return await _Attempt(client, ledger_id, metadata, deadline).run()
         except SomebodyElseClosed as closed:
             return closed.metadata
-        except (FragmentChanged, OutcomeNotKnown, _Failed) as error:
+        except (EnsembleOutdated, FragmentChanged, OutcomeNotKnown, _Failed) as error:
+            if isinstance(error, EnsembleOutdated):
+                await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
                     f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
@@ -110,9 +114,11 @@ class _Attempt:
         if length is None:
             length = await self._length_up_to(last)
         now_ms = self._clock.time_ms()
+        own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
         return await self._client.ledgers.change(
             self._ledger_id,
             lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+            self._client.bookies.cookie_checks([one for one in own if one not in self._fragment.bookies]),
         )
 
     async def _fence(self) -> int:
@@ -194,17 +200,17 @@ class _Attempt:
         return reads.last_entry_id, length
 
     def _adds(self, first: int) -> ReplicatedAdds:
-        async def publish(fragment: Fragment) -> None:
+        async def publish(change: Change) -> None:
             try:
                 await self._client.ledgers.change(
-                    self._ledger_id, lambda current: with_recovery_writing_to(current, fragment.bookies)
+                    self._ledger_id, lambda current: with_recovery_writing_to(current, change.fragment.bookies)
                 )
             except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
                 self._decided = error
                 self._broken = str(error)
                 self._tell()
                 raise LedgerFenced(f"ledger {self._ledger_id} needs no recovery any more: {error}") from error
-            self._own_fragments.append(fragment)
+            self._own_fragments.append(change.fragment)
 
         return ReplicatedAdds(
             self._ledger_id,

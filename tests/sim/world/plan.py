@@ -176,7 +176,7 @@ def plan(chance: Chance) -> Plan:
             faults.append("recover a ledger")
         if draw.random() < 0.4:
             faults.append("ambush")
-    if bookies < striping.ensemble_size + 1 or not losers:
+    if bookies < striping.ensemble_size + 1:
         faults = [fault for fault in faults if fault not in ("wipe", *DEPARTURES)]
     if not losers:
         faults = [fault for fault in faults if fault not in LOSSES]

@@ -92,6 +92,11 @@ class OperatorFaults(Striker):
         if bookie is None:
             return False
         self._decommissioned = bookie.leaving = True
+        if self._draw.random() < 0.5:
+            # No client hears of the mark before it changes something or asks for the newest.
+            for host in self._world.clients:
+                if host.runs and host.store is not None:
+                    self._world.metadata.lag(host.store)
         self._order("decommission", bookie.name)
         return True
 
