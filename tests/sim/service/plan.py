@@ -99,6 +99,8 @@ class ServicePlan:
     everybody_owns: bool
     session_timeout_s: float
     options: BrokerOptions = field(repr=False)
+    # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
+    in_one_process: bool = False
 
 
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
@@ -136,6 +138,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         everybody_owns=draw.random() < 0.15,
         session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
         options=_options(draw, plan),
+        in_one_process=chance.stream("one process").random() < 0.35,
     )
 
 
