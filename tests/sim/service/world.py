@@ -10,6 +10,7 @@ quiet    `ending.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
@@ -20,6 +21,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.history import Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.process import Process
+from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
 from tests.sim.service.bundle_owners import check_bundles, check_taken
@@ -64,6 +66,9 @@ class ServiceWorld(World):
         self.brokers = [BrokerHost(self, f"broker{number}") for number in range(self.service.brokers)]
         # Those that are there until the end.
         self.staying = self.brokers
+        if self.service.in_one_process:
+            self.bookies[0].join(self.brokers[0])
+            self.network.hand_over = partial(watch_calls, self)
         self.applications = [
             Application(self, f"app{number}", works) for number, works in enumerate(self.service.applications)
         ]
@@ -178,7 +183,8 @@ class ServiceWorld(World):
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
         self.trace.line("world", f"seed {self.seed}: {self.plan} {self.service} {self.service.options}")
         for host in self.hosts:
-            host.start()
+            if not host.runs:
+                host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
         await clock.sleep(0.5)
