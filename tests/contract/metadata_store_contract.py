@@ -279,7 +279,8 @@ class MetadataStoreContract:
             [Put("/a", b"", 0), Check("/a", 0)],
             [Delete("/a/b", 0), Put("/a/b/c", b"", ABSENT)],
             [Put("/a", b"", -3)],
-            [Put("/a", b"", 0, ephemeral=True)],
+            [Put("/a", b"", ANY, ephemeral=True)],
+            [Put("/a", b"", 0, ephemeral=True, sequential=True)],
             [Put("/a", b"", ANY, sequential=True)],
             [Delete("/a", ABSENT)],
             [Delete("/a", -3)],
@@ -424,6 +425,34 @@ class MetadataStoreContract:
         await other.sync()
         assert await other.children("/e") == ["theirs"]
         assert await other.exists(numbered.path) is None
+
+    @scenario
+    async def test_a_replaced_node_belongs_to_the_session_that_replaced_it(self, space: Space) -> None:
+        """OWN-2: it goes with the new session only, and of two that replace the same node one succeeds."""
+        store, other, third = await space.connect(), await space.connect(), await space.connect()
+        await store.put("/e/owner", b"first", ABSENT, ephemeral=True)
+        outcomes = await asyncio.gather(
+            other.put("/e/owner", b"second", 0, ephemeral=True),
+            third.put("/e/owner", b"second", 0, ephemeral=True),
+            return_exceptions=True,
+        )
+        made = [outcome for outcome in outcomes if isinstance(outcome, Made)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, BadVersion)]
+        assert made == [Made("/e/owner", 1)]
+        assert len(refused) == 1
+        winner, loser = (other, third) if isinstance(outcomes[0], Made) else (third, other)
+        await store.close()
+        await loser.sync()
+        assert await loser.get("/e/owner") == Node(b"second", Stat(1, winner.session.id))
+        assert await loser.put("/e/owner", b"third", 1, ephemeral=True) == Made("/e/owner", 0)
+        await winner.close()
+        await loser.sync()
+        assert await loser.get("/e/owner") == Node(b"third", Stat(0, loser.session.id))
+        with pytest.raises(NoNode):
+            await loser.put("/e/nobody", b"", 0, ephemeral=True)
+        await loser.put("/e/folder/child", b"", ABSENT)
+        with pytest.raises(NotEmpty):
+            await loser.put("/e/folder", b"", 0, ephemeral=True)
 
     @scenario
     async def test_ephemeral_nodes_go_when_the_session_is_lost(self, space: Space) -> None:

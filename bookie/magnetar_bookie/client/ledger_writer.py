@@ -91,6 +91,7 @@ class LedgerWriter:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._adds.pending_bytes
 
     @property
@@ -264,7 +265,7 @@ class LedgerWriter:
 
     @property
     def room_bytes(self) -> int:
-        """How many more bytes: the entry that passes this is taken still."""
+        """How much more memory, by `count_entry_memory` of the records; the entry that passes this is still taken."""
         return self._max_bytes - self._adds.pending_bytes
 
     def has_room(self) -> bool:

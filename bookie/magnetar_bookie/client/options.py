@@ -17,7 +17,8 @@ class LedgerClientOptions(Configuration):
     speculative_read_timeout_ms: int = Field(default=2000, gt=0)
     # A writer that adds nothing for so long tells the bookies its LAC; 0: never.
     explicit_lac_interval_ms: int = Field(default=100, ge=0)
-    # Per ledger: what may be added and not completed. The entry that passes the bound in bytes is still taken.
+    # Entries of one ledger that are added and not completed, and the memory of their records. The entry that passes the
+    # bound in bytes is still taken.
     max_pending_entries: int = Field(default=1000, gt=0)
     max_pending_bytes: int = Field(default=67_108_864, gt=0)
     # Of one bookie, over all ledgers of the process: with more bytes unanswered it has failed.

@@ -28,6 +28,7 @@ from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["Done", "ReplicatedAdds"]
@@ -119,6 +120,7 @@ class ReplicatedAdds:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._pending_bytes
 
     @property
@@ -135,7 +137,7 @@ class ReplicatedAdds:
             return
         sends = self._pipeline.add_run(first_entry_id, len(records))
         self._pending.update(enumerate(records, first_entry_id))
-        self._pending_bytes += sum(map(len, records))
+        self._pending_bytes += count_entry_memory(records)
         self._runs.append(run)
         for slots, first, count in sends:
             at = first - first_entry_id
@@ -256,7 +258,7 @@ class ReplicatedAdds:
     def _complete(self, up_to: int) -> None:
         completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
-        self._pending_bytes -= sum(map(len, completed))
+        self._pending_bytes -= count_entry_memory(completed)
         while self._runs and self._runs[0].first <= up_to:
             run = self._runs[0]
             count = up_to + 1 - run.first

@@ -197,6 +197,17 @@ def two_payloads(scene: Scene) -> None:
     scene.writes(2, {(LEDGER, 0): record(0, b"p0", -1) + b"!"})
 
 
+def written_over_a_held_record(scene: Scene) -> None:
+    scene.checker.disk_loses("b1", lambda: scene.disks[1].disk.damage(LEDGER, 0))
+    scene.writes(1, {(LEDGER, 0): record(0, b"p0")}, discarded=[(LEDGER, 0)])  # it was damaged
+    scene.writes(0, {(LEDGER, 0): record(0, b"p0")})
+
+
+def added_by_a_call_ahead_of_a_frame(scene: Scene) -> None:
+    scene.checker.added_by_call("b0", LEDGER, 0, overtakes=False)
+    scene.checker.added_by_call("b0", LEDGER, 1, overtakes=True)
+
+
 def acked_behind_the_next_ledger(scene: Scene) -> None:
     scene.history.chains["c"].ledgers.append(8)
     scene.checker.appended(LEDGER, 2, b"p2")
@@ -417,6 +428,8 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("2, 3", replaced_by_one_without_the_entries),
     ("2, 3", kept_on_one),
     ("4", two_payloads),
+    ("4", written_over_a_held_record),
+    ("4", added_by_a_call_ahead_of_a_frame),
     ("5", acked_behind_the_next_ledger),
     ("5", two_open_ledgers),
     ("5", payload_twice),

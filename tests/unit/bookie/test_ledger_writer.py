@@ -31,6 +31,7 @@ from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.running import within
 from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene, scenario
 
@@ -395,14 +396,17 @@ async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
     await scene.settled(lambda: odd.bookie_id not in writer.metadata.last_fragment.bookies)
 
 
-@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=100))
+_BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
+
+
+@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND))
 async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     outcomes = Outcomes(writer)
     outcomes.append(b"a", b"b", b"c")
-    with pytest.raises(TooManyPending, match="may have 3 of 100"):
+    with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
         outcomes.append(b"d")
     waiting = asyncio.create_task(writer.room())
     later = asyncio.create_task(writer.add(b"d"))
@@ -414,7 +418,7 @@ async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) 
     assert await later == 3
     for bookie in scene.ensemble(writer):
         bookie.holding = True
-    outcomes.append(b"x" * 100)
+    outcomes.append(b"x" * _BOUND)
     with pytest.raises(TooManyPending):
         outcomes.append(b"e")
     with pytest.raises(TooLarge):
