@@ -97,6 +97,9 @@ class Topics:
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
         # Those among them that were loaded: they may have to be given up before they have ended in peace.
         self._leaving: dict[TopicName, Topic] = {}
+        # What deletes what is stored of them.
+        self._deleting: dict[asyncio.Task[None], None] = {}
+        self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
         self._loading = LoadingQueue(options, clock)
@@ -254,8 +257,11 @@ class Topics:
         await self.wait_ended()
 
     def give_up(self, problem: BrokerError) -> None:
-        """All of them, at once: nobody can say any more whose they are."""
-        self._closed = problem
+        """All of them, at once: nobody can say any more whose they are. Deletions are broken off. As after a kill, the
+        next deletion or opening of the topic goes on with them, by this broker's next session or another broker."""
+        self._closed, self._given_up = problem, True
+        for deleting in list(self._deleting):
+            deleting.cancel()
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in [*self.loaded(), *self._leaving.values()]:
@@ -350,10 +356,22 @@ class Topics:
     async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
         is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
+        if topic is not None:
+            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
+        if self._given_up:
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
+        self._deleting[deleting] = None
+        deleting.add_done_callback(self._deleting.pop)
+        await asyncio.wait([deleting])
+        if deleting.cancelled():
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting.result()
+
+    async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         life: bytes | None = None
         incarnation = ""
         if topic is not None:
-            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
             life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:
