@@ -22,6 +22,7 @@ __all__ = ["Checker"]
 _REPORTS: Final = (
     "acked",
     "acked_unlisted",
+    "added_by_call",
     "answer_arrived",
     "answer_sent",
     "appended",
@@ -115,6 +116,16 @@ class Checker:
     def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
         """What a process' ledgers have sent to this bookie, and have no answer to."""
         check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
+
+    def added_by_call(self, bookie_id: str, ledger_id: int, first_entry_id: int, *, overtakes: bool) -> None:
+        """A client handed entries to a bookie of its own process by a call, instead of sending a frame."""
+        self.history.look("4")
+        if overtakes:
+            raise Violation(
+                "4",
+                f"{bookie_id} is given entry {first_entry_id} of ledger {ledger_id} by a call, before it has decided "
+                "on frames that were sent earlier",
+            )
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

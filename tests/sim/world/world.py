@@ -7,7 +7,7 @@ quiet    everything heals and starts again; the last writer takes each chain ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_metadata.store import SessionState
@@ -33,10 +33,11 @@ _LOOK_S = 0.05
 
 
 class World:
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
+        """`faults`: only these strike, and often."""
         self.seed = seed
         self.chance = Chance(seed)
-        self.plan = plan(self.chance)
+        self.plan = plan(self.chance, faults)
         fill_up(self.plan, self.chance.stream("saturation"))
         self.loop = new_loop()
         self.trace = Trace(self.loop, write)
