@@ -215,7 +215,7 @@ class TopicOwner(ChainWriter):
         world.entries_left -= 1
         self.made += 1
         owner = f"{self.name}.{self.lives}".encode()
-        payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(40))
+        payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(world.plan.filling_bytes))
         history = world.history(log.incarnation)
         history.appended[payload] = None
         new = NewEntry(encode_entry(_METADATA, payload), 1, 0)
