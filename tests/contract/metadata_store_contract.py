@@ -246,6 +246,13 @@ class MetadataStoreContract:
             ([Put("/n/1", b"", ABSENT), Put("/n/2", b"", ANY), Put("/there", b"", ABSENT)], 2, NodeExists),
             ([Put("/there", b"x", 0), Put("/n/1", b"", ABSENT), Check("/there/not", 0)], 2, NoNode),
             ([Put("/there/child", b"", ABSENT), Delete("/other", ANY)], 1, NoNode),
+            # A check behind creates, some of whose parents are missing.
+            (
+                [Put("/n/1/2", b"", ABSENT), Put("/m/1", b"", ABSENT), Check("/there", 1), Check("/nope", 0)],
+                2,
+                BadVersion,
+            ),
+            ([Put("/n/1/2", b"", ABSENT), Put("/m/1", b"", ABSENT), Check("/there", 0), Check("/nope", 0)], 3, NoNode),
         ]
         for changes, index, kind in refused:
             with pytest.raises(kind) as raised:

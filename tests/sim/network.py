@@ -122,6 +122,9 @@ class SimulatedNetwork:
         self.stream_taps: list[StreamTap] = []
         # What went wrong in a service that is no refusal and no fault of the world.
         self.on_mistake: Callable[[Process, str, Exception], object] | None = None
+        # Called with both ends of a stream and its service's `at_hand`, where the client is a part of the same process;
+        # returns the object that the client finds. The client's end comes first.
+        self.hand_over: Callable[[SimulatedStream, SimulatedStream, object], object] = lambda client, served, what: what
         self._draw = chance.random
         self._listeners: dict[str, SimulatedListener] = {}
         self._ports = 0
@@ -169,6 +172,8 @@ class SimulatedNetwork:
         self._slow.clear()
 
     def is_cut(self, source: Process, target: Process) -> bool:
+        if source.shares_unit(target):
+            return False
         return bool(self._cuts) and (source.name, target.name) in self._cuts
 
     def count(self, what: str) -> None:
@@ -195,6 +200,8 @@ class SimulatedNetwork:
 
     def is_lost(self, source: Process, target: Process) -> bool:
         """Whether a message that arrives now is lost."""
+        if source.shares_unit(target):
+            return False
         if self._cuts and (source.name, target.name) in self._cuts:
             self.count("message cut off")
             return True

@@ -104,7 +104,9 @@ class BrokerMetrics:
             yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
             streams = life.sessions + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
-            yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
+            yield self._gauge(
+                "broker_pending_publish_bytes", "Memory of entries not stored yet.", life.budget.used_bytes
+            )
             cache = life.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))

@@ -22,7 +22,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, read_cursor_ledger
+from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, fence_ledger, read_cursor_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
@@ -316,6 +316,9 @@ async def delete_cursors(
         known = await nodes.read(cursor)
         if known.payload is not None:
             node = known.node
+            if node.ledger_id:
+                # A broker that does not know that it has lost the topic must not acknowledge anything any more.
+                await fence_ledger(client, node.ledger_id)
             for ledger_id in (*node.deleting, node.ledger_id):
                 if ledger_id:
                     await delete_ledger(client, ledger_id)

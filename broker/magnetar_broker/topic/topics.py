@@ -22,6 +22,7 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
@@ -53,9 +54,9 @@ class TopicStorage(Protocol):
         """Takes the topic from whoever has it, without opening it: the life that it has then. What is being deleted is
         deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
-        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. Raises
-        `BrokerError`; may be repeated."""
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. With
+        `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
 
 
 class TopicCatalog(Protocol):
@@ -88,7 +89,6 @@ class Topics:
         self._storage = storage
         self._ownership = ownership
         self._catalog = catalog
-        self._options = options
         self._clock = clock
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
@@ -102,7 +102,7 @@ class Topics:
         self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._load_room = asyncio.Semaphore(options.max_concurrent_topic_load_request)
+        self._loading = LoadingQueue(options, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 
@@ -286,10 +286,9 @@ class Topics:
 
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
-            async with self._load_room:
+            async with self._loading.place(name):
                 began = self._clock.monotonic()
-                async with asyncio.timeout(self._options.topic_load_timeout_seconds):
-                    topic = await self._open_stored(name, create, asked)
+                topic = await self._open_stored(name, create, asked)
             if (problem := self._closed or self._why_not_here(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -299,11 +298,6 @@ class Topics:
             if topic.ended is not None:
                 self._lost(topic, topic.ended)
             return topic
-        except TimeoutError:
-            raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY,
-                f"{name} could not be opened within {self._options.topic_load_timeout_seconds} s: try again",
-            ) from None
         except BaseException as error:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
@@ -368,16 +362,17 @@ class Topics:
             raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
         deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
         self._deleting[deleting] = None
+        deleting.add_done_callback(self._deleting.pop)
         await asyncio.wait([deleting])
-        del self._deleting[deleting]
         if deleting.cancelled():
             raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
         deleting.result()
 
     async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         life: bytes | None = None
+        incarnation = ""
         if topic is not None:
-            life = topic.log.life
+            life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:
                 life = await self._storage.claim(name)
@@ -390,7 +385,7 @@ class Topics:
             except TopicGivenUp as elsewhere:
                 raise NothingDone(str(elsewhere)) from elsewhere
         try:
-            await self._storage.delete(name, None if force else life)
+            await self._storage.delete(name, None if force else life, incarnation)
         except NothingDone:
             self._ownership.doubt(name)
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from magnetar import InitialPosition, MessageId, aio
 from magnetar.exceptions import MagnetarException, Timeout, TopicNotFound
+from magnetar_broker.paths import REMAINS
 from tests.sim.invariants.ending import unrest
 from tests.sim.invariants.history import Violation
 from tests.sim.service.application import Application, client_of
@@ -128,7 +129,7 @@ async def end(world: ServiceWorld) -> None:
         host.resume()
     await _until(world, lambda: all(broker.serves for broker in world.brokers), lambda: ("OWN-2", "a broker is away"))
     await _until(world, lambda: not _pending(world), lambda: ("20", f"{_pending(world)} messages are not decided"))
-    for host in [*world.applications, world.operator, *world.brokers]:
+    for host in [*world.applications, world.operator, *world.plan_readers, *world.brokers]:
         host.kill()
     # Who drains a subscription acknowledges nothing before it has everything.
     unbounded = {"max_unacked_messages_per_consumer": 0, "max_unacked_messages_per_subscription": 0}
@@ -141,6 +142,11 @@ async def end(world: ServiceWorld) -> None:
     last.start()
     await _until(world, lambda: last.done, lambda: ("20", f"the last application {last.doing}"))
     world.judged(world.history.check_end)
+    await _until(
+        world,
+        lambda: not world.metadata.names(REMAINS),
+        lambda: ("SPK-5", f"what deleted topics left to readers is there still: {world.metadata.names(REMAINS)}"),
+    )
     world.over = True
     for broker in world.brokers:
         broker.stop()

@@ -10,6 +10,7 @@ quiet    `ending.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
@@ -17,9 +18,10 @@ from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
-from tests.sim.invariants.history import Chain, Violation, stored_payload
+from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.process import Process
+from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
 from tests.sim.service.bundle_owners import check_bundles, check_taken
@@ -27,6 +29,8 @@ from tests.sim.service.faults import ServiceFaults
 from tests.sim.service.history import MessageHistory
 from tests.sim.service.operator import Operator
 from tests.sim.service.plan import service_plan
+from tests.sim.service.plan_leases import PlanLeases
+from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.sessions import watch_lives
 from tests.sim.topics.history import chain_of
 from tests.sim.world.world import World
@@ -64,14 +68,19 @@ class ServiceWorld(World):
         self.brokers = [BrokerHost(self, f"broker{number}") for number in range(self.service.brokers)]
         # Those that are there until the end.
         self.staying = self.brokers
+        if self.service.in_one_process:
+            self.bookies[0].join(self.brokers[0])
+            self.network.hand_over = partial(watch_calls, self)
         self.applications = [
             Application(self, f"app{number}", works) for number, works in enumerate(self.service.applications)
         ]
         self.operator = Operator(self, "operator")
+        self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
+        self.plan_readers = [PlanReader(self, f"planner{number}") for number in range(self.service.plan_readers)]
         self.network.keeps_alive = True
         self.admins = []
         self.clients = [*self.brokers, *self.applications]  # type: ignore[list-item]
-        self.hosts = [*self.bookies, *self.brokers, *self.applications, self.operator]
+        self.hosts = [*self.bookies, *self.brokers, *self.applications, self.operator, *self.plan_readers]
         skew = self.chance.stream("skew of the service")
         for host in self.hosts[len(self.bookies) :]:
             host.skew_ms = skew.below(120_000) - 60_000
@@ -115,6 +124,9 @@ class ServiceWorld(World):
         super()._metadata_changed(path, value, by)
         if path.startswith(paths.OWNERS) and value and "/0x" in path:
             self.judged(check_bundles, self.metadata.names(path.rpartition("/")[0]), self.history.look)
+        if path.startswith(LEDGERS):
+            ledger_id = int(path.removeprefix(LEDGERS).replace("/", ""), 16)
+            self.judged(self.leases.ledger_changed, ledger_id, self.checker.history.ledger(ledger_id).metadata)
         if path.startswith(paths.TOPICS):
             self.judged(self._below_topics, path.split("/"), value, by)
 
@@ -178,7 +190,8 @@ class ServiceWorld(World):
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
         self.trace.line("world", f"seed {self.seed}: {self.plan} {self.service} {self.service.options}")
         for host in self.hosts:
-            host.start()
+            if not host.runs:
+                host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
         await clock.sleep(0.5)
