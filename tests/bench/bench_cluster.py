@@ -4,6 +4,7 @@
 production client on the same bookies, as in `ledger.add_e3`. `cluster.open_ms` is what a client waits for a topic whose
 bundle was unloaded: from its question who serves the topic until its producer is ready, at the other of two brokers.
 `cluster.two` holds two brokers with a topic each, and a client process each, against one of each.
+`cluster.killed_broker_s` and `cluster.zookeeper_back_s` are how long publishing stops (cluster_outages.py).
 
 `MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
 """
@@ -30,6 +31,7 @@ from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.local_java import NoJava, find_java
 from tests.bench.bench_ledger import KIB, OPTIONS, THREE, added, in_thread, tell
 from tests.bench.client_child import MESSAGE_BYTES, ClientChild, batching_producer, client_child, published
+from tests.bench.cluster_outages import gaps_of_killed_brokers, seconds_until_zookeeper_is_used
 from tests.bench.harness import Result
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
@@ -38,6 +40,8 @@ TURNS: Final = 7 if SCALE >= 1 else 2
 MESSAGES: Final = max(2000, int(80_000 * SCALE))
 OPENINGS: Final = max(20, int(1000 * SCALE))
 TOPICS: Final = max(4, int(100 * SCALE))
+KILLS: Final = max(2, int(20 * SCALE))
+RESTARTS: Final = max(1, int(5 * SCALE))
 LARGE: Final = 128 * KIB
 NAMESPACE: Final = "public/default"
 
@@ -45,12 +49,19 @@ PUBLISH: Final = Result("cluster.publish_e3", None, "ratio", "ledger.add_e3 on t
 OPEN: Final = Result("cluster.open_ms", None, "ms", f"p50 of {OPENINGS}, each after an unload", ceiling=50)
 TWO: Final = Result("cluster.two", None, "ratio", "one broker and one topic, MB/s", floor=1.0)
 
+KILLED: Final = Result(
+    "cluster.killed_broker_s", None, "s", f"p99 of the longest gaps between receipts, {KILLS} kills", ceiling=2
+)
+ZOOKEEPER: Final = Result(
+    "cluster.zookeeper_back_s", None, "s", f"the longest of {RESTARTS}, Java's start included", ceiling=5
+)
+
 
 def benches() -> Iterator[Result]:
     try:
         find_java()
     except NoJava as error:
-        for bench in (PUBLISH, OPEN, TWO):
+        for bench in (PUBLISH, OPEN, TWO, KILLED, ZOOKEEPER):
             yield replace(bench, why=str(error))
         return
     with (
@@ -63,6 +74,8 @@ def benches() -> Iterator[Result]:
         cluster.up(brokers=2)
         yield loop.run(openings(cluster))
         yield loop.run(two(cluster))
+        yield loop.run(killed_broker(cluster))
+        yield loop.run(zookeeper_back(cluster))
 
 
 # ── cluster.publish_e3 ──
@@ -166,6 +179,23 @@ async def _apart(cluster: LocalCluster, first: str, second: str) -> None:
         assert homes[0].bundle != homes[1].bundle
         if homes[0].broker_id == homes[1].broker_id:
             await _move(admin, second)
+
+
+# ── cluster.killed_broker_s, cluster.zookeeper_back_s ──
+
+
+async def killed_broker(cluster: LocalCluster) -> Result:
+    gaps = await gaps_of_killed_brokers(cluster, KILLS)
+    p50, p99 = _quantile(gaps, 0.5), _quantile(gaps, 0.99)
+    tell(f"cluster.killed_broker_s: p50 {p50:.2f} s, p99 {p99:.2f} s of {len(gaps)} gaps")
+    return replace(KILLED, value=p99)
+
+
+async def zookeeper_back(cluster: LocalCluster) -> Result:
+    seconds = await seconds_until_zookeeper_is_used(cluster, RESTARTS)
+    shown = ", ".join(f"{used:.2f} ({answers:.2f} until it answers)" for answers, used in seconds)
+    tell(f"cluster.zookeeper_back_s: {shown}")
+    return replace(ZOOKEEPER, value=max(used for _, used in seconds))
 
 
 async def _bursts(children: list[ClientChild], messages: int) -> float:
