@@ -247,7 +247,7 @@ class _Attempt:
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
             if reads.ask(slot) is not None:
-                max_bytes = await self._share.reserve(self._answer_bytes[slot])
+                max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
                 try:
                     # Others may have answered meanwhile.
                     asked = reads.ask(slot)
