@@ -13,17 +13,22 @@ __all__ = ["TopicOptions"]
 class TopicOptions(Configuration):
     # The largest payload of one entry, as it is stored: a batch as a whole, after compression.
     max_message_size: int = Field(default=MAX_MESSAGE_BYTES, gt=0, le=MAX_MESSAGE_BYTES)
-    # Topics that are opened at a time; others wait. One that takes longer to open has failed for now.
+    # Topics that are opened at the same time; others wait.
     max_concurrent_topic_load_request: int = Field(default=100, gt=0)
+    # Seconds that opening one topic may take. Then it has failed, and clients try again.
     topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
+    # Seconds after which opening a topic counts as slow. Slow openings, and those of topics whose last opening failed,
+    # hold at most half of max_concurrent_topic_load_request while others wait.
+    slow_topic_load_seconds: float = Field(default=10.0, gt=0)
     # 0: as many as there are.
     max_producers_per_topic: int = Field(default=0, ge=0)
     # Of one `produce` stream; further ones are refused.
     max_producers_per_stream: int = Field(default=10_000, gt=0)
     # Of one message on it: what is opened and closed, and runs of entries, together. More ends the stream.
     max_parts_per_produce_request: int = Field(default=20_000, gt=0)
-    # Taken and not decided yet, of one topic, one stream, and all: streams are not read on while there is more. That of
-    # a topic is far enough below managed_ledger_max_pending_bytes, where what comes ends its producer.
+    # Memory of entries that are received and not stored yet, each with ENTRY_OVERHEAD_BYTES besides its payload: of one
+    # topic, of one stream or connection, and of the broker. Streams are not read on while there is more. That of a
+    # topic is far enough below managed_ledger_max_pending_bytes, where an entry that comes ends its producer.
     max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
     max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
     max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)

@@ -22,6 +22,7 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
@@ -88,7 +89,6 @@ class Topics:
         self._storage = storage
         self._ownership = ownership
         self._catalog = catalog
-        self._options = options
         self._clock = clock
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
@@ -97,9 +97,12 @@ class Topics:
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
         # Those among them that were loaded: they may have to be given up before they have ended in peace.
         self._leaving: dict[TopicName, Topic] = {}
+        # What deletes what is stored of them.
+        self._deleting: dict[asyncio.Task[None], None] = {}
+        self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._load_room = asyncio.Semaphore(options.max_concurrent_topic_load_request)
+        self._loading = LoadingQueue(options, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 
@@ -254,8 +257,11 @@ class Topics:
         await self.wait_ended()
 
     def give_up(self, problem: BrokerError) -> None:
-        """All of them, at once: nobody can say any more whose they are."""
-        self._closed = problem
+        """All of them, at once: nobody can say any more whose they are. Deletions are broken off. As after a kill, the
+        next deletion or opening of the topic goes on with them, by this broker's next session or another broker."""
+        self._closed, self._given_up = problem, True
+        for deleting in list(self._deleting):
+            deleting.cancel()
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in [*self.loaded(), *self._leaving.values()]:
@@ -280,10 +286,9 @@ class Topics:
 
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
-            async with self._load_room:
+            async with self._loading.place(name):
                 began = self._clock.monotonic()
-                async with asyncio.timeout(self._options.topic_load_timeout_seconds):
-                    topic = await self._open_stored(name, create, asked)
+                topic = await self._open_stored(name, create, asked)
             if (problem := self._closed or self._why_not_here(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -293,11 +298,6 @@ class Topics:
             if topic.ended is not None:
                 self._lost(topic, topic.ended)
             return topic
-        except TimeoutError:
-            raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY,
-                f"{name} could not be opened within {self._options.topic_load_timeout_seconds} s: try again",
-            ) from None
         except BaseException as error:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
@@ -356,10 +356,22 @@ class Topics:
     async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
         is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
+        if topic is not None:
+            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
+        if self._given_up:
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
+        self._deleting[deleting] = None
+        deleting.add_done_callback(self._deleting.pop)
+        await asyncio.wait([deleting])
+        if deleting.cancelled():
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting.result()
+
+    async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         life: bytes | None = None
         incarnation = ""
         if topic is not None:
-            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
             life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:

@@ -14,7 +14,9 @@ from magnetar_protos.broker_pb2 import (
     FAILOVER,
     SHARED,
     ActiveChanged,
+    ConsumerOpened,
     EpochBegan,
+    OpenConsumer,
     Problem,
     ProduceAnswer,
     Receipt,
@@ -327,6 +329,21 @@ def test_a_check_can_fail(item: str, happens: Callable[[Scene], None]) -> None:
     violation = _first_violation(happens)
     assert violation is not None
     assert item in violation.item.split(", "), violation
+
+
+def test_an_opening_that_was_given_up_may_be_answered_late() -> None:
+    """CHK-52: the client has left the first broker before that answered, and takes messages from the second."""
+    scene = Scene()
+    asked = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", consumer_name="k", durable=True)
+    scene.asks(broker=1, open=[asked])
+    scene.opens(stream=2)
+    scene.delivers(0, stream=2)
+    scene.loop.now += 1
+    scene.says(broker=1, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
+    scene.loop.now += 1
+    scene.given(0)
+    with pytest.raises(Violation, match="was not delivered in its epoch"):
+        scene.given(1)
 
 
 def test_what_was_moved_or_made_again_may_come_again() -> None:

@@ -189,6 +189,36 @@ def test_a_log_that_does_not_close_is_abandoned() -> None:
     run(body())
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize("steps", range(4))
+def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: bool, steps: int) -> None:
+    """OWN-2: it is broken off, as by a kill. So the broker goes on with its next session at once."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        storage.there[NAME] = "i1"
+        topics = topics_on(storage)
+        if loaded:
+            await topics.get(NAME, create=False)
+        storage.delete = storage.claim = _never  # type: ignore[assignment,method-assign]
+        deleting = asyncio.create_task(topics.delete(NAME, force=False))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        topics.give_up(TopicGivenUp("the session is lost"))
+        await within(topics.wait_ended(), "the deletion is broken off")
+        with pytest.raises(TopicGivenUp):
+            await within(deleting, "its outcome is told")
+        assert storage.deleted == []
+        assert all(log_of(topic).abandoned for topic in storage.opened)
+
+    run(body())
+
+
+async def _never(*_: object) -> bytes:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
     """TOP-7: delete, and delete by force; what is made again is another one."""
 
