@@ -118,7 +118,7 @@ class BrokerLife:
             health,
             lambda: store.session.state is SessionState.CONNECTED,
         )
-        self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._housekeeping = Housekeeping(self.topics, options, clock, counters)
         self._remains = RemainsSweeper(self.client, clock, randomness, options.managed_ledger_remains_sweep_interval_s)
         self._clock = clock
         self._options = options

@@ -53,6 +53,7 @@ class Topic:
         "_pending_of",
         "_randomness",
         "budget",
+        "counted_lapsed_leases",
         "counters",
         "cursors",
         "ended",
@@ -87,6 +88,8 @@ class Topic:
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
         # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
         self.unused_since = clock.monotonic()
+        # Leases that have lapsed, as far as the broker's metrics have them.
+        self.counted_lapsed_leases = 0
         self._options = options
         self._clock = clock
         self._randomness = randomness

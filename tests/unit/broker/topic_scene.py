@@ -34,6 +34,8 @@ class _Refused(bytes):
 class FakeLeases:
     def __init__(self) -> None:
         self.any_stands = False
+        self.any_lapsed = False
+        self.lapsed = 0
 
 
 class FakeLog:
