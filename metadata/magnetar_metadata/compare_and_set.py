@@ -123,6 +123,13 @@ def first_value(payload: bytes, randomness: Randomness) -> bytes:
     return following(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
+def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:
+    """The value for a `Put` at `stored.version` in a transaction of the caller's own. `stored` comes from `read`."""
+    assert stored.seen is not None
+    _, envelope = stored.seen
+    return following(envelope, randomness.token(TOKEN_BYTES), payload).encode()
+
+
 async def change(
     store: MetadataStore,
     path: str,

@@ -26,10 +26,10 @@ from magnetar_bookie.client.explicit_lac import ExplicitLac
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
-from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
@@ -285,7 +285,9 @@ class LedgerWriter:
             if not room.done():
                 room.set_result(None)
 
-    async def _publish(self, fragment: Fragment) -> None:
+    async def _publish(self, change: Change) -> None:
         self.metadata = await self._client.ledgers.change(
-            self.ledger_id, lambda current: ledger_metadata.in_new_ensemble(current, fragment)
+            self.ledger_id,
+            lambda current: ledger_metadata.in_new_ensemble(current, change.fragment),
+            self._client.bookies.cookie_checks(change.named),
         )

@@ -332,6 +332,12 @@ def struck_off_before_it_is_empty(scene: Scene) -> None:
     scene.checker.metadata_changed("/bookies/cookies/b2", None, scene.b[0])
 
 
+def made_on_a_bookie_that_leaves(scene: Scene) -> None:
+    mark = ledger_pb2.Decommission(asked_ms=1).SerializeToString()
+    scene.checker.metadata_changed("/bookies/leaving/b3", stored(mark), scene.client)
+    scene.metadata_is(OPEN, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
+
+
 def lac_that_falls_after_another_ledger_was_damaged(scene: Scene) -> None:
     scene.fences(0, last_add_confirmed=1)
     scene.history.ledger(8).payloads.append(b"q")
@@ -455,6 +461,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("21", ok_for_what_was_damaged_and_sent_again),
     ("26", dropped_though_there_is_no_tombstone),
     ("28", struck_off_before_it_is_empty),
+    ("STO-2", made_on_a_bookie_that_leaves),
     ("62", last_fragment_changed_by_a_repair),
     ("62", open_ledger_closed_by_another),
     ("26", dropped_though_nobody_asked),

@@ -14,6 +14,7 @@ from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.memory.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.process import Process
+from tests.sim.service.turn_ambush import TurnAmbush
 from tests.sim.world.faults.striker import Striker
 from tests.sim.world.host import Host
 
@@ -30,6 +31,7 @@ SERVICE_FAULTS: Final = {
     "pause broker": 8,
     "stop broker": 5,
     "isolate broker": 5,
+    "refuse a broker": 8,
     "kill application": 6,
     "pause application": 4,
     "cut off a broker's clients": 5,
@@ -58,6 +60,7 @@ SERVICE_FAULTS: Final = {
     "late acknowledgements": 6,
     "late entries": 6,
     "delete behind a back": 5,
+    "change as consumers change": 6,
 }
 
 
@@ -151,6 +154,21 @@ class ServiceFaults(Striker):
     def isolate_broker(self) -> bool:
         broker = self._broker()
         return broker is not None and self._isolate(broker)
+
+    def refuse_a_broker(self) -> bool:
+        """Its address refuses some of the other brokers, or all, though it lives and clients reach it; sometimes they
+        refuse it, too."""
+        broker = self._broker()
+        others = [host for host in self._world.brokers if host is not broker]
+        if broker is None or not others:
+            return False
+        network, seconds = self._world.network, self._seconds()
+        both_ways = self._draw.random() < 0.3
+        for other in others if self._draw.random() < 0.7 else [self._draw.choice(others)]:
+            for source, target in ((other, broker), (broker, other)) if both_ways else ((other, broker),):
+                network.refuse(source.name, target.name)
+                self._later(seconds, partial(network.accept, source.name, target.name))
+        return True
 
     def cut_off_a_brokers_clients(self) -> bool:
         """Or all but one. It goes on with the bookies and the metadata store, and does not know."""
@@ -378,3 +396,15 @@ class ServiceFaults(Striker):
                 self._kill(victim)
 
         return self._when("consume", strike)
+
+    def change_as_consumers_change(self) -> bool:
+        """In one turn of a broker's loop. An application's streams break, so that its consumers come back."""
+        application = self._application()
+        if application is None or application.process is None:
+            return False
+        ambush = TurnAmbush(self._world, self._draw.choice(("reset", "reset", "delete", "skip")))
+        taps = self._world.network.stream_taps
+        taps.append(ambush)
+        self._later(3.0, lambda: taps.remove(ambush))
+        self._world.network.breaks_at(application.process)
+        return True

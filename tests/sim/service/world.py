@@ -24,7 +24,7 @@ from tests.sim.process import Process
 from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
-from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.bundle_owners import check_bundles, check_taken
 from tests.sim.service.faults import ServiceFaults
 from tests.sim.service.history import MessageHistory
 from tests.sim.service.operator import Operator
@@ -47,6 +47,7 @@ class ServiceWorld(World):
         if faults:
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
         self.metadata._session_timeout_s = self.service.session_timeout_s
+        self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
         watch_lives(self)
@@ -106,6 +107,14 @@ class ServiceWorld(World):
         return {}
 
     # ── the metadata store ──
+
+    def _owner_replaced(self, path: str, owner: Process, by: Process) -> None:
+        if path.startswith((paths.OWNERS, paths.BROKERS)):
+            self.count("an owner's node was replaced" if path.startswith(paths.OWNERS) else "a broker was unregistered")
+            refused = (by.name, owner.name) in self.network.probes_refused
+            if refused and not owner.dead:
+                self.count("a broker that lives was taken for gone")
+            self.judged(check_taken, path, owner, by, refused, self.history.look)
 
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         super()._metadata_changed(path, value, by)

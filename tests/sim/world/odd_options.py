@@ -37,6 +37,8 @@ ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_bookie_lag_bytes": (12_000,),
     "recovery_window_entries": (1, 2),
     "read_ahead_entries": (0, 1),
+    # Recoveries wait for each other, and go on an entry at a time.
+    "max_recovery_bytes": (1, 3000),
 }
 ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
     "inventory_entries": (5,),

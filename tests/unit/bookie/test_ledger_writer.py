@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.decommission import decommission
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.errors import (
     AddFailed,
     ClientClosed,
@@ -22,7 +24,7 @@ from magnetar_bookie.errors import (
     WriterClosed,
 )
 from magnetar_bookie.read.record import check_record, encode_record
-from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import ABSENT, SessionState
@@ -564,7 +566,7 @@ async def test_who_is_missing_is_said_and_waited_for(scene: Scene) -> None:
     client.bookies.quarantine("b2")
     await b3.go()
     await b3.come(read_only=True)
-    await scene.store.put(paths.leaving("b4"), b"", ABSENT)
+    await decommission(client, "b4")
     await scene.settled(lambda: client.bookies.writable() == [])
     with pytest.raises(NotEnoughBookies) as raised:
         await client.create(Striping(3, 3, 2), "a test")
@@ -635,7 +637,7 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     client = await scene.client()
     writer = await scene.writer()
 
-    async def publish(fragment: Fragment) -> None:
+    async def publish(change: Change) -> None:
         pass
 
     def adds() -> ReplicatedAdds:
