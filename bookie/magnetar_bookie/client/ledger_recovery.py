@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.client.ledger_store import KnownLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
+    LedgerState,
     SomebodyElseClosed,
     begin_recovery,
     closed_by_recovery,
@@ -41,6 +44,7 @@ from magnetar_bookie.read.range_reader import EntryReader, NotRead
 from magnetar_bookie.read.read_answer import BadAnswer, read_entries, status_name
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
+from magnetar_metadata.errors import Unavailable
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, ReadRequest
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -63,12 +67,18 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
     """
     deadline = client.clock.monotonic() + client.options.recovery_timeout_s
     pause_s = _FIRST_PAUSE_S
+    node = KnownLedger()
+    # Closed is for ever, however stale the read is. Anything else is decided by the change below.
+    with suppress(NoSuchLedger, Unavailable):
+        metadata = await client.ledgers.read(ledger_id, known=node)
+        if metadata.state is LedgerState.CLOSED:
+            return metadata
     while True:
         try:
-            metadata = await client.ledgers.change(ledger_id, begin_recovery)
+            metadata = await client.ledgers.change(ledger_id, begin_recovery, node)
             if metadata.closed:
                 return metadata
-            return await _Attempt(client, ledger_id, metadata, deadline).run()
+            return await _Attempt(client, ledger_id, metadata, node, deadline).run()
         except SomebodyElseClosed as closed:
             return closed.metadata
         except (FragmentChanged, OutcomeNotKnown, _Failed) as error:
@@ -88,11 +98,14 @@ class _Failed(LedgerError):
 class _Attempt:
     """One attempt, based on the metadata as it was when it began."""
 
-    def __init__(self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, deadline: float) -> None:
+    def __init__(
+        self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, node: KnownLedger, deadline: float
+    ) -> None:
         self._client = client
         self._clock = client.clock
         self._ledger_id = ledger_id
         self._metadata = metadata
+        self._node = node
         self._fragment = metadata.last_fragment
         self._deadline = deadline
         # What became of the ensemble where recovery had to replace bookies; nobody reads by it before the close.
@@ -113,6 +126,7 @@ class _Attempt:
         return await self._client.ledgers.change(
             self._ledger_id,
             lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+            self._node,
         )
 
     async def _fence(self) -> int:
@@ -197,7 +211,9 @@ class _Attempt:
         async def publish(fragment: Fragment) -> None:
             try:
                 await self._client.ledgers.change(
-                    self._ledger_id, lambda current: with_recovery_writing_to(current, fragment.bookies)
+                    self._ledger_id,
+                    lambda current: with_recovery_writing_to(current, fragment.bookies),
+                    self._node,
                 )
             except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
                 self._decided = error

@@ -12,7 +12,6 @@ and cursors closed. Where that takes too long they are abandoned: the next life 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +29,7 @@ from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
+from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Topic"]
@@ -242,13 +242,12 @@ class Topic:
                 await producer.settled()
             producer.end(problem)
         if in_peace:
-            for cursor in self.cursors.durable():
-                with contextlib.suppress(BrokerError):  # whoever waits for a receipt is told
-                    await cursor.saved()
+            await self.cursors.settle()
         await self.subscriptions.close(problem)
         if in_peace:
-            await self.cursors.close()
-            await self.log.close()
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(self.cursors.close())
+                tasks.create_task(self.log.close())
 
     def _abandon(self) -> None:
         """What is closed takes no notice."""

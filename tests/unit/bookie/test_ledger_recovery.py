@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.ledger_store import Update
+from magnetar_bookie.client.ledger_store import KnownLedger, Update
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import (
     LedgerMetadata,
@@ -256,7 +256,7 @@ def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() 
         length = length_up_to(1)
 
         def close_below(method: str) -> None:
-            if method == "add" and not faster:
+            if method == "read" and not faster:
                 other = cluster.client.ledgers.change(
                     ledger_id, lambda current: closed_by_recovery(current, fragment, [], 1, length, 0)
                 )
@@ -320,10 +320,10 @@ async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Sc
     other = await of.new_client()
     change = other.ledgers.change
 
-    async def another_closes_first(ledger: int, update: Update) -> LedgerMetadata:
+    async def another_closes_first(ledger: int, update: Update, known: KnownLedger | None = None) -> LedgerMetadata:
         if spare.holds(ledger, 2):
             await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
-        return await change(ledger, update)
+        return await change(ledger, update, known)
 
     with patch.object(other.ledgers, "change", another_closes_first):
         closed = await of.over(other.recover(ledger_id))

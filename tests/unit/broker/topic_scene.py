@@ -142,6 +142,9 @@ class FakeCursors:
     def log_was_trimmed(self) -> None:
         self.trimmed += 1
 
+    async def settle(self) -> None:
+        """Nothing is to be saved."""
+
     async def close(self) -> None:
         self.closed = True
 
