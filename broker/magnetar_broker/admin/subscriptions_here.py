@@ -72,6 +72,8 @@ class SubscriptionsHere:
         size, start = 0, topic.log.first_after(cursor.mark_delete)
         while len(answer.entries) < request.entries:
             read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)
+            if topic.cursors.get(request.subscription) is not cursor:
+                raise no_subscription(str(topic.name), request.subscription)  # it was deleted while entries were read
             for entry in read:
                 start = Position(entry.position.ledger_id, entry.position.entry_id + 1)
                 if cursor.acknowledged(entry.position) or len(answer.entries) == request.entries:

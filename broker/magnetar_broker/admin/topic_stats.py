@@ -10,10 +10,12 @@ from typing import Final
 
 from magnetar_broker.core.counters import Traffic
 from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.subscription_stats import ConsumerStats, SubscriptionStats
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
 
 __all__ = ["internal_stats", "sum_of", "topic_stats"]
 
@@ -45,7 +47,12 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         left -= len(consumers) or 1
         shown = _subscription(one, consumers)
         if one.durable and one.backlog_entries:
-            shown.backlog_messages = await topic.subscriptions.backlog_messages(one.name)
+            try:
+                shown.backlog_messages = await topic.subscriptions.backlog_messages(one.name)
+            except BrokerError as error:
+                if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
+                    raise
+                continue  # it was deleted while others were looked at
         stats.subscriptions.append(shown)
     return stats
 

@@ -54,9 +54,9 @@ class TopicStorage(Protocol):
         """Takes the topic from whoever has it, without opening it: the life that it has then. What is being deleted is
         deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
-        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. Raises
-        `BrokerError`; may be repeated."""
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. With
+        `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
 
 
 class TopicCatalog(Protocol):
@@ -351,9 +351,10 @@ class Topics:
         """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
         is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
         life: bytes | None = None
+        incarnation = ""
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
-            life = topic.log.life
+            life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:
                 life = await self._storage.claim(name)
@@ -366,7 +367,7 @@ class Topics:
             except TopicGivenUp as elsewhere:
                 raise NothingDone(str(elsewhere)) from elsewhere
         try:
-            await self._storage.delete(name, None if force else life)
+            await self._storage.delete(name, None if force else life, incarnation)
         except NothingDone:
             self._ownership.doubt(name)
             raise

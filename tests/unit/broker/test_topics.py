@@ -205,6 +205,7 @@ def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
         assert "1 producers and 2 consumers" in str(refused.value)
         await topics.delete(NAME, force=True)
         assert storage.deleted == [NAME]
+        assert storage.deleted_incarnations == [topic.log.incarnation]
         assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
         assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
         with pytest.raises(BrokerError) as refused:

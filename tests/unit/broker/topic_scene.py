@@ -174,6 +174,7 @@ class FakeStorage:
         self.there: dict[TopicName, str] = {}
         self.opened: list[Topic] = []
         self.deleted: list[TopicName] = []
+        self.deleted_incarnations: list[str] = []
         self.opening = 0
         self.most_opening = 0
         self.gate = asyncio.Event()
@@ -216,10 +217,11 @@ class FakeStorage:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
         return b"life"
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
         await asyncio.sleep(0)
         self.there.pop(name, None)
         self.deleted.append(name)
+        self.deleted_incarnations.append(incarnation)
 
 
 class FakeCatalog:
