@@ -113,13 +113,18 @@ class CursorTable:
             nodes = CursorNodes(log.name, client, clock, randomness)
             await nodes.claim(lambda: log.still_ours)
         table = cls(log, client, options, clock, randomness, nodes)
+        await table.open_all()
+        return table
+
+    async def open_all(self) -> None:
+        """Opens all cursors, once; `nodes` are claimed. Nothing else is called before. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def open_one(name: str) -> DurableCursor | None:
             async with gate:
-                return await table._open_cursor(name)
+                return await self._open_cursor(name)
 
-        names = await nodes.names()
+        names = await self._home.nodes.names()
         try:
             async with OrderedTaskGroup() as tasks:
                 opening = [(name, tasks.create_task(open_one(name))) for name in names]
@@ -128,8 +133,7 @@ class CursorTable:
         for name, task in opening:
             cursor = task.result()
             if cursor is not None:
-                table._cursors[name] = cursor
-        return table
+                self._cursors[name] = cursor
 
     async def _open_cursor(self, name: str) -> DurableCursor | None:
         home = self._home
