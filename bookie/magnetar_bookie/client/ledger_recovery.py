@@ -2,10 +2,11 @@
 
 `recover` takes the ledger into recovery and makes attempts until one of them, or somebody else, has closed it. An
 attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
-(core/recovery.py decides what that shows), writes what is kept to an ack quorum, and closes. Everything that it relies
-on is checked by the compare-and-set of the close; an attempt that comes to nothing has at most written records to more
-bookies, and the next one begins anew. So a recoverer may be stopped, or wake up late, anywhere. Those bookies are among
-the former ones in the metadata before they are sent anything: whoever deletes the ledger waits for them.
+(core/recovery.py decides what that shows; the first entries come with the answers to the fences), writes what is kept
+to an ack quorum, and closes. Everything that it relies on is checked by the compare-and-set of the close; an attempt
+that comes to nothing has at most written records to more bookies, and the next one begins anew. So a recoverer may be
+stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
+anything: whoever deletes the ledger waits for them.
 
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
@@ -41,7 +42,7 @@ from magnetar_bookie.errors import (
     RecoveryUndecided,
 )
 from magnetar_bookie.read.range_reader import EntryReader, NotRead
-from magnetar_bookie.read.read_answer import BadAnswer, read_entries, status_name
+from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, read_entries, status_name
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import Unavailable
@@ -55,6 +56,9 @@ __all__ = ["recover"]
 # How much of the ledger's end is held in memory at a time, and comes in one answer.
 _WINDOW_BYTES: Final = 16_777_216
 _ANSWER_BYTES: Final = 1_048_576
+# What comes with the answer to a fence: all that most writers leave behind.
+_FIRST_READ_ENTRIES: Final = 16
+_FIRST_READ_BYTES: Final = 65_536
 # Between asking a bookie and asking it again; doubles up to the second.
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -110,6 +114,8 @@ class _Attempt:
         self._deadline = deadline
         # What became of the ensemble where recovery had to replace bookies; nobody reads by it before the close.
         self._own_fragments: list[Fragment] = []
+        # By slot, what was read from its LAC on, right after its fence.
+        self._first_reads: dict[int, ReadEntries] = {}
         # Whoever waits looks again when this has pulsed.
         self._pulse = asyncio.Event()
         # Why the attempt can't go on; and what says that no attempt has to.
@@ -133,7 +139,12 @@ class _Attempt:
         """Returns the LAC when no ack quorum can form any more."""
         answers = FenceAnswers(self._metadata.striping)
         said = dict.fromkeys(self._fragment.bookies, "it has not answered")
-        request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
+        request = FenceRequest(
+            ledger_id=self._ledger_id,
+            master_key=self._metadata.master_key,
+            read_entries=min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries),
+            max_bytes=_FIRST_READ_BYTES,
+        )
 
         async def fence(slot: int, bookie_id: str) -> None:
             pause_s = _FIRST_PAUSE_S
@@ -147,6 +158,7 @@ class _Attempt:
                 else:
                     if answer.status == ledger_pb2.OK:
                         said[bookie_id] = "it is fenced"
+                        self._keep_first_read(slot, request, answer)
                         answers.fenced(slot, answer.last_add_confirmed)
                         self._tell()
                         return
@@ -162,12 +174,28 @@ class _Attempt:
             )
         return answers.last_add_confirmed
 
+    def _keep_first_read(self, slot: int, request: FenceRequest, answer: FenceAnswer) -> None:
+        """One that is missing or makes no sense is made again by `_read_slot`."""
+        if answer.HasField("read"):
+            first = answer.last_add_confirmed + 1
+            asked = ReadRequest(
+                ledger_id=self._ledger_id,
+                first_entry_id=first,
+                last_entry_id=first + request.read_entries - 1,
+                step=1,
+            )
+            with suppress(BadAnswer):
+                self._first_reads[slot] = read_entries(asked, answer.read)
+
     async def _read_and_write(self, first: int) -> tuple[int, int | None]:
         """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
         options = self._client.options
         reads = RecoveryReads(
             self._metadata.striping, first, window_entries=options.recovery_window_entries, window_bytes=_WINDOW_BYTES
         )
+        for slot, read in self._first_reads.items():
+            if read.next_entry_id > first:  # it begins at its own LAC, which is not above the one that counts
+                reads.answered(slot, read)
         adds = self._adds(first)
         unwritten = 0
         length: int | None = None
