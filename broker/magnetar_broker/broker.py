@@ -37,7 +37,7 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Listener, Service, Transport
+from magnetar_wire.transport import Listener, ProbingTransport, Service, Transport
 from magnetar_wire.version import magnetar_version
 
 __all__ = ["INTERNAL", "Broker"]
@@ -61,7 +61,7 @@ class Broker:
         advertised_address: str = "",
         broker_id: str = "",
         *,
-        peer_transport: Transport | None = None,
+        peer_transport: ProbingTransport | None = None,
         advertised: Sequence[tuple[str, str]] = (),
         named_listeners: Sequence[tuple[str, Transport, str]] = (),
         pulsar_listeners: Sequence[tuple[str, str]] = (),

@@ -129,6 +129,11 @@ def made(value: bytes) -> Stored:
     return _stored(decode(value), 0)
 
 
+def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:
+    """The value for a `Put` at `stored.version` in a transaction of the caller's own. `stored` comes from `read`."""
+    return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
+
+
 async def change(
     store: MetadataStore,
     path: str,

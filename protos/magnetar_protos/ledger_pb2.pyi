@@ -260,12 +260,14 @@ class LedgerIdCounter(_message.Message):
     def __init__(self, last_ledger_id: _Optional[int] = ...) -> None: ...
 
 class Cookie(_message.Message):
-    __slots__ = ("bookie_id", "instance_id")
+    __slots__ = ("bookie_id", "instance_id", "decommission_mark")
     BOOKIE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    DECOMMISSION_MARK_FIELD_NUMBER: _ClassVar[int]
     bookie_id: str
     instance_id: bytes
-    def __init__(self, bookie_id: _Optional[str] = ..., instance_id: _Optional[bytes] = ...) -> None: ...
+    decommission_mark: bytes
+    def __init__(self, bookie_id: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., decommission_mark: _Optional[bytes] = ...) -> None: ...
 
 class BookieRecord(_message.Message):
     __slots__ = ("cookie", "member", "limbo_below", "limbo_generation", "read_only", "scrub")

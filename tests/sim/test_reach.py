@@ -34,7 +34,7 @@ _BRANCHES: Final[list[Branch]] = [
     # Auto-recovery.
     ("auto_recovery/limbo_repair.py", "await client.recover(ledger_id)"),
     ("auto_recovery/copying.py", "raise CannotRepair(_unreadable(reader.unreadable))"),
-    ("auto_recovery/decommission.py", "await _change(client, bookie_id, marked)"),
+    ("auto_recovery/decommission.py", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
     ("core/repair.py", "plan.stuck.append(no_successor(step))"),
     ("core/ledger_metadata.py", "return with_holder(current, *bookies)"),
 ]

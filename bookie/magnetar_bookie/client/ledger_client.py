@@ -21,6 +21,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.placement import Placement
+from magnetar_bookie.errors import EnsembleOutdated
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
@@ -74,16 +75,22 @@ class LedgerClient(LedgerContext):
         raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.
         `ValueTooLarge`: the properties don't fit into a node.
         """
-        ensemble = await self._choice.choose(striping)
-        size = len(ensemble)
-        actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
-        made = await self.ledgers.make(
-            ensemble,
-            actual,
-            wanted_ensemble_size=striping.ensemble_size,
-            purpose=purpose,
-            properties=properties,
-        )
+        while True:
+            ensemble = await self._choice.choose(striping)
+            size = len(ensemble)
+            actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
+            try:
+                made = await self.ledgers.make(
+                    ensemble,
+                    actual,
+                    wanted_ensemble_size=striping.ensemble_size,
+                    purpose=purpose,
+                    cookie_checks=self.bookies.cookie_checks(ensemble),
+                    properties=properties,
+                )
+                break
+            except EnsembleOutdated as error:
+                await self.bookies.reread_cookies(error.bookie_ids)
         writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None), explicit_lac=explicit_lac)
         self._writers[made.ledger_id] = writer
         return made, writer

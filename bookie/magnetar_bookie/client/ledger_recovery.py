@@ -8,6 +8,10 @@ that comes to nothing has at most written records to more bookies, and the next 
 stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
 anything: whoever deletes the ledger waits for them.
 
+What is read ahead is bounded for each recovery, and in bytes for all of the process (recovery_budget.py). The first
+answer that a bookie is asked for is small, and each is twice as large as the one before where that was cut short: as a
+rule the unconfirmed end of a ledger is small, and hundreds of recoveries have it read at once.
+
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
 """
@@ -22,6 +26,7 @@ from typing import Any, Final
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.ledger_store import KnownLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
@@ -34,6 +39,7 @@ from magnetar_bookie.core.ledger_metadata import (
 from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.errors import (
     AddFailed,
+    EnsembleOutdated,
     LedgerDeleted,
     LedgerError,
     LedgerFenced,
@@ -56,9 +62,9 @@ __all__ = ["recover"]
 # How much of the ledger's end is held in memory at a time, and comes in one answer.
 _WINDOW_BYTES: Final = 16_777_216
 _ANSWER_BYTES: Final = 1_048_576
-# What comes with the answer to a fence: all that most writers leave behind.
+_FIRST_ANSWER_BYTES: Final = 16_384
+# What comes with the answer to a fence, of that size at most: all that most writers leave behind.
 _FIRST_READ_ENTRIES: Final = 16
-_FIRST_READ_BYTES: Final = 65_536
 # Between asking a bookie and asking it again; doubles up to the second.
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -79,13 +85,15 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
             return metadata
     while True:
         try:
-            metadata = await client.ledgers.change(ledger_id, begin_recovery, node)
+            metadata = await client.ledgers.change(ledger_id, begin_recovery, known=node)
             if metadata.closed:
                 return metadata
             return await _Attempt(client, ledger_id, metadata, node, deadline).run()
         except SomebodyElseClosed as closed:
             return closed.metadata
-        except (FragmentChanged, OutcomeNotKnown, _Failed) as error:
+        except (EnsembleOutdated, FragmentChanged, OutcomeNotKnown, _Failed) as error:
+            if isinstance(error, EnsembleOutdated):
+                await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
                     f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
@@ -116,6 +124,9 @@ class _Attempt:
         self._own_fragments: list[Fragment] = []
         # By slot, what was read from its LAC on, right after its fence.
         self._first_reads: dict[int, ReadEntries] = {}
+        self._share = client.recovery_budget.open_share()
+        # How large the next answer of a slot may be.
+        self._answer_bytes = [_FIRST_ANSWER_BYTES] * len(self._fragment.bookies)
         # Whoever waits looks again when this has pulsed.
         self._pulse = asyncio.Event()
         # Why the attempt can't go on; and what says that no attempt has to.
@@ -123,15 +134,23 @@ class _Attempt:
         self._decided: SomebodyElseClosed | LedgerDeleted | NoSuchLedger | None = None
 
     async def run(self) -> LedgerMetadata:
+        try:
+            return await self._run()
+        finally:
+            self._share.close()
+
+    async def _run(self) -> LedgerMetadata:
         last_add_confirmed = await self._fence()
         first = first_to_recover(self._fragment, last_add_confirmed)
         last, length = await self._read_and_write(first)
         if length is None:
             length = await self._length_up_to(last)
         now_ms = self._clock.time_ms()
+        own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
         return await self._client.ledgers.change(
             self._ledger_id,
             lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+            self._client.bookies.cookie_checks([one for one in own if one not in self._fragment.bookies]),
             self._node,
         )
 
@@ -139,26 +158,17 @@ class _Attempt:
         """Returns the LAC when no ack quorum can form any more."""
         answers = FenceAnswers(self._metadata.striping)
         said = dict.fromkeys(self._fragment.bookies, "it has not answered")
-        request = FenceRequest(
-            ledger_id=self._ledger_id,
-            master_key=self._metadata.master_key,
-            read_entries=min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries),
-            max_bytes=_FIRST_READ_BYTES,
-        )
 
         async def fence(slot: int, bookie_id: str) -> None:
             pause_s = _FIRST_PAUSE_S
             while True:
                 try:
-                    answer = await self._client.bookies.call(
-                        bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
-                    )
+                    answer = await self._fence_at(slot, bookie_id)
                 except TransportError as error:
                     said[bookie_id] = str(error)
                 else:
                     if answer.status == ledger_pb2.OK:
                         said[bookie_id] = "it is fenced"
-                        self._keep_first_read(slot, request, answer)
                         answers.fenced(slot, answer.last_add_confirmed)
                         self._tell()
                         return
@@ -174,18 +184,33 @@ class _Attempt:
             )
         return answers.last_add_confirmed
 
-    def _keep_first_read(self, slot: int, request: FenceRequest, answer: FenceAnswer) -> None:
-        """One that is missing or makes no sense is made again by `_read_slot`."""
-        if answer.HasField("read"):
-            first = answer.last_add_confirmed + 1
-            asked = ReadRequest(
-                ledger_id=self._ledger_id,
-                first_entry_id=first,
-                last_entry_id=first + request.read_entries - 1,
-                step=1,
+    async def _fence_at(self, slot: int, bookie_id: str) -> FenceAnswer:
+        """With the first read, unless other recoveries hold too much. `_read_slot` repeats one that makes no sense."""
+        request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
+        reads = self._share.try_reserve(_FIRST_ANSWER_BYTES)
+        if reads:
+            request.read_entries = min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries)
+            request.max_bytes = _FIRST_ANSWER_BYTES
+        try:
+            answer = await self._client.bookies.call(
+                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
             )
-            with suppress(BadAnswer):
-                self._first_reads[slot] = read_entries(asked, answer.read)
+            if reads and answer.HasField("read"):
+                first = answer.last_add_confirmed + 1
+                asked = ReadRequest(
+                    ledger_id=self._ledger_id,
+                    first_entry_id=first,
+                    last_entry_id=first + request.read_entries - 1,
+                    step=1,
+                )
+                with suppress(BadAnswer):
+                    self._first_reads[slot] = read_entries(asked, answer.read)
+                held = [one for read in self._first_reads.values() for one in read.entries.values()]
+                self._share.set_held(sum(len(one) for one in held if isinstance(one, bytes)), writing=False)
+            return answer
+        finally:
+            if reads:
+                self._share.release(_FIRST_ANSWER_BYTES)
 
     async def _read_and_write(self, first: int) -> tuple[int, int | None]:
         """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
@@ -196,6 +221,7 @@ class _Attempt:
         for slot, read in self._first_reads.items():
             if read.next_entry_id > first:  # it begins at its own LAC, which is not above the one that counts
                 reads.answered(slot, read)
+        self._first_reads.clear()
         adds = self._adds(first)
         unwritten = 0
         length: int | None = None
@@ -203,6 +229,7 @@ class _Attempt:
         def written(_: int, records: Sequence[bytes], error: AddFailed | None) -> None:
             nonlocal unwritten
             unwritten -= len(records)
+            self._note_held(reads, adds)
             if error is not None:
                 self._broken = self._broken or f"what was kept can't be written: {error}"
             self._tell()
@@ -220,12 +247,13 @@ class _Attempt:
                 unwritten += 1
                 taken = True
                 adds.add(entry_id, [record], written)
+            self._note_held(reads, adds)
             if taken:  # the window has moved on
                 self._tell()
             return reads.done and not unwritten
 
         try:
-            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, slot, bookie_id), write_kept)
+            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, adds, slot, bookie_id), write_kept)
         finally:
             adds.stop()
         if self._decided is not None:
@@ -236,19 +264,19 @@ class _Attempt:
         return reads.last_entry_id, length
 
     def _adds(self, first: int) -> ReplicatedAdds:
-        async def publish(fragment: Fragment) -> None:
+        async def publish(change: Change) -> None:
             try:
                 await self._client.ledgers.change(
                     self._ledger_id,
-                    lambda current: with_recovery_writing_to(current, fragment.bookies),
-                    self._node,
+                    lambda current: with_recovery_writing_to(current, change.fragment.bookies),
+                    known=self._node,
                 )
             except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
                 self._decided = error
                 self._broken = str(error)
                 self._tell()
                 raise LedgerFenced(f"ledger {self._ledger_id} needs no recovery any more: {error}") from error
-            self._own_fragments.append(fragment)
+            self._own_fragments.append(change.fragment)
 
         return ReplicatedAdds(
             self._ledger_id,
@@ -265,14 +293,25 @@ class _Attempt:
             recovery=True,
         )
 
-    async def _read_slot(self, reads: RecoveryReads, slot: int, bookie_id: str) -> None:
+    def _note_held(self, reads: RecoveryReads, adds: ReplicatedAdds) -> None:
+        writing = reads.has_kept or adds.pending_entries > 0
+        self._share.set_held(reads.held_bytes + adds.pending_bytes, writing=writing)
+
+    async def _read_slot(self, reads: RecoveryReads, adds: ReplicatedAdds, slot: int, bookie_id: str) -> None:
         """Reads from one bookie what it is asked for, until the end is found."""
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
-            asked = reads.ask(slot)
-            if asked is not None:
-                await self._read(reads, slot, bookie_id, *asked)
-                self._tell()
+            if reads.ask(slot) is not None:
+                max_bytes = await self._share.reserve(self._answer_bytes[slot])
+                try:
+                    # Others may have answered meanwhile.
+                    asked = reads.ask(slot)
+                    if asked is not None:
+                        await self._read(reads, slot, bookie_id, *asked, max_bytes)
+                        self._note_held(reads, adds)
+                        self._tell()
+                finally:
+                    self._share.release(max_bytes)
             elif reads.owes_an_answer(slot):
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -280,13 +319,15 @@ class _Attempt:
             else:
                 await self._pulse.wait()
 
-    async def _read(self, reads: RecoveryReads, slot: int, bookie_id: str, first: int, last: int) -> None:
+    async def _read(
+        self, reads: RecoveryReads, slot: int, bookie_id: str, first: int, last: int, max_bytes: int
+    ) -> None:
         request = ReadRequest(
             ledger_id=self._ledger_id,
             first_entry_id=first,
             last_entry_id=last,
             step=1,
-            max_bytes=_ANSWER_BYTES,
+            max_bytes=max_bytes,
             fence=True,
             master_key=self._metadata.master_key,
         )
@@ -296,6 +337,8 @@ class _Attempt:
             )
             self._refused(bookie_id, answer.status)
             reads.answered(slot, read_entries(request, answer))
+            if answer.next_entry_id <= last:
+                self._answer_bytes[slot] = min(2 * self._answer_bytes[slot], _ANSWER_BYTES)
         except (TransportError, BadAnswer) as error:
             reads.not_answered(slot, first, last, str(error))
 

@@ -14,11 +14,11 @@ from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node
 from magnetar_bookie.client.ledger_ids import LedgerIds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.errors import EnsembleOutdated, IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, NodeExists, NoNode, OutcomeUnknown
-from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Put
+from magnetar_metadata.store import ABSENT, Change, Check, Delete, MetadataStore, Put
 from magnetar_protos.ledger_pb2 import LedgerIdCounter, LedgerIntent
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -71,9 +71,13 @@ class LedgerStore:
         *,
         wanted_ensemble_size: int,
         purpose: str,
+        cookie_checks: Sequence[Check],
         properties: Mapping[str, bytes] | None = None,
     ) -> MadeLedger:
-        """Makes a ledger and its intent, under an id above all there ever were."""
+        """Makes a ledger and its intent, under an id above all there ever were.
+
+        `cookie_checks` are those of the ensemble (`Bookies.cookie_checks`): `EnsembleOutdated` if one is refused.
+        """
         now_ms = self._clock.time_ms()
         metadata = LedgerMetadata(
             state=LedgerState.OPEN,
@@ -91,11 +95,15 @@ class LedgerStore:
             values = {path: compare_and_set.first_value(payload, self._randomness) for path, payload in nodes.items()}
             puts = [Put(path, value, ABSENT) for path, value in values.items()]
             try:
-                await self.store.transaction(puts)
+                await self.store.transaction([*puts, *cookie_checks])
             except OutcomeUnknown:
                 continue  # if both nodes are there, or come to be, the sweeper finds the intent
             except NodeExists as error:
                 raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
+            except (BadVersion, NoNode) as error:
+                if error.index < len(puts):
+                    raise
+                raise _outdated(f"ledger {ledger_id} was not made", ensemble) from error
             return MadeLedger(ledger_id, metadata, compare_and_set.made(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
@@ -148,11 +156,19 @@ class LedgerStore:
             raise NoSuchLedger(f"there is no ledger {ledger_id}")
         return ledger_metadata.decode(stored.payload)
 
-    async def change(self, ledger_id: int, update: Update, known: KnownLedger | None = None) -> LedgerMetadata:
-        """Changes what stands there to what `update` makes of it, and returns that. Starts from `known`,
-        and fills it in.
+    async def change(
+        self,
+        ledger_id: int,
+        update: Update,
+        cookie_checks: Sequence[Check] = (),
+        known: KnownLedger | None = None,
+    ) -> LedgerMetadata:
+        """Changes what stands there to what `update` makes of it, and returns that. Starts from `known`, and fills it
+        in.
 
-        Raises what `update` raises of a fresh value, and `OutcomeNotKnown` where it can't be found out.
+        `cookie_checks` are those of the bookies that the change names anew (`Bookies.cookie_checks`). Raises
+        `EnsembleOutdated` if one is refused, what `update` raises of a fresh value, and `OutcomeNotKnown` where it
+        can't be found out.
         """
         result: LedgerMetadata | None = None
 
@@ -164,10 +180,15 @@ class LedgerStore:
 
         try:
             stored = await self._change(
-                paths.ledger(ledger_id), changed, known=known.stored if known is not None else None
+                paths.ledger(ledger_id), changed, cookie_checks, known.stored if known is not None else None
             )
         except OutcomeUnknown as error:
             raise OutcomeNotKnown(f"whether ledger {ledger_id} was changed is not known: {error}") from error
+        except (BadVersion, NoNode) as error:
+            if not error.index:
+                raise
+            bookie_ids = [check.path.rpartition("/")[2] for check in cookie_checks]
+            raise _outdated(f"ledger {ledger_id} was not changed", bookie_ids) from error
         assert result is not None
         if known is not None:
             known.stored = stored
@@ -208,3 +229,7 @@ class LedgerStore:
         return await compare_and_set.change(
             self.store, path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )
+
+
+def _outdated(what: str, bookie_ids: Sequence[str]) -> EnsembleOutdated:
+    return EnsembleOutdated(f"{what}: one of {', '.join(bookie_ids)} is being decommissioned", bookie_ids)

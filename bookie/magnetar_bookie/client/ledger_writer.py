@@ -26,10 +26,10 @@ from magnetar_bookie.client.explicit_lac import ExplicitLac
 from magnetar_bookie.client.ledger_store import KnownLedger, MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
-from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
@@ -100,6 +100,7 @@ class LedgerWriter:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._adds.pending_bytes
 
     @property
@@ -244,7 +245,7 @@ class LedgerWriter:
             return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms())
 
         try:
-            self.metadata = await self._client.ledgers.change(self.ledger_id, closed, self._node)
+            self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
         except LedgerFenced as error:
             raise CloseLost(
                 f"ledger {self.ledger_id} was to be closed at entry {last}, and somebody else was faster: what "
@@ -273,7 +274,7 @@ class LedgerWriter:
 
     @property
     def room_bytes(self) -> int:
-        """How many more bytes: the entry that passes this is taken still."""
+        """How much more memory, by `count_entry_memory` of the records; the entry that passes this is still taken."""
         return self._max_bytes - self._adds.pending_bytes
 
     def has_room(self) -> bool:
@@ -293,7 +294,10 @@ class LedgerWriter:
             if not room.done():
                 room.set_result(None)
 
-    async def _publish(self, fragment: Fragment) -> None:
+    async def _publish(self, change: Change) -> None:
         self.metadata = await self._client.ledgers.change(
-            self.ledger_id, lambda current: ledger_metadata.in_new_ensemble(current, fragment), self._node
+            self.ledger_id,
+            lambda current: ledger_metadata.in_new_ensemble(current, change.fragment),
+            self._client.bookies.cookie_checks(change.named),
+            self._node,
         )

@@ -17,7 +17,8 @@ class LedgerClientOptions(Configuration):
     speculative_read_timeout_ms: int = Field(default=2000, gt=0)
     # A writer that adds nothing for so long tells the bookies its LAC; 0: never.
     explicit_lac_interval_ms: int = Field(default=100, ge=0)
-    # Per ledger: what may be added and not completed. The entry that passes the bound in bytes is still taken.
+    # Entries of one ledger that are added and not completed, and the memory of their records. The entry that passes the
+    # bound in bytes is still taken.
     max_pending_entries: int = Field(default=1000, gt=0)
     max_pending_bytes: int = Field(default=67_108_864, gt=0)
     # Of one bookie, over all ledgers of the process: with more bytes unanswered it has failed.
@@ -31,6 +32,9 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
+    # Bytes of entries that all recoveries of a process hold at a time, read ahead and not written yet. Recoveries wait
+    # for each other above it. Each may hold one entry whatever the limit is, so that all of them go on.
+    max_recovery_bytes: int = Field(default=134_217_728, gt=0)
     # So many entries a reader has fetched or on their way before they are asked for; and a few MiB of them at most.
     read_ahead_entries: int = Field(default=2048, ge=0)
     # So long a bookie keeps a tailing reader's question for the LAC.

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +22,13 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
 from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.placement import Placement
-from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["Done", "ReplicatedAdds"]
@@ -59,7 +62,7 @@ class ReplicatedAdds:
         next_entry_id: int,
         bookies: Bookies,
         placement: Placement,
-        publish: Callable[[Fragment], Awaitable[None]],
+        publish: Callable[[Change], Awaitable[None]],
         clock: Clock,
         randomness: Randomness,
         options: LedgerClientOptions,
@@ -117,6 +120,7 @@ class ReplicatedAdds:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._pending_bytes
 
     @property
@@ -133,7 +137,7 @@ class ReplicatedAdds:
             return
         sends = self._pipeline.add_run(first_entry_id, len(records))
         self._pending.update(enumerate(records, first_entry_id))
-        self._pending_bytes += sum(map(len, records))
+        self._pending_bytes += count_entry_memory(records)
         self._runs.append(run)
         for slots, first, count in sends:
             at = first - first_entry_id
@@ -254,7 +258,7 @@ class ReplicatedAdds:
     def _complete(self, up_to: int) -> None:
         completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
-        self._pending_bytes -= sum(map(len, completed))
+        self._pending_bytes -= count_entry_memory(completed)
         while self._runs and self._runs[0].first <= up_to:
             run = self._runs[0]
             count = up_to + 1 - run.first
@@ -281,11 +285,17 @@ class ReplicatedAdds:
         if self._bookies.closed:
             self.lose(WriterClosed(f"ledger {self._ledger_id} has lost its bookies: the ledger client is closed"))
         else:
-            self._publishing = self._bookies.spawn(self._make_known(change.fragment))
+            self._publishing = self._bookies.spawn(self._make_known(change))
 
-    async def _make_known(self, fragment: Fragment) -> None:
+    async def _make_known(self, change: Change) -> None:
+        fragment, refused = change.fragment, False
         try:
-            await self._publish(fragment)
+            await self._publish(change)
+        except EnsembleOutdated as error:
+            refused = True
+            log.info("ledger %d needs other bookies than %s: %s", self._ledger_id, change.named, error)
+            with suppress(MetadataError):  # until they are read again they are not chosen
+                await self._bookies.reread_cookies(error.bookie_ids)
         except AddFailed as error:
             self._pipeline.lose(error)
         except Exception as error:  # noqa: BLE001 (whatever it is: nobody knows what the metadata says now)
@@ -296,7 +306,9 @@ class ReplicatedAdds:
                 )
             )
         self._publishing = None
-        if self._pipeline.failed is None:
+        if refused:
+            self._pipeline.change_refused()
+        elif self._pipeline.failed is None:
             self._take_on(fragment)
         self._settle_soon()
 

@@ -147,6 +147,10 @@ class AddPipeline:
             self.failed = error
             self._masks.clear()
 
+    def change_refused(self) -> None:
+        """The metadata will not have the change that is under way: the next `settle` chooses other bookies."""
+        self._ensemble.change_refused()
+
     def change_made(self) -> list[Send]:
         """The metadata has the change that is under way."""
         change = self._ensemble.change_made()

@@ -3,12 +3,14 @@
 A slot is in one of four conditions:
 
     present ──fails──► failed ──a replacement──► being replaced ──the metadata says so──► present
-                         │                             ▲
+              ▲          │                      │      ▲
+              └──────────┼──── refused ─────────┘      │
                          └──none──► absent ────────────┘  when the placement has a bookie for it again
 
 - **present**: its bookie is sent every entry of which it is to hold a copy;
 - **failed**: its bookie failed, and nobody has dealt with that yet. It is sent nothing more;
-- **being replaced**: the metadata is being changed. Nothing completes meanwhile;
+- **being replaced**: the metadata is being changed. Nothing completes meanwhile. The change is refused where one of
+  the new bookies is being decommissioned: then others are chosen;
 - **absent**: nobody could take its place. It stays listed, is sent nothing, and what its bookie acknowledged counts on:
   that is on its disk.
 
@@ -38,6 +40,11 @@ class Change:
     fragment: Fragment
     # In order.
     replaced: tuple[int, ...]
+
+    @property
+    def named(self) -> list[str]:
+        """The bookies that the change puts into slots."""
+        return [self.fragment.bookies[slot] for slot in self.replaced]
 
 
 class Ensemble:
@@ -102,6 +109,15 @@ class Ensemble:
             return None
         self.changing = Change(Fragment(first_entry_id, tuple(bookies)), tuple(replaced))
         return self.changing
+
+    def change_refused(self) -> None:
+        """The metadata will not have it: the slots wait for other bookies."""
+        change = self.changing
+        assert change is not None
+        self.changing = None
+        for slot in change.replaced:
+            del self._absent[slot]
+            self._failed[slot] = None
 
     def change_made(self) -> Change:
         """The metadata has it."""

@@ -130,6 +130,16 @@ class RecoveryReads:
         """The end is found and every kept record taken."""
         return self.last_entry_id is not None and not self._kept
 
+    @property
+    def held_bytes(self) -> int:
+        """The records that were read and not taken."""
+        return self._held_bytes
+
+    @property
+    def has_kept(self) -> bool:
+        """There is a record for `take`."""
+        return bool(self._kept)
+
     def answers(self) -> dict[int, str]:
         """What each slot of the undecided entry's write set said of it."""
         said = self._said.get(self.undecided, {})

@@ -143,6 +143,7 @@ class BrokerCounters:
     __slots__ = (
         "bundle_claims",
         "bundle_splits",
+        "bundle_take_overs",
         "bundle_unloads",
         "bundles_lost",
         "connections_opened",
@@ -179,6 +180,7 @@ class BrokerCounters:
         self.lookups_failed = 0
         # Bundles that were taken, that were given up in peace, and whose loss was found out.
         self.bundle_claims = 0
+        self.bundle_take_overs = 0
         self.bundle_unloads = 0
         self.bundles_lost = 0
         self.bundle_splits = 0

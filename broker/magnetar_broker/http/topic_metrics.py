@@ -41,7 +41,7 @@ _OF_TOPICS: Final = (
     ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
     ("publish_refused_entries_total", "Entries refused for what they were.", True),
     ("publish_failed_entries_total", "Entries that could not be stored.", True),
-    ("pending_publish_bytes", "Bytes published and not stored yet.", False),
+    ("pending_publish_bytes", "Memory of entries published and not stored yet, in bytes.", False),
     ("publish_waiting", "1: publishing waits; the topic's stats say for what.", False),
 )
 _OF_SUBSCRIPTIONS: Final = (

@@ -40,6 +40,7 @@ from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["LogWriting", "Written"]
 
@@ -177,7 +178,7 @@ class LogWriting:
             stored = entry.stored
             run.append(stored)
             queue.sent()
-            room_bytes -= len(stored) + RECORD_HEADER_BYTES
+            room_bytes -= len(stored) + RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES
             written.entries += 1
             written.length_bytes += len(stored)
             if entry.chunk is not None:

@@ -26,6 +26,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
 from magnetar_wire.errors import InvalidTopicName, WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, TransportError
@@ -54,7 +55,7 @@ class ProduceSession:
         self._address = address
         # Those whose end was not told yet, by id.
         self._channels: dict[int, ProducerChannel] = {}
-        # Taken, and not decided yet.
+        # The memory of entries that were received and are not decided.
         self._undecided_bytes = 0
         self._sending = False
         self._told_to_end = asyncio.Event()
@@ -132,7 +133,7 @@ class ProduceSession:
 
     def _take_run(self, run: DecodedRun, channel: ProducerChannel) -> None:
         channel.expect(run)
-        size = sum(map(len, run.entries))
+        size = count_entry_memory(run.entries)
         self._undecided_bytes += size
         self._budget.take(size)
         channel.take(run)
@@ -199,9 +200,9 @@ class ProduceSession:
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
 
-    def decided(self, size_bytes: int) -> None:
-        self._undecided_bytes -= size_bytes
-        self._budget.give_back(size_bytes)
+    def decided(self, memory_bytes: int) -> None:
+        self._undecided_bytes -= memory_bytes
+        self._budget.give_back(memory_bytes)
         self._tell_receiver()
 
     def channel_over(self, channel: ProducerChannel) -> None:

@@ -20,6 +20,7 @@ from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
 from magnetar_wire.frame import DecodedRun
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["ChannelOwner", "ProducerChannel"]
@@ -33,7 +34,7 @@ class ChannelOwner(Protocol):
     def wake(self) -> None:
         """There are answers."""
 
-    def decided(self, size_bytes: int) -> None: ...
+    def decided(self, memory_bytes: int) -> None: ...
 
     def channel_over(self, channel: ProducerChannel) -> None: ...
 
@@ -124,7 +125,7 @@ class ProducerChannel:
     def _let_go(self, error: BrokerError) -> None:
         waiting, self._waiting = self._waiting, []
         for run in waiting:
-            self._owner.decided(sum(map(len, run.entries)))
+            self._owner.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
             self._topic.leave(self._producer, error)
 
@@ -138,8 +139,8 @@ class ProducerChannel:
         self._owner.answers.refused(self.producer_id, number, error.problem)
         self._owner.wake()
 
-    def decided(self, size_bytes: int) -> None:
-        self._owner.decided(size_bytes)
+    def decided(self, memory_bytes: int) -> None:
+        self._owner.decided(memory_bytes)
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)

@@ -156,6 +156,7 @@ class TopicStats:
     stored_entries: int
     # How many messages the topic has ever taken.
     messages_ever: int
+    # Memory of entries that are published and not stored yet.
     pending_bytes: int
     # Why publishing waits; empty: it does not.
     waiting_for: str

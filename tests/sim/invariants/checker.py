@@ -21,6 +21,7 @@ __all__ = ["Checker"]
 _REPORTS: Final = (
     "acked",
     "acked_unlisted",
+    "added_by_call",
     "answer_arrived",
     "answer_sent",
     "appended",
@@ -108,6 +109,16 @@ class Checker:
     def acked_unlisted(self, ledger_id: int, entry_id: int) -> None:
         """Of a ledger that is written before it is listed."""
         check_acked_unlisted(self.history, self.history.ledger(ledger_id), entry_id)
+
+    def added_by_call(self, bookie_id: str, ledger_id: int, first_entry_id: int, *, overtakes: bool) -> None:
+        """A client handed entries to a bookie of its own process by a call, instead of sending a frame."""
+        self.history.look("4")
+        if overtakes:
+            raise Violation(
+                "4",
+                f"{bookie_id} is given entry {first_entry_id} of ledger {ledger_id} by a call, before it has decided "
+                "on frames that were sent earlier",
+            )
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

@@ -147,8 +147,8 @@ class History:
         self.tasks: dict[int, ledger_pb2.RepairTask] = {}
         # Ledgers whose node was not there for a while, though nobody deleted it.
         self.forgotten: set[int] = set()
-        # Bookies that are marked as leaving → the ledgers that have named them since before.
-        self.leaving: dict[str, dict[int, None]] = {}
+        # Bookies that are marked as leaving.
+        self.leaving: dict[str, None] = {}
         # How often which check looked at something: a check that never looks proves nothing.
         self.looked: dict[str, int] = {}
 

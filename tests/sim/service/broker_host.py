@@ -47,6 +47,10 @@ class BrokerHost(Host):
         return f"{self.name}:6652"
 
     @property
+    def may_start(self) -> bool:
+        return self in self.world.staying and not self.world.over
+
+    @property
     def serves(self) -> bool:
         return self.runs and self.broker is not None and self.broker.life is not None
 

@@ -31,6 +31,7 @@ SERVICE_FAULTS: Final = {
     "pause broker": 8,
     "stop broker": 5,
     "isolate broker": 5,
+    "refuse a broker": 8,
     "kill application": 6,
     "pause application": 4,
     "cut off a broker's clients": 5,
@@ -153,6 +154,21 @@ class ServiceFaults(Striker):
     def isolate_broker(self) -> bool:
         broker = self._broker()
         return broker is not None and self._isolate(broker)
+
+    def refuse_a_broker(self) -> bool:
+        """Its address refuses some of the other brokers, or all, though it lives and clients reach it; sometimes they
+        refuse it, too."""
+        broker = self._broker()
+        others = [host for host in self._world.brokers if host is not broker]
+        if broker is None or not others:
+            return False
+        network, seconds = self._world.network, self._seconds()
+        both_ways = self._draw.random() < 0.3
+        for other in others if self._draw.random() < 0.7 else [self._draw.choice(others)]:
+            for source, target in ((other, broker), (broker, other)) if both_ways else ((other, broker),):
+                network.refuse(source.name, target.name)
+                self._later(seconds, partial(network.accept, source.name, target.name))
+        return True
 
     def cut_off_a_brokers_clients(self) -> bool:
         """Or all but one. It goes on with the bookies and the metadata store, and does not know."""

@@ -10,6 +10,7 @@ quiet    `ending.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
@@ -20,9 +21,10 @@ from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.history import Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.process import Process
+from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
-from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.bundle_owners import check_bundles, check_taken
 from tests.sim.service.faults import ServiceFaults
 from tests.sim.service.history import MessageHistory
 from tests.sim.service.operator import Operator
@@ -45,6 +47,7 @@ class ServiceWorld(World):
         if faults:
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
         self.metadata._session_timeout_s = self.service.session_timeout_s
+        self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
         watch_lives(self)
@@ -63,6 +66,9 @@ class ServiceWorld(World):
         self.brokers = [BrokerHost(self, f"broker{number}") for number in range(self.service.brokers)]
         # Those that are there until the end.
         self.staying = self.brokers
+        if self.service.in_one_process:
+            self.bookies[0].join(self.brokers[0])
+            self.network.hand_over = partial(watch_calls, self)
         self.applications = [
             Application(self, f"app{number}", works) for number, works in enumerate(self.service.applications)
         ]
@@ -101,6 +107,14 @@ class ServiceWorld(World):
         return {}
 
     # ── the metadata store ──
+
+    def _owner_replaced(self, path: str, owner: Process, by: Process) -> None:
+        if path.startswith((paths.OWNERS, paths.BROKERS)):
+            self.count("an owner's node was replaced" if path.startswith(paths.OWNERS) else "a broker was unregistered")
+            refused = (by.name, owner.name) in self.network.probes_refused
+            if refused and not owner.dead:
+                self.count("a broker that lives was taken for gone")
+            self.judged(check_taken, path, owner, by, refused, self.history.look)
 
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         super()._metadata_changed(path, value, by)
@@ -169,7 +183,8 @@ class ServiceWorld(World):
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
         self.trace.line("world", f"seed {self.seed}: {self.plan} {self.service} {self.service.options}")
         for host in self.hosts:
-            host.start()
+            if not host.runs:
+                host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
         await clock.sleep(0.5)

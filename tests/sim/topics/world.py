@@ -52,7 +52,7 @@ class TopicWorld(World):
             managed_ledger_max_entries_per_ledger=draw.choice((3, 8, 30)),
             managed_ledger_min_ledger_rollover_time_minutes=0,
             managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
-            managed_ledger_max_pending_bytes=draw.choice((500, 5_000, 100_000)),
+            managed_ledger_max_pending_bytes=draw.choice((500, 30_000, 600_000)),
         )
         self.histories: dict[str, TopicHistory] = {}
         self.leased = Leased(lambda: self.loop.now, self.checker.history)

@@ -5,6 +5,7 @@ Some seeds are calm but for one nasty thing, and some are storms: in a storm muc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
@@ -98,6 +99,7 @@ LOSSES = ("bit flip", "lossy restart", "wipe")
 DEPARTURES = ("decommission", "decommission the dead")
 
 
+_OFTEN_S = 0.6
 _CLIENT = LedgerClientOptions(
     add_entry_timeout_s=1.0,
     read_entry_timeout_s=1.0,
@@ -154,7 +156,8 @@ class Plan:
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
 
 
-def plan(chance: Chance) -> Plan:
+def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
+    """With `only`, only these faults strike, and often; of those only what the bookies that there are can bear."""
     draw = chance.stream("plan")
     striping = Striping(*draw.choice(_STRIPINGS))
     spare = draw.choice((0, 1, 1, 2, 2))
@@ -176,7 +179,9 @@ def plan(chance: Chance) -> Plan:
             faults.append("recover a ledger")
         if draw.random() < 0.4:
             faults.append("ambush")
-    if bookies < striping.ensemble_size + 1 or not losers:
+    if only:
+        faults, interval_s = list(only), _OFTEN_S
+    if bookies < striping.ensemble_size + 1:
         faults = [fault for fault in faults if fault not in ("wipe", *DEPARTURES)]
     if not losers:
         faults = [fault for fault in faults if fault not in LOSSES]

@@ -7,7 +7,7 @@ quiet    everything heals and starts again; the last writer takes each chain ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_metadata.store import SessionState
@@ -30,10 +30,11 @@ __all__ = ["World"]
 
 
 class World:
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
+        """`faults`: only these strike, and often."""
         self.seed = seed
         self.chance = Chance(seed)
-        self.plan = plan(self.chance)
+        self.plan = plan(self.chance, faults)
         self.loop = new_loop()
         self.trace = Trace(self.loop, write)
         self.checker = Checker(lambda: self.loop.elapsed_s)

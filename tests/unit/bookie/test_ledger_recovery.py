@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
@@ -21,7 +22,7 @@ from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, Re
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata.memory import Fault
-from magnetar_metadata.store import SessionState
+from magnetar_metadata.store import Check, SessionState
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from tests.unit.bookie.honest_bookie import entry, length_up_to
 from tests.unit.bookie.repair_scene import Scene, scene
@@ -363,12 +364,14 @@ async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Sc
     other = await of.new_client()
     change = other.ledgers.change
 
-    async def another_closes_first(ledger: int, update: Update, known: KnownLedger | None = None) -> LedgerMetadata:
+    async def another_closes_first(
+        ledger: int, update: Update, checks: Sequence[Check] = (), known: KnownLedger | None = None
+    ) -> LedgerMetadata:
         if spare.bookie_id in (await of.client.ledgers.read(ledger, fresh=True)).former_bookies:
             while not spare.holds(ledger, 2):
                 await asyncio.sleep(0)
             await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
-        return await change(ledger, update, known)
+        return await change(ledger, update, checks, known)
 
     with patch.object(other.ledgers, "change", another_closes_first):
         closed = await of.over(other.recover(ledger_id))
