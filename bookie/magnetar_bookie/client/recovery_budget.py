@@ -7,7 +7,8 @@ Theory of operation
 -------------------
 A recovery has a `RecoveryShare`. Before it reads, it reserves as many bytes as the answer may have (`reserve`); when
 the answer is there, the reservation is replaced by the bytes of the records that it holds or is writing (`set_held`).
-Reservations are granted in the order in which they were asked for, as long as they fit.
+Reservations are granted in the order in which they were asked for, as long as they fit. A fence does not wait for one:
+it comes with a read if there is room (`try_reserve`), and without it else.
 
 Two recoveries that both hold records and both wait for bytes would wait for ever. So a recovery that can't go on by
 itself is granted one entry at once, whatever the budget: it has no read in flight, no record to write, and none being
@@ -108,6 +109,15 @@ class RecoveryShare:
         when the read is over.
         """
         return await self._budget._reserve(self, size_bytes, is_needed)
+
+    def try_reserve(self, size_bytes: int) -> bool:
+        """The same without waiting; False: there is no room now."""
+        budget = self._budget
+        if budget._waiting or budget.used_bytes + size_bytes > budget._max_bytes:
+            return False
+        budget.used_bytes += size_bytes
+        self.reads += 1
+        return True
 
     def release(self, size_bytes: int) -> None:
         self.reads -= 1

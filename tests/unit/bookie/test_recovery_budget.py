@@ -155,3 +155,24 @@ def test_many_recoveries_hold_little_more_than_their_budget() -> None:
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
             ),
         )
+
+
+def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
+    """CHK-68: fences never wait for the budget, and what comes with them is within it."""
+
+    async def test() -> None:
+        budget = RecoveryBudget(10)
+        first, second, third = [budget.open_share() for _ in range(3)]
+        assert first.try_reserve(6)
+        assert not second.try_reserve(6)
+        assert second.try_reserve(4)
+        third.set_held(0, writing=True)
+        waiting = asyncio.create_task(third.reserve(8))
+        await _idle()
+        second.release(4)
+        assert not second.try_reserve(1)  # it would fit, and somebody waits
+        first.release(6)
+        await waiting
+        assert budget.used_bytes == 8
+
+    run(test())
