@@ -23,7 +23,7 @@ WORLDS: Final[dict[str, type[World]]] = {"ledgers": World, "topics": TopicWorld,
 # Worlds whose faults can be named, and what faults there are.
 _WITH_FAULTS: Final[dict[str, tuple[type[World] | type[ServiceWorld], Iterable[str]]]] = {
     "ledgers": (World, FAULTS),
-    "service": (ServiceWorld, [*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS)]),
+    "service": (ServiceWorld, (*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS))),
 }
 # One seed in so many runs there, too: what is more has more of its own to do, and takes longer. The service has topics'
 # logs in it.

@@ -24,7 +24,7 @@ from typing import Final
 
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.explicit_lac import ExplicitLac
-from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.ledger_store import KnownLedger, MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ensemble_change import Change
@@ -46,10 +46,18 @@ _MANY_FRAGMENTS: Final = 200
 class LedgerWriter:
     """`LedgerClient.create` makes it."""
 
-    def __init__(self, client: LedgerContext, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        client: LedgerContext,
+        made: MadeLedger,
+        ended: Callable[[], object] = lambda: None,
+        *,
+        explicit_lac: bool = True,
+    ) -> None:
         self.ledger_id = made.ledger_id
         # As this writer last saw or made it.
         self.metadata = made.metadata
+        self._node = KnownLedger(made.stored)
         self._client = client
         self._ended = ended
         options = client.options
@@ -70,7 +78,8 @@ class LedgerWriter:
             told=self._after_completions,
             released=self._released,
         )
-        self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds)
+        lac_interval_s = options.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
+        self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds, lac_interval_s)
         self._next_entry_id = 0
         # Of all entries that were appended, and of those that have completed.
         self._appended_bytes = 0
@@ -252,7 +261,7 @@ class LedgerWriter:
             return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms())
 
         try:
-            self.metadata = await self._client.ledgers.change(self.ledger_id, closed)
+            self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
         except LedgerFenced as error:
             raise CloseLost(
                 f"ledger {self.ledger_id} was to be closed at entry {last}, and somebody else was faster: what "
@@ -314,4 +323,5 @@ class LedgerWriter:
             self.ledger_id,
             lambda current: ledger_metadata.in_new_ensemble(current, change.fragment),
             self._client.bookies.cookie_checks(change.named),
+            self._node,
         )

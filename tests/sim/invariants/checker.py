@@ -113,10 +113,6 @@ class Checker:
         """Of a ledger that is written before it is listed."""
         check_acked_unlisted(self.history, self.history.ledger(ledger_id), entry_id)
 
-    def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
-        """What a process' ledgers have sent to this bookie, and have no answer to."""
-        check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
-
     def added_by_call(self, bookie_id: str, ledger_id: int, first_entry_id: int, *, overtakes: bool) -> None:
         """A client handed entries to a bookie of its own process by a call, instead of sending a frame."""
         self.history.look("4")
@@ -126,6 +122,10 @@ class Checker:
                 f"{bookie_id} is given entry {first_entry_id} of ledger {ledger_id} by a call, before it has decided "
                 "on frames that were sent earlier",
             )
+
+    def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
+        """What a process' ledgers have sent to this bookie, and have no answer to."""
+        check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

@@ -44,9 +44,14 @@ class _WatchedClient(LedgerClient):
     checker: Checker
 
     async def create(
-        self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        self,
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
-        made, writer = await super().create(striping, purpose, properties)
+        made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
         append, checker = writer.append_run, self.checker
 
         def watched(entries: Sequence[bytes], done: Appended) -> int:
