@@ -130,7 +130,8 @@ class LogWriting:
     def waiting_for(self) -> str:
         waiting_for, written = self._ledgers.waiting_for, self.written
         if not waiting_for and written is not None and written.writer.held_up:
-            return f"ledger {written.writer.ledger_id} needs {', '.join(written.writer.held_up_by)}, and they lag"
+            lagging = written.writer.held_up_by  # empty, if they have caught up just now
+            return f"ledger {written.writer.ledger_id} needs bookies that lag: {', '.join(lagging)}" if lagging else ""
         return waiting_for
 
     @property
