@@ -129,7 +129,7 @@ async def end(world: ServiceWorld) -> None:
     for host in [*world.brokers, *world.applications]:
         host.resume()
     await _until(world, lambda: all(broker.serves for broker in world.brokers), lambda: ("OWN-2", "a broker is away"))
-    await _until(world, lambda: not _pending(world), lambda: ("20", f"{_pending(world)} messages are not decided"))
+    await _until(world, lambda: not _pending(world), lambda: ("20, 66", f"{_pending(world)} messages are not decided"))
     for host in [*world.applications, world.operator, *world.plan_readers, *world.brokers]:
         host.kill()
     # Who drains a subscription acknowledges nothing before it has everything.

@@ -6,7 +6,7 @@ thing, and some are storms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from magnetar_bookie.server.options import BookieOptions
@@ -104,6 +104,14 @@ class ServicePlan:
     options: BrokerOptions = field(repr=False)
     # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
     in_one_process: bool = False
+
+    def fill_up(self) -> None:
+        """All producers send large messages, and hardly pause."""
+        for works in self.applications:
+            works[:] = [
+                replace(work, longest_filling=2_000, pause_share=0.1) if isinstance(work, ProducerPlan) else work
+                for work in works
+            ]
 
 
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:

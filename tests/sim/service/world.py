@@ -20,6 +20,7 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
 from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
@@ -33,6 +34,7 @@ from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.sessions import watch_lives
 from tests.sim.topics.history import chain_of
+from tests.sim.world.plan import fill_up
 from tests.sim.world.world import World
 
 __all__ = ["ServiceWorld"]
@@ -48,6 +50,8 @@ class ServiceWorld(World):
         self.service = service_plan(self.chance, self.plan)
         if faults:
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
+        if fill_up(self.plan, self.chance.stream("saturation")):
+            self.service.fill_up()
         self.metadata._session_timeout_s = self.service.session_timeout_s
         self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
@@ -164,7 +168,10 @@ class ServiceWorld(World):
         for ledger_id in new.ledgers:
             if history.ledger(ledger_id).metadata is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
+        added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
         _chain_changed(history, name, new)
+        for ledger_id in added:
+            ledger_listed(history, name, ledger_id)
 
     def _cursors_go(self, topic: str) -> None:
         """Their ledgers go before their nodes."""
@@ -194,6 +201,7 @@ class ServiceWorld(World):
                 host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
+        self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
         await self.faults.strike(self.plan.active_s)
         await end(self)
