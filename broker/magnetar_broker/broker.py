@@ -21,6 +21,7 @@ from magnetar_bookie.errors import LedgerError
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
@@ -104,7 +105,7 @@ class Broker:
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
-        self._client_options = client_options or LedgerClientOptions()
+        self._client_options = with_lag_bound(client_options or LedgerClientOptions(), self.options)
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()

@@ -14,7 +14,7 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.service.faults import SERVICE_FAULTS
 from tests.sim.service.world import ServiceWorld
 from tests.sim.topics.world import TopicWorld
-from tests.sim.world.plan import FAULTS
+from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS
 from tests.sim.world.world import World
 
 __all__ = ["WORLDS", "run_in_world", "world_named", "worlds_of"]
@@ -23,7 +23,7 @@ WORLDS: Final[dict[str, type[World]]] = {"ledgers": World, "topics": TopicWorld,
 # Worlds whose faults can be named, and what faults there are.
 _WITH_FAULTS: Final[dict[str, tuple[type[World] | type[ServiceWorld], Iterable[str]]]] = {
     "ledgers": (World, FAULTS),
-    "service": (ServiceWorld, SERVICE_FAULTS),
+    "service": (ServiceWorld, (*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS))),
 }
 # One seed in so many runs there, too: what is more has more of its own to do, and takes longer. The service has topics'
 # logs in it.

@@ -61,9 +61,15 @@ class LedgerClient(LedgerContext):
         await self.bookies.close()
 
     async def create(
-        self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        self,
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
-        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept.
+        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept. Without `explicit_lac` a
+        silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
         raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.
@@ -85,7 +91,7 @@ class LedgerClient(LedgerContext):
                 break
             except EnsembleOutdated as error:
                 await self.bookies.reread_cookies(error.bookie_ids)
-        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None))
+        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None), explicit_lac=explicit_lac)
         self._writers[made.ledger_id] = writer
         return made, writer
 

@@ -7,19 +7,22 @@ Theory of operation
 -------------------
 A recovery has a `RecoveryShare`. Before it reads, it reserves as many bytes as the answer may have (`reserve`); when
 the answer is there, the reservation is replaced by the bytes of the records that it holds or is writing (`set_held`).
-Reservations are granted in the order in which they were asked for, as long as they fit.
+Reservations are granted in the order in which they were asked for, as long as they fit. A fence does not wait for one:
+it comes with a read if there is room (`try_reserve`), and without it else.
 
 Two recoveries that both hold records and both wait for bytes would wait for ever. So a recovery that can't go on by
 itself is granted one entry at once, whatever the budget: it has no read in flight, no record to write, and none being
-written (`stalled`). All that it holds then are records above the first undecided entry. The most that is held is
-the budget, and for each recovery one entry more; and an answer may be larger than what was reserved for it, if its
-first entry alone is.
+written (`stalled`). All that it holds then are records above the first undecided entry, and only a read of that one is
+granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
+for each recovery one entry more; and an answer may be larger than what was reserved for it, if its first entry alone
+is.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["RecoveryBudget", "RecoveryShare"]
@@ -29,6 +32,7 @@ __all__ = ["RecoveryBudget", "RecoveryShare"]
 class _Waiter:
     share: RecoveryShare
     size_bytes: int
+    is_needed: Callable[[], bool]
     granted: asyncio.Future[int]
 
 
@@ -41,8 +45,8 @@ class RecoveryBudget:
     def open_share(self) -> RecoveryShare:
         return RecoveryShare(self)
 
-    async def _reserve(self, share: RecoveryShare, size_bytes: int) -> int:
-        waiter = _Waiter(share, size_bytes, asyncio.get_running_loop().create_future())
+    async def _reserve(self, share: RecoveryShare, size_bytes: int, is_needed: Callable[[], bool]) -> int:
+        waiter = _Waiter(share, size_bytes, is_needed, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         share.waiting += 1
         self._grant(share)
@@ -65,8 +69,11 @@ class RecoveryBudget:
         """Grant what fits, in order; and one entry to the share that changed, if it can't go on without."""
         while self._waiting and self.used_bytes + self._waiting[0].size_bytes <= self._max_bytes:
             self._grant_to(self._waiting[0], self._waiting[0].size_bytes)
-        while changed.waiting and changed.stalled:
-            self._grant_to(next(waiter for waiter in self._waiting if waiter.share is changed), 1)
+        if changed.waiting and changed.stalled:
+            for waiter in [one for one in self._waiting if one.share is changed and not one.granted.cancelled()]:
+                if waiter.is_needed():
+                    self._grant_to(waiter, 1)
+                    break
 
     def _grant_to(self, waiter: _Waiter, size_bytes: int) -> None:
         self._leave(waiter)
@@ -95,12 +102,22 @@ class RecoveryShare:
         """Nothing will change before another entry is read."""
         return not self.reads and not self._writing
 
-    async def reserve(self, size_bytes: int) -> int:
+    async def reserve(self, size_bytes: int, is_needed: Callable[[], bool]) -> int:
         """Wait until an answer of this size may be asked for. Return the size that may be, which is 1 for one entry.
 
-        `release` it when the read is over.
+        `is_needed` says whether the recovery waits for this read and no other can help it. `release` what was returned
+        when the read is over.
         """
-        return await self._budget._reserve(self, size_bytes)
+        return await self._budget._reserve(self, size_bytes, is_needed)
+
+    def try_reserve(self, size_bytes: int) -> bool:
+        """The same without waiting; False: there is no room now."""
+        budget = self._budget
+        if budget._waiting or budget.used_bytes + size_bytes > budget._max_bytes:
+            return False
+        budget.used_bytes += size_bytes
+        self.reads += 1
+        return True
 
     def release(self, size_bytes: int) -> None:
         self.reads -= 1

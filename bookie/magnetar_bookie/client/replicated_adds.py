@@ -4,6 +4,9 @@ The writer adds through it, and recovery does with the records that it keeps. It
 to the ensemble's bookies, and hands what bookies answer to the rules. After the answers of one turn of the event loop
 it asks the rules once what follows. A new ensemble is made known by `publish`, its owner's; a bookie that failed is put
 into quarantine, or, where it refused this very ledger, is not chosen for it again.
+
+A bookie that lags is left, like one that failed, where the ledger can do without it. While the ledger needs it,
+`held_up` is True, and the owner adds nothing.
 """
 
 from __future__ import annotations
@@ -69,9 +72,14 @@ class ReplicatedAdds:
         *,
         recovery: bool,
         told: Callable[[], object] = lambda: None,
+        released: Callable[[], object] = lambda: None,
     ) -> None:
         # Called after adds were told their fate, once for all that were at a time.
         self._told = told
+        # Called when `held_up` becomes False.
+        self._released = released
+        # A bookie lags that the ledger needs.
+        self.held_up = False
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._bookies = bookies
@@ -127,6 +135,11 @@ class ReplicatedAdds:
     def absent(self) -> list[int]:
         """Slots whose bookie failed, and which nobody could be found for."""
         return self._pipeline.absent
+
+    @property
+    def held_up_by(self) -> list[str]:
+        """The bookies that `held_up` is due to."""
+        return self._pipeline.held_up_by
 
     def add(self, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
         """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
@@ -191,6 +204,23 @@ class ReplicatedAdds:
         self._bookie_failed(bookie_id, reason, passes=True)
         self._settle_soon()
 
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self._pipeline.set_lagging(bookie_id, True)
+        # At once, so that nothing more is added in this turn of the loop.
+        self.held_up = bool(self._pipeline.held_up_by)
+        self._settle_soon()
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        self._pipeline.set_lagging(bookie_id, False)
+        self._settle_soon()
+
+    def _leave_dispensable(self) -> None:
+        """Sends the bookies that lag, and that the ledger can do without, nothing more. Others' adds there go on."""
+        for bookie_id in self._pipeline.dispensable():
+            slot = self._pipeline.fragment.bookies.index(bookie_id)
+            self._channels[slot].abandon(self._ledger_id, self)
+            self._bookie_failed(bookie_id, "it lags, and the others suffice", passes=True)
+
     def _bookie_failed(self, bookie_id: str, reason: str, *, passes: bool) -> None:
         if passes:
             self._bookies.quarantine(bookie_id)
@@ -231,6 +261,8 @@ class ReplicatedAdds:
 
     def _settle(self) -> None:
         self._settling = False
+        if not self._stopped:
+            self._leave_dispensable()
         # After the end nothing but a failure is left to be told.
         for action in self._pipeline.settle() if not self._stopped or self._pipeline.failed else ():
             if isinstance(action, Complete):
@@ -244,6 +276,9 @@ class ReplicatedAdds:
                 run = self._late.popleft()
                 _tell(run, self._pipeline.failed or self._ended)
             self._told()
+        if self.held_up and not self._pipeline.held_up_by:
+            self.held_up = False
+            self._released()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
             for resting in waiting:

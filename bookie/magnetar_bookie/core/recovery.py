@@ -86,6 +86,11 @@ class RecoveryReads:
         full = self._held_bytes >= self._window_bytes and (bool(self._kept) or first > self.undecided)
         return None if first > last or full else (first, last)
 
+    def needs(self, slot: int) -> bool:
+        """Whether what `ask` says of this slot begins with the entry that is to be decided."""
+        asked = self.ask(slot)
+        return asked is not None and asked[0] == self.undecided
+
     def answered(self, slot: int, read: ReadEntries) -> None:
         self._next[slot] = read.next_entry_id
         for entry_id, found in read.entries.items():

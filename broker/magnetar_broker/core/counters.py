@@ -150,6 +150,7 @@ class BrokerCounters:
         "connections_refused",
         "delivered",
         "entry_bytes",
+        "leases_lapsed",
         "load_seconds",
         "loads_failed",
         "lookups",
@@ -170,6 +171,8 @@ class BrokerCounters:
         # both, with how many they are.
         self.publish_seconds = Histogram(SECONDS)
         self.entry_bytes = Histogram(BYTES)
+        # Leases of topics' logs that were not renewed in time.
+        self.leases_lapsed = 0
         # Of topics that were opened.
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0

@@ -94,6 +94,9 @@ class BrokerMetrics:
         yield self._counter("lb_bundles_lost", "Bundles whose loss was found out.", counters.bundles_lost)
         yield self._counter("broker_topic_load_failed", "Topics that could not be loaded.", counters.loads_failed)
         yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
+        yield self._counter(
+            "broker_leases_lapsed", "Leases of readers that were not renewed in time.", counters.leases_lapsed
+        )
         yield _FAMILIES.histogram(
             "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds
         )

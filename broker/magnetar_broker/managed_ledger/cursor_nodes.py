@@ -43,14 +43,25 @@ _NOT_CLAIMED: Final = -1
 
 
 class KnownNode:
-    """A cursor's node as this life has read or written it; None: there is none."""
+    """A cursor's node as this life has read or written it last."""
 
-    __slots__ = ("ledger_id", "payload")
+    __slots__ = ("ledger_id", "left_ledgers", "stored")
 
-    def __init__(self, payload: bytes | None = None) -> None:
-        self.payload = payload
+    def __init__(self, stored: compare_and_set.Stored | None = None) -> None:
+        self.set(stored)
+
+    def set(self, stored: compare_and_set.Stored | None) -> None:
+        # None: there is none.
+        self.stored = stored
+        node = self.node
         # The ledger that it points at; 0: none.
-        self.ledger_id = self.node.ledger_id
+        self.ledger_id = node.ledger_id
+        # How many ledgers it names that are to be deleted.
+        self.left_ledgers = len(node.deleting)
+
+    @property
+    def payload(self) -> bytes | None:
+        return self.stored.payload if self.stored is not None else None
 
     @property
     def node(self) -> CursorNode:
@@ -123,7 +134,7 @@ class CursorNodes:
             raise BrokerError(
                 ErrorCode.METADATA_ERROR, f"{path} holds no cursor, so the topic can't be opened: {error}"
             ) from None
-        return KnownNode(stored.payload)
+        return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
         """Writes `node` in the place of `known`, and claims the new ledger with it. Raises `IntentSwept`, too."""
@@ -135,13 +146,12 @@ class CursorNodes:
 
         path = paths.cursor(self._topic, name)
         if made is None:
-            await self._change(path, update)
+            known.set(await self._change(path, update, seen=known.stored))
         else:
             try:
-                await self._client.ledgers.record(made, path, update, [self._check])
+                known.set(await self._client.ledgers.record(made, path, update, [self._check], known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
-        known.payload, known.ledger_id = payload, node.ledger_id
 
     async def remove(self, name: str, known: KnownNode) -> None:
         def update(found: bytes | None) -> compare_and_set.Instead:
@@ -150,8 +160,8 @@ class CursorNodes:
             self._compare(name, known, found)
             return compare_and_set.DELETE
 
-        await self._change(paths.cursor(self._topic, name), update)
-        known.payload = None
+        await self._change(paths.cursor(self._topic, name), update, seen=known.stored)
+        known.set(None)
 
     async def remove_table(self) -> None:
         """When no cursor is left, and the topic is deleted."""

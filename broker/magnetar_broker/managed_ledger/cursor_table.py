@@ -1,8 +1,8 @@
 """The durable cursors of one topic, in one broker's life of it.
 
-Opening them takes them from whoever had them (cursor_nodes.py), fences their ledgers and reads them; what was begun to
-be deleted is deleted. When it turns out that another broker has done the same, `on_lost` is called, once, and from then
-on everything is refused.
+Opening them takes them from the broker that had them (cursor_nodes.py), fences their ledgers and reads them; cursors
+whose deletion was begun are deleted. When it turns out that another broker has done the same, `on_lost` is called,
+once, and from then on everything is refused.
 
 Whoever trims the log asks `slowest_saved`. A cursor that is being made counts from the moment at which it was asked
 for, and one that is being deleted until the metadata store says that it is.
@@ -11,10 +11,11 @@ for, and one that is being deleted until the metadata store says that it is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
@@ -22,7 +23,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, read_cursor_ledger
+from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, fence_ledger, read_cursor_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
@@ -112,13 +113,18 @@ class CursorTable:
             nodes = CursorNodes(log.name, client, clock, randomness)
             await nodes.claim(lambda: log.still_ours)
         table = cls(log, client, options, clock, randomness, nodes)
+        await table.open_all()
+        return table
+
+    async def open_all(self) -> None:
+        """Opens all cursors, once; `nodes` are claimed. Nothing else is called before. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def open_one(name: str) -> DurableCursor | None:
             async with gate:
-                return await table._open_cursor(name)
+                return await self._open_cursor(name)
 
-        names = await nodes.names()
+        names = await self._home.nodes.names()
         try:
             async with OrderedTaskGroup() as tasks:
                 opening = [(name, tasks.create_task(open_one(name))) for name in names]
@@ -127,8 +133,7 @@ class CursorTable:
         for name, task in opening:
             cursor = task.result()
             if cursor is not None:
-                table._cursors[name] = cursor
-        return table
+                self._cursors[name] = cursor
 
     async def _open_cursor(self, name: str) -> DurableCursor | None:
         home = self._home
@@ -146,11 +151,6 @@ class CursorTable:
         if node.ledger_id:
             await read_cursor_ledger(home.client, node.ledger_id, state, f"cursor {name!r} of {home.topic}")
         state.settle()
-        if node.deleting:
-            for ledger_id in node.deleting:
-                await delete_ledger(home.client, ledger_id)
-            del node.deleting[:]
-            await home.nodes.write(name, known, node)
         return DurableCursor(home, name, state, dict(node.properties), known)
 
     # ── what there is ──
@@ -176,6 +176,10 @@ class CursorTable:
         """To be called now and then, with the monotonic clock's time."""
         for cursor in self._cursors.values():
             cursor.tick(now)
+        # One at a time, since all of them have such ledgers after a take-over.
+        for cursor in self._cursors.values():
+            if cursor.delete_left_ledgers():
+                break
 
     # ── what comes and goes ──
 
@@ -259,22 +263,36 @@ class CursorTable:
 
     # ── its end ──
 
+    async def settle(self) -> None:
+        """Saves everything before consumers are told that it is over: those who wait for receipts get them."""
+
+        async def settle(cursor: DurableCursor) -> None:
+            with contextlib.suppress(BrokerError):  # those who wait for a receipt are told
+                await cursor.settle()
+
+        await self._with_each(settle)
+
     async def close(self) -> None:
         """Saves everything. Raises `BrokerError`, and has then given up what could not be saved."""
+        try:
+            await self._with_each(DurableCursor.close)
+        finally:
+            self.abandon()
+
+    async def _with_each(self, work: Callable[[DurableCursor], Coroutine[Any, Any, None]]) -> None:
+        """For all cursors, some at a time."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def close_one(cursor: DurableCursor) -> None:
+        async def work_on(cursor: DurableCursor) -> None:
             async with gate:
-                await cursor.close()
+                await work(cursor)
 
         try:
             async with OrderedTaskGroup() as tasks:
-                for cursor in self._cursors.values():
-                    tasks.create_task(close_one(cursor))
+                for cursor in list(self._cursors.values()):
+                    tasks.create_task(work_on(cursor))
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        finally:
-            self.abandon()
 
     def abandon(self) -> None:
         """Stops at once. What had no receipt is saved or not."""
@@ -316,6 +334,9 @@ async def delete_cursors(
         known = await nodes.read(cursor)
         if known.payload is not None:
             node = known.node
+            if node.ledger_id:
+                # A broker that does not know that it has lost the topic must not acknowledge anything any more.
+                await fence_ledger(client, node.ledger_id)
             for ledger_id in (*node.deleting, node.ledger_id):
                 if ledger_id:
                     await delete_ledger(client, ledger_id)

@@ -87,9 +87,7 @@ async def _find_end(node: TopicNode, client: LedgerClient) -> None:
     written = node.list.written
     if written is None:
         return
-    metadata = await client.ledgers.read(written.ledger_id)
-    if not metadata.closed:
-        metadata = await client.recover(written.ledger_id)
+    metadata = await client.recover(written.ledger_id)
     last_place = Position(written.ledger_id, metadata.last_entry_id)
     if last_place.entry_id < 0:
         node.list.closed(metadata.closed_ms)

@@ -12,8 +12,10 @@ ledgers' fences keep that safe. What is needed besides is that brokers do not ta
    the same instance is found after step 1, the owner lives, and this broker does not believe in refusals of that
    instance any more. If it dies later its session time-out decides.
 
-So each broker is wrong about another process once at most. Lookups share one probe per owner, whose result is cached
-for `_KEPT_S`.
+So each broker is wrong about another process once at most.
+
+Lookups share one probe per owner, and its result for a moment: a client that was sent to an owner which has just died
+asks again within 0.1 s. A probe that was not answered is believed as long as it took, so no lookup waits for two.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from magnetar_wire.clock import Clock
 __all__ = ["RefusedOwners"]
 
 _log = logging.getLogger(__name__)
-_KEPT_S: Final = 0.25
+# How long a probe's result is believed.
+_ANSWERED_S: Final = 0.05
+_GONE_S: Final = 0.25
 # A refusal takes one round trip.
 _PROBE_TIMEOUT_S: Final = 0.5
 _MOST_OWNERS: Final = 1_000
@@ -49,8 +53,8 @@ class _Owner:
     """What is known of one process."""
 
     gone: bool = False
-    # When it was probed, on the monotonic clock.
-    probed_at: float = -_KEPT_S
+    # On the monotonic clock.
+    believed_until: float = 0.0
     unregistered: bool = False
     # It has registered since it was unregistered.
     contradicted: bool = False
@@ -71,7 +75,7 @@ class RefusedOwners:
         if not owner.listeners or not owner.instance or not owner.broker_id:
             return False
         known = self._owners.get(owner.instance)
-        if known is not None and (known.contradicted or self._clock.monotonic() - known.probed_at < _KEPT_S):
+        if known is not None and (known.contradicted or self._clock.monotonic() < known.believed_until):
             return known.gone
         return await self._probing.result(owner.instance, lambda: self._probe(owner))
 
@@ -84,9 +88,11 @@ class RefusedOwners:
             known = self._owners[owner.instance] = _Owner()
             if len(self._owners) > _MOST_OWNERS:
                 del self._owners[next(iter(self._owners))]
+        began = self._clock.monotonic()
         refused = await self._peers.refuses_connections(owner.listeners[0].address, _PROBE_TIMEOUT_S)
+        probed = self._clock.monotonic()
         known.gone = refused and await self._unregister(owner, known)
-        known.probed_at = self._clock.monotonic()
+        known.believed_until = self._clock.monotonic() + (_GONE_S if known.gone else max(_ANSWERED_S, probed - began))
         return known.gone
 
     async def _unregister(self, owner: BundleOwner, known: _Owner) -> bool:

@@ -128,7 +128,7 @@ class ConnectedProducer:
         if is_system_topic(name):
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: servers alone write to it")
         _check_asked(asked)
-        topic = await serving.topics.find(name, "", True)
+        topic = await serving.topics.find(name, "", True, to_publish=not asked.initial_subscription_name)
         if asked.initial_subscription_name:
             await topic.subscriptions.make_on_first_use(asked.initial_subscription_name, StartAt(earliest=True))
         producer = await self._open(topic, asked)

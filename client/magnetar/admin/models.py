@@ -216,6 +216,8 @@ class InternalStats:
     cursors: Sequence[CursorStats]
     # Why what all have acknowledged may be there still.
     leases: Sequence[LeaseStats]
+    # Leases that were not renewed in time, since the topic was loaded.
+    lapsed_leases: int = 0
 
 
 @dataclass(frozen=True, slots=True)

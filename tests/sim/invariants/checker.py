@@ -14,6 +14,7 @@ from tests.sim.invariants.ending import check_chain_entries
 from tests.sim.invariants.history import Disk, History, Violation
 from tests.sim.invariants.metadata import metadata_changed
 from tests.sim.invariants.recoveries import Recoveries
+from tests.sim.invariants.saturation import check_unanswered
 from tests.sim.process import Process
 
 __all__ = ["Checker"]
@@ -32,6 +33,7 @@ _REPORTS: Final = (
     "metadata_changed",
     "request_arrived",
     "tail_waits",
+    "unanswered",
     "was_read",
 )
 # A tail that long polls learns of what is confirmed at once.
@@ -102,6 +104,7 @@ class Checker:
         if entry_id != len(ledger.payloads):
             raise Violation("4", f"ledger {ledger_id}: entry {entry_id} follows {len(ledger.payloads) - 1}")
         ledger.payloads.append(payload)
+        self.history.longest_payload = max(self.history.longest_payload, len(payload))
 
     def acked(self, ledger_id: int, entry_id: int) -> None:
         check_acked(self.history, self.history.ledger(ledger_id), entry_id)
@@ -119,6 +122,10 @@ class Checker:
                 f"{bookie_id} is given entry {first_entry_id} of ledger {ledger_id} by a call, before it has decided "
                 "on frames that were sent earlier",
             )
+
+    def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
+        """What a process' ledgers have sent to this bookie, and have no answer to."""
+        check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

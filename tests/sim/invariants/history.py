@@ -149,6 +149,11 @@ class History:
         self.forgotten: set[int] = set()
         # Bookies that are marked as leaving.
         self.leaving: dict[str, None] = {}
+        # By the name of a log: its newest ledger, and when ledgers were listed behind one that nothing was stored in.
+        self.newest: dict[str, int] = {}
+        self.fruitless: dict[str, list[float]] = {}
+        # Of all entries that were appended.
+        self.longest_payload = 0
         # How often which check looked at something: a check that never looks proves nothing.
         self.looked: dict[str, int] = {}
 

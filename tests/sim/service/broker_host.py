@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
 from tests.owns_everything import OwnsEverything
@@ -53,6 +54,10 @@ class BrokerHost(Host):
     @property
     def serves(self) -> bool:
         return self.runs and self.broker is not None and self.broker.life is not None
+
+    def ledger_clients(self) -> list[LedgerClient]:
+        life = None if self.broker is None else self.broker.life
+        return [] if life is None else [life.client]
 
     def start(self) -> None:
         self.broker = None

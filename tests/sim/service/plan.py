@@ -6,7 +6,7 @@ thing, and some are storms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from magnetar_bookie.server.options import BookieOptions
@@ -94,6 +94,8 @@ class ServicePlan:
     # Of each application: what it does, in all its lives.
     applications: list[list[ProducerPlan | ConsumerPlan]]
     messages: int
+    # How many read plans past the brokers.
+    plan_readers: int
     # Between two bursts of a producer, so that the messages last as long as faults strike.
     pause_s: float
     # Ownership is only a hint: it may be wrong.
@@ -102,6 +104,14 @@ class ServicePlan:
     options: BrokerOptions = field(repr=False)
     # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
     in_one_process: bool = False
+
+    def fill_up(self) -> None:
+        """All producers send large messages, and hardly pause."""
+        for works in self.applications:
+            works[:] = [
+                replace(work, longest_filling=2_000, pause_share=0.1) if isinstance(work, ProducerPlan) else work
+                for work in works
+            ]
 
 
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
@@ -135,6 +145,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         topics=topics,
         applications=applications,
         messages=messages,
+        plan_readers=chance.stream("plan readers").choice((0, 1, 1, 2)),
         pause_s=plan.active_s * producers * MEAN_BURST / messages,
         everybody_owns=draw.random() < 0.15,
         session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
@@ -221,6 +232,7 @@ def _options(draw: SeededRandomness, plan: Plan) -> BrokerOptions:
         managed_ledger_max_entries_per_ledger=draw.choice((2, 5, 20, 1_000)),
         managed_ledger_min_ledger_rollover_time_minutes=0,
         managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
+        managed_ledger_remains_sweep_interval_s=1.0,
         managed_ledger_default_mark_delete_rate_limit=draw.choice((1.0, 5.0)),
         managed_ledger_cursor_max_entries_per_ledger=draw.choice((4, 20, 50_000)),
         metadata_retry_s=0.5,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.randomness import SeededRandomness
@@ -70,6 +71,10 @@ class Host:
                 self.pause()
         elif partner.may_start:
             partner.start()
+
+    def ledger_clients(self) -> list[LedgerClient]:
+        """Those that the present life writes ledgers with."""
+        return []
 
     async def main(self) -> None:
         raise NotImplementedError

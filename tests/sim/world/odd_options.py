@@ -50,7 +50,4 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
 
 def with_odd(options: _Options, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> _Options:
     drawn = {name: draw.choice(values) for name, values in odd.items() if draw.random() < _SHARE}
-    if "max_bookie_lag_bytes" in drawn:
-        # A recovery sends all that the writer had pending: a bookie that is behind by that must not have failed.
-        drawn["max_pending_bytes"] = drawn["max_bookie_lag_bytes"] // 4
     return type(options)(**{**options.model_dump(), **drawn}) if drawn else options

@@ -17,7 +17,7 @@ from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
 from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
 
-__all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan"]
+__all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan", "fill_up", "plan"]
 
 _STRIPINGS = (
     (3, 3, 2),
@@ -62,6 +62,7 @@ FAULTS = {
     "fail sync": 4,
     "slow disk": 4,
     "stuttering disk": 2,
+    "stalled disks": 4,
     "full disk": 5,
     "bad network": 5,
     "bit flip": 4,
@@ -233,6 +234,16 @@ def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
         auto_recovery=auto_recovery,
         slow_claims=slow_claims,
     )
+
+
+def fill_up(plan: Plan, draw: SeededRandomness) -> bool:
+    """Where all disks stall together, writers have more in flight in most runs than a bookie may lag by, and entries
+    are large. Whether that is so here."""
+    fills_up = "stalled disks" in plan.faults and draw.random() < 0.7
+    if fills_up:
+        plan.client = plan.client.model_copy(update={"max_bookie_lag_bytes": draw.choice((4_000, 12_000))})
+        plan.filling_bytes = 2000
+    return fills_up
 
 
 def _some(draw: SeededRandomness, count: int) -> list[str]:

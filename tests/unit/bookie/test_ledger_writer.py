@@ -343,7 +343,7 @@ def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
             await bookie.go()
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
-        scene.server.next_request(scene.store, None, fault)
+        scene.server.next_request(scene.store, fault)
         closing = asyncio.create_task(writer.close())
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         scene.server.resume(scene.store)

@@ -21,6 +21,10 @@ _ENTRIES = 20
 _BUDGET = 40_000
 
 
+def _always() -> bool:
+    return True
+
+
 async def _idle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
@@ -40,7 +44,7 @@ def test_what_fits_is_granted_in_order() -> None:
         granted: list[int] = []
 
         async def reserve(number: int, size: int) -> None:
-            assert await shares[number].reserve(size) == size
+            assert await shares[number].reserve(size, _always) == size
             granted.append(number)
 
         waiting = [asyncio.create_task(reserve(number, size)) for number, size in ((0, 6), (1, 6), (2, 4))]
@@ -62,7 +66,8 @@ def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
         other, stuck = budget.open_share(), budget.open_share()
         other.set_held(10, writing=True)
         stuck.set_held(3, writing=True)
-        waiting = [asyncio.create_task(stuck.reserve(5)) for _ in range(2)]
+        unneeded = asyncio.create_task(stuck.reserve(5, lambda: False))
+        waiting = [asyncio.create_task(stuck.reserve(5, _always)) for _ in range(2)]
         await _idle()
         assert not any(task.done() for task in waiting)
         # What it wrote is written, and what is left waits for an entry below.
@@ -74,6 +79,9 @@ def test_a_recovery_that_can_not_go_on_is_granted_one_entry() -> None:
         await _idle()
         assert waiting[1].result() == 1
         stuck.release(1)
+        assert not unneeded.done()
+        unneeded.cancel()
+        await _idle()
         stuck.close()
         stuck.set_held(7, writing=True)  # late news of an add
         assert budget.used_bytes == 10
@@ -87,13 +95,13 @@ def test_who_is_cancelled_leaves_nothing_behind() -> None:
         one, two = budget.open_share(), budget.open_share()
         one.set_held(0, writing=True)
         two.set_held(0, writing=True)
-        assert await one.reserve(8) == 8
-        large, small = asyncio.create_task(one.reserve(9)), asyncio.create_task(two.reserve(2))
+        assert await one.reserve(8, _always) == 8
+        large, small = asyncio.create_task(one.reserve(9, _always)), asyncio.create_task(two.reserve(2, _always))
         await _idle()
         large.cancel()
         await _idle()
         assert small.result() == 2
-        granted = asyncio.create_task(two.reserve(8))
+        granted = asyncio.create_task(two.reserve(8, _always))
         await asyncio.sleep(0)
         one.release(8)
         granted.cancel()  # it was granted, and has not heard of it
@@ -147,3 +155,24 @@ def test_many_recoveries_hold_little_more_than_their_budget() -> None:
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
             ),
         )
+
+
+def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
+    """CHK-68: fences never wait for the budget, and what comes with them is within it."""
+
+    async def test() -> None:
+        budget = RecoveryBudget(10)
+        first, second, third = [budget.open_share() for _ in range(3)]
+        assert first.try_reserve(6)
+        assert not second.try_reserve(6)
+        assert second.try_reserve(4)
+        third.set_held(0, writing=True)
+        waiting = asyncio.create_task(third.reserve(8))
+        await _idle()
+        second.release(4)
+        assert not second.try_reserve(1)  # it would fit, and somebody waits
+        first.release(6)
+        await waiting
+        assert budget.used_bytes == 8
+
+    run(test())

@@ -29,7 +29,7 @@ from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
 from tests.registered_bookies import register_bookie
 from tests.running import run, until
 
-__all__ = ["QUICK", "FakeBookie", "Scene", "scenario"]
+__all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene", "scenario"]
 
 QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
 

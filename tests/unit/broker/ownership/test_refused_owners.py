@@ -38,7 +38,7 @@ async def probe_again(scene: ClusterScene) -> None:
     """Lookups probe owners from now on, whatever was found a moment ago."""
     for one in scene.brokers:
         for owner in _owners(one):
-            owner.probed_at -= 1.0
+            owner.believed_until = 0.0
 
 
 def test_the_bundles_of_a_broker_that_is_gone_are_taken_over_before_its_session_ends() -> None:
