@@ -17,12 +17,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
-__all__ = ["ADD_OVERHEAD_BYTES", "UnansweredAdds"]
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
-# Memory of one unanswered add besides its record, estimated: the objects' heads, and entries of dicts.
-ADD_OVERHEAD_BYTES: Final = 200
+__all__ = ["UnansweredAdds"]
 
 
 class UnansweredAdds:
@@ -60,7 +58,7 @@ class UnansweredAdds:
         sizes = self._sizes
         added = 0
         for entry_id, record in enumerate(records, first_entry_id):
-            key, size = (ledger_id, entry_id), len(record) + ADD_OVERHEAD_BYTES
+            key, size = (ledger_id, entry_id), len(record) + ENTRY_OVERHEAD_BYTES
             if key in sizes:
                 added -= sizes[key]
             sizes[key] = size

@@ -129,9 +129,11 @@ class LogWriting:
     @property
     def waiting_for(self) -> str:
         waiting_for, written = self._ledgers.waiting_for, self.written
-        if not waiting_for and written is not None and written.writer.held_up:
-            return f"ledger {written.writer.ledger_id} needs {', '.join(written.writer.held_up_by)}, and they lag"
-        return waiting_for
+        if waiting_for or written is None or not written.writer.held_up:
+            return waiting_for
+        # Empty for the rest of the turn in which the last of them has caught up.
+        bookies = written.writer.held_up_by
+        return f"ledger {written.writer.ledger_id} needs {', '.join(bookies)}, and they lag" if bookies else ""
 
     @property
     def state(self) -> str:

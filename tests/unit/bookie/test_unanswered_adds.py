@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from magnetar_bookie.core.unanswered_adds import ADD_OVERHEAD_BYTES, UnansweredAdds
+from magnetar_bookie.core.unanswered_adds import UnansweredAdds
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 # What one add of `RECORD` counts.
 RECORD = b"r" * 100
-ONE = 100 + ADD_OVERHEAD_BYTES
+ONE = 100 + ENTRY_OVERHEAD_BYTES
 
 
 def adds(count: int, max_bytes: int = 10**9) -> UnansweredAdds:
