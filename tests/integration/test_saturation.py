@@ -41,10 +41,14 @@ def count_ledgers(client: LedgerClient) -> list[str]:
     create, made = client.create, list[str]()
 
     async def counted(
-        striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
         made.append(purpose)
-        return await create(striping, purpose, properties)
+        return await create(striping, purpose, properties, explicit_lac=explicit_lac)
 
     client.create = counted  # type: ignore[method-assign]
     return made

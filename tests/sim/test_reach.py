@@ -20,6 +20,9 @@ _BRANCHES: Final[list[Branch]] = [
     ("server/group_commit.py", "self._room_waiters[woken] = None"),
     ("server/record_reader.py", "max_bytes -= len(record)"),
     ("core/commit_group.py", "return Status.READ_ONLY"),
+    # A bookie that lags: left by a ledger, and waited for by one that needs it.
+    ("client/replicated_adds.py", "self._channels[slot].abandon(self._ledger_id, self)"),
+    ("client/replicated_adds.py", "self._released()"),
     ("server/bookie.py", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     ("core/ledger_replicas.py", "return Status.LIMBO"),

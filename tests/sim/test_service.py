@@ -54,6 +54,12 @@ _BRANCHES: Final[list[Branch]] = [
     # A topic that was deleted and made again (CHK-57).
     ("magnetar_broker/topic/topics.py", "ErrorCode.INCARNATION_CHANGED,"),
     ("magnetar/_partition_producer.py", "self._fail_all(exceptions.IncarnationChanged(str(error)))"),
+    # A log that waits for a bookie that lags, and one whose ledgers store nothing (CHK-66).
+    (
+        "magnetar_broker/managed_ledger/writing.py",
+        "if written is self.written and self.queue.waits:\nself._feed()",
+    ),
+    ("magnetar_broker/managed_ledger/topic_ledgers.py", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
     ("auto_recovery/sweeper.py", "intent.sweeping = True"),
     # Bundles: claimed while their namespace is split, left behind by a former self, lost while they are held.

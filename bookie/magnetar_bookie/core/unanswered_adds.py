@@ -28,7 +28,7 @@ class UnansweredAdds:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        # (ledger id, entry id) → bytes in memory. `bytes` is their sum.
+        # (ledger id, entry id) → memory of the record (magnetar_wire.memory). `bytes` is their sum.
         self._sizes: dict[tuple[int, int], int] = {}
         self.bytes = 0
         self.lags = False

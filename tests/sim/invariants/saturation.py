@@ -16,7 +16,7 @@ __all__ = ["check_unanswered", "ledger_listed"]
 _MOST_FRUITLESS: Final = 25
 _WINDOW_S: Final = 5.0
 # What an add takes in memory besides the entry, at least what the production counts.
-_OVERHEAD_BYTES: Final = 500
+_OVERHEAD_BYTES: Final = 700
 
 
 def ledger_listed(history: History, log: str, ledger_id: int) -> None:

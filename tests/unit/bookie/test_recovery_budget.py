@@ -167,7 +167,7 @@ def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
         assert not second.try_reserve(6)
         assert second.try_reserve(4)
         third.set_held(0, writing=True)
-        waiting = asyncio.create_task(third.reserve(8))
+        waiting = asyncio.create_task(third.reserve(8, lambda: False))
         await _idle()
         second.release(4)
         assert not second.try_reserve(1)  # it would fit, and somebody waits
