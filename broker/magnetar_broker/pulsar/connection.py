@@ -4,9 +4,10 @@ What comes is taken apart (core/pulsar/frames.py) and done at once, in its order
 in a task that answers by itself. A piece of many small frames is taken in turns with other connections, and so is a
 command that names very many messages (`in_steps`).
 
-**Reading is held** while the client has sent more than is decided (of this connection, of a topic, of the broker), has
-asked more than is answered, or does not take what it is sent. Nothing else is held: what goes to consumers is bounded
-by itself (outgoing.py).
+**Reading is held** while the client has sent more than is decided (of this connection, of the broker), has asked more
+than is answered, or does not take what it is sent. Entries for a topic that has no room wait at their producer, and the
+connection is read on for the others, until a share of the connection's bound waits so. Nothing else is held: entries
+for consumers have a bound of their own (outgoing.py).
 
 A client that breaks the protocol is told so, by an ERROR without a request, and its connection is closed: nobody knows
 what the rest of it would mean. Everything else is answered, and the connection goes on.
@@ -52,6 +53,8 @@ _SEND: Final = BaseCommand.SEND
 _LONG_S: Final = 0.005
 _FRAMES_BETWEEN_LOOKS: Final = 64
 _COMMAND_COUNTS_FOR: Final = 8
+# One part in so many of the bound on entries that are not decided is for those whose topics have no room.
+_WAITING_SHARE: Final = 8
 _TOKEN_BYTES: Final = 16
 _MAX_VERSION_LENGTH: Final = 100
 # How long who is closed may take to read what was written.
@@ -100,6 +103,9 @@ class PulsarConnection(asyncio.BufferedProtocol):
         # The memory of entries that are published and not decided, and its bound.
         self.undecided_bytes = 0
         self._most_undecided_bytes = door.options.max_pending_publish_bytes_per_connection
+        # Of those, entries whose topics have no room; and how much that may be.
+        self.waiting_publish_bytes = 0
+        self._most_waiting_publish_bytes = self._most_undecided_bytes // _WAITING_SHARE
         # Asked and not answered.
         self.requests = Requests(self, self._go_on_soon)
         self.tasks = self.requests.tasks
@@ -107,11 +113,11 @@ class PulsarConnection(asyncio.BufferedProtocol):
         self.asked, self.answered = self.requests.asked, self.requests.answered
         # Entries are read to learn how many messages they have (acknowledging.py).
         self.reading_sizes = asyncio.Lock()
-        # Nothing is read; it goes on in a moment; a topic or the broker has no room for what it sends.
+        # Nothing is read; it goes on in a moment; the broker has no room for what it sends.
         self._held = False
         self._going_on = False
         self._waits_for_room = False
-        self.outgoing = Outgoing(door, self._client_took_some)
+        self.outgoing = Outgoing(door, self.has_room)
         self.write: Callable[[bytes], None] = self.outgoing.write
         self._life = LifeSigns(self, door.options)
         self._closing: asyncio.TimerHandle | None = None
@@ -287,6 +293,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         return (
             self._waits_for_room
             or self.undecided_bytes >= self._most_undecided_bytes
+            or self.waiting_publish_bytes > self._most_waiting_publish_bytes
             or self.requests.too_much
             or self.outgoing.behind
         )
@@ -314,7 +321,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
 
     async def _until_room(self, producer: ConnectedProducer) -> None:
         try:
-            await producer.room()
+            await producer.broker_room()
         finally:
             self._waits_for_room = False
         self._go_on_soon()
@@ -335,7 +342,8 @@ class PulsarConnection(asyncio.BufferedProtocol):
             self._held = False
             self._transport.resume_reading()
 
-    def _client_took_some(self) -> None:
+    def has_room(self) -> None:
+        """Something that may have held the connection does so no more."""
         if self._held:
             self._go_on_soon()
 
@@ -356,8 +364,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
 
     def decided(self, memory_bytes: int) -> None:
         self.undecided_bytes -= memory_bytes
-        if self._held:
-            self._go_on_soon()
+        self.has_room()
 
     def soon(self, do: Callable[[], object]) -> None:
         self._loop.call_soon(do)

@@ -1,7 +1,9 @@
 """A connection's producer: what SEND brings goes to the topic, and its fate comes back as SEND_RECEIPT or SEND_ERROR.
 
-Entries that came in one piece go to the topic together (`gather`, `publish`). The topic tells their fates by number, in
-order, but for one that may not be stored: that it tells at once, and the client hears of it in its turn (`_refused`).
+Entries that came in one piece go to the topic together (`gather`, `publish`), or wait here, in order, while it has no
+room: the connection is read on meanwhile, up to a bound, so that its other producers go on. The topic tells their fates
+by number, in order, but for one that may not be stored: that it tells at once, and the client hears of it in its turn
+(`_refused`).
 For libraries take a SEND_ERROR to be about the oldest that they have sent, or connect again and send everything anew,
 the refused one too, for ever. `_sent` has what the client calls them by.
 
@@ -71,6 +73,8 @@ class ConnectedProducer:
         "_refused",
         "_sent",
         "_topic",
+        "_waiting",
+        "_waits",
         "closed",
         "gathered",
         "opened",
@@ -101,6 +105,10 @@ class ConnectedProducer:
         # Not handed to the topic yet: the last of `_sent`.
         self.gathered: list[bytes] = []
         self._gathered_from = 0
+        # Runs of entries, behind those that the topic has, which found no room in it: each with the broker's number of
+        # its first. A task hands them over while there are any.
+        self._waiting: deque[tuple[int, list[bytes]]] = deque()
+        self._waits = False
 
     @property
     def untold(self) -> int:
@@ -166,16 +174,16 @@ class ConnectedProducer:
         self._connection.write(frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=opened)))
 
     def stop(self) -> None:
-        """It takes nothing more; what it has taken is still told."""
+        """Take no more entries from the client; those that were taken are still decided and told."""
         self._closing = True
         self.opened = False
-        if self._producer is not None:
-            self._producer.stop()
 
     async def close(self) -> None:
         """The client asks for it: what it sent before is decided and told first."""
         self.stop()
         if self._producer is not None:
+            await self._hand_over_waiting()
+            self._producer.stop()
             await self._producer.settled()
         self.leave(TopicGivenUp("it was closed"))
 
@@ -186,6 +194,8 @@ class ConnectedProducer:
             self.opening.cancel()
         self._connection.forget_producer(self)
         self.gathered = []
+        while self._waiting:
+            self._forget_waiting(self._waiting.popleft()[1])
         for _ in self._refused:
             self._connection.answered()
         self._refused.clear()
@@ -202,26 +212,53 @@ class ConnectedProducer:
         self.gathered.append(entry)
 
     def publish(self) -> bool:
-        """Whether it must wait: its topic, or the broker, has too much that is not decided."""
+        """Hand entries to the topic as far as it has room. Whether the connection must wait: the broker has none."""
         topic, budget = self._topic, self._budget
         if topic is None or budget is None:
             return False
         if self.gathered and not self.closed:
             assert self._producer is not None
             entries, self.gathered = self.gathered, []
-            if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
+            memory_bytes = count_entry_memory(entries)
+            budget.take(memory_bytes)
+            self._connection.undecided_bytes += memory_bytes
+            self._connection.waiting_publish_bytes += memory_bytes
+            self._waiting.append((self._gathered_from, entries))
+            self._publish_waiting()
+            if self._waiting and not self._waits:
+                self._waits = True
+                self._connection.spawn(self._hand_over_waiting())
+        return budget.full
+
+    def _publish_waiting(self) -> None:
+        producer, topic = self._producer, self._topic
+        assert producer is not None
+        assert topic is not None
+        while self._waiting and (producer.stopped or not topic.budget.full):
+            first, entries = self._waiting.popleft()
+            if producer.stopped:  # it would pass them over, and tell nothing of them ever
                 for _ in entries:
                     self._sent.pop()
+                self._forget_waiting(entries)
             else:
-                memory_bytes = count_entry_memory(entries)
-                budget.take(memory_bytes)
-                self._connection.undecided_bytes += memory_bytes
-                self._producer.publish(self._gathered_from, entries)
-        return budget.full or topic.budget.full
+                self._connection.waiting_publish_bytes -= count_entry_memory(entries)
+                producer.publish(first, entries)
 
-    async def room(self) -> None:
-        if self._topic is not None and self._budget is not None:
+    def _forget_waiting(self, entries: list[bytes]) -> None:
+        memory_bytes = count_entry_memory(entries)
+        self._connection.waiting_publish_bytes -= memory_bytes
+        self.decided(memory_bytes)
+
+    async def _hand_over_waiting(self) -> None:
+        """Returns when no entries wait any more for room in the topic."""
+        while self._waiting and self._topic is not None:
             await self._topic.budget.room()
+            self._publish_waiting()
+            self._connection.has_room()
+        self._waits = False
+
+    async def broker_room(self) -> None:
+        if self._budget is not None:
             await self._budget.room()
 
     # What the topic tells: `ProducerSink`.
@@ -244,6 +281,8 @@ class ConnectedProducer:
         if not gives_entries_up(self._connection.client_version):
             self._close_at = number
             self.stop()  # what stands behind it is sent again
+            assert self._producer is not None
+            self._producer.stop()
         self._tell_refused()
 
     def _log_once(self, error: BrokerError) -> None:

@@ -53,7 +53,6 @@ class ProducerChannel:
     """Is its producer's `ProducerSink`."""
 
     __slots__ = (
-        "_drained",
         "_next",
         "_owner",
         "_producer",
@@ -75,8 +74,6 @@ class ProducerChannel:
         self._waiting: deque[DecodedRun] = deque()
         # The client was told to pause, and this task waits for room.
         self._resuming: asyncio.Task[None] | None = None
-        # `close` waits until nothing waits here.
-        self._drained: asyncio.Future[None] | None = None
         self._next = 0
         # Its end has been told, or nobody is there to be told.
         self.over = False
@@ -123,8 +120,6 @@ class ProducerChannel:
             producer.publish(run.first, run.entries)
         if self.over:  # it ended by that
             return
-        if not waiting and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
         if topic.budget.full and self._resuming is None:
             self._set_paused(True)
             self._resuming = self._owner.spawn(self._resume(topic))
@@ -145,9 +140,9 @@ class ProducerChannel:
         """What was sent before is decided and told; then its end is."""
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
-            if self._waiting and not self.over:
-                self._drained = asyncio.get_running_loop().create_future()
-                await self._drained
+            while self._waiting and not self.over:
+                await topic.budget.room()
+                self._publish_waiting()
             producer.stop()
             await producer.settled()
         self._end(None)
@@ -175,8 +170,6 @@ class ProducerChannel:
         if self._resuming is not None:
             self._resuming.cancel()
             self._resuming = None
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
         for run in waiting:
             self._owner.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:

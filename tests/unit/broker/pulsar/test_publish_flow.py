@@ -1,0 +1,68 @@
+"""A topic that has no room holds up its own producers, and no others of their connection, within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.pulsar_pb2 import BaseCommand
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
+from tests.running import until, within
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
+
+
+def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> None:
+    """CHK-66: entries for the full topic wait, and are stored in order when it has room; a close waits for that."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        for producer_id, name in ((1, "full"), (2, "free"), (3, "full")):
+            await client.open_producer(producer_id, name, producer_name=f"p{producer_id}")
+        [full] = [topic for topic in scene.life.topics.loaded() if topic.name.local_name == "full"]
+        much = 1 << 40
+        full.budget.take(much)
+        for first in range(0, 50, 5):
+            client.publish(1, *range(first, first + 5), name="p1")
+            client.publish(3, first, name="p3")
+            client.publish(2, first, name="p2")
+            assert len(await client.receipts(2, first // 5 + 1)) == first // 5 + 1
+        assert full.log.pending_bytes == 0
+        assert not client.transport.reading_held
+        closing = asyncio.create_task(client.close_producer(1))
+        client.publish(2, 50, name="p2")
+        await client.receipts(2, 11)
+        assert not closing.done()
+        left = client.connection.producers[3]
+        full.budget.give_back(much)
+        assert (await within(closing, "it is closed")).type == BaseCommand.SUCCESS
+        assert [one.sequence_id for one in await client.receipts(1, 50)] == list(range(50))
+        assert [one.sequence_id for one in await client.receipts(3, 10)] == list(range(0, 50, 5))
+        assert (left.untold, client.connection.waiting_publish_bytes, client.connection.undecided_bytes) == (0, 0, 0)
+        assert scene.life.budget.used_bytes == full.budget.used_bytes == 0
+
+    in_pulsar(test)
+
+
+@pytest.mark.parametrize("how", ["cut", "the topic ends"])
+def test_entries_that_wait_for_room_are_given_back_when_their_producer_ends(how: str) -> None:
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.open_producer(1, "full", producer_name="p1")
+        [full] = scene.life.topics.loaded()
+        full.budget.take(1 << 40)
+        client.publish(1, *range(20), name="p1")
+        await until(lambda: scene.life.budget.used_bytes > 20 * ENTRY_OVERHEAD_BYTES, "they are taken")
+        if how == "cut":
+            client.cut()
+        else:
+            full.producers()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
+            await client.wait_told(BaseCommand.CLOSE_PRODUCER)
+        await until(lambda: scene.life.budget.used_bytes == 0, "they are given back")
+        assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
+        assert full.log.pending_bytes == 0
+        full.budget.give_back(1 << 40)
+
+    in_pulsar(test)
