@@ -10,7 +10,7 @@ payload, in runs of 1,000 entries and alone:
     the ledger writer's pending adds          210 … 390
     unanswered adds, for each bookie          230 … 420
     the bookie's group, in line for the disk  310 … 430
-    the cache of recent entries               330
+    the cache of recent entries               400
 
 All layers count the same: a bound that is met in one layer is then met by the same entries in the next.
 """
