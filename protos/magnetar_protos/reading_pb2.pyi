@@ -164,15 +164,19 @@ class RenewLeaseRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class AdvanceProgressRequest(_message.Message):
-    __slots__ = ("topic", "incarnation", "subscription", "to", "only_make")
+    __slots__ = ("topic", "incarnation", "subscription", "to", "only_make", "owner", "owner_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     ONLY_MAKE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     subscription: str
     to: NextMessage
     only_make: bool
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ..., only_make: bool = ...) -> None: ...
+    owner: str
+    owner_name: str
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ..., only_make: bool = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ...) -> None: ...

@@ -6,6 +6,8 @@ SparkConnectorError
 ├── InvalidOffsets     a checkpoint's: they are not what this source writes
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
+├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
+├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
 ├── NoSink            the user wants to write, which is not there yet
 ├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
 ├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
@@ -26,7 +28,9 @@ __all__ = [
     "NobodyAnswers",
     "NotReadNow",
     "NothingKept",
+    "PositionBeyondEnd",
     "SparkConnectorError",
+    "SubscriptionInUse",
     "TooManyChunks",
     "UnreadableEntry",
 ]
@@ -58,6 +62,14 @@ class NobodyAnswers(SparkConnectorError):
 
 class NothingKept(SparkConnectorError):
     """A stream's topics neither retain messages nor keep them for this query."""
+
+
+class SubscriptionInUse(SparkConnectorError):
+    """A progressSubscription that belongs to another query."""
+
+
+class PositionBeyondEnd(SparkConnectorError):
+    """A position of a checkpoint, or of the user's, that its log has not reached."""
 
 
 class NotReadNow(SparkConnectorError):

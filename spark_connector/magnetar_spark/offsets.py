@@ -2,7 +2,7 @@
 
     {"persistent://public/default/orders-partition-0":
         {"incarnation": "5f0c…", "ledger_id": 12, "entry_id": 7, "batch_index": 3,
-         "since": {"ledger_id": 12, "entry_id": 0, "batch_index": 0}}}
+         "since": {"ledger_id": 12, "entry_id": 0, "batch_index": 0}, "query": "9b1f…"}}
 
 The place is that of the next message to be read. The incarnation is the topic's: one that was deleted and made again
 under the same name is another topic, in which the place means nothing.
@@ -13,6 +13,9 @@ again after a crash. A `latest` that has moved meanwhile would skip what the bat
 `since` where it began, for every partition that came into the query with it: all of those of the first batch, and later
 the partitions and topics that were found then. What was the end of a batch is the beginning of the next, where `since`
 has nothing to say any more, and is left out.
+
+**Query.** An id that the query drew at random when it began. Its progressSubscription has the same one (keeping.py). It
+stands beside each log, and is the same in all.
 
 **Entered.** Of a message in chunks the first ones may have been deleted when the last is read. That is a loss, unless
 the query began with the earliest message of the log, and they were gone by then. So where a log began that was entered
@@ -40,6 +43,8 @@ class LogOffset:
     since: NextMessage | None = None
     # Where the log began then, if the query began with its earliest message.
     entered: NextMessage | None = None
+    # Empty: of a query that has none.
+    query_id: str = ""
 
     @property
     def has_begun(self) -> bool:
@@ -66,7 +71,11 @@ def parse_offsets(shown: Mapping[str, Any]) -> dict[str, LogOffset]:
             if not isinstance(value, dict) or not isinstance(value.get("incarnation"), str):
                 raise ValueError("it has no incarnation")
             offsets[log] = LogOffset(
-                value["incarnation"], place_of(value), _place_in(value, "since"), _place_in(value, "entered")
+                value["incarnation"],
+                place_of(value),
+                _place_in(value, "since"),
+                _place_in(value, "entered"),
+                _query_in(value),
             )
         except ValueError as error:
             raise InvalidOffsets(
@@ -102,6 +111,14 @@ def ranges_between(start: Mapping[str, LogOffset], end: Mapping[str, LogOffset])
     return ranges
 
 
+def _query_in(value: Mapping[str, Any]) -> str:
+    """Raises ValueError."""
+    query_id = value.get("query", "")
+    if not isinstance(query_id, str):
+        raise ValueError("its `query` is no text")
+    return query_id
+
+
 def _place_in(value: Mapping[str, Any], name: str) -> NextMessage | None:
     """Raises ValueError."""
     place = value.get(name)
@@ -118,4 +135,6 @@ def _shown(offset: LogOffset) -> dict[str, Any]:
         shown["since"] = offset.since._asdict()
     if offset.entered is not None:
         shown["entered"] = offset.entered._asdict()
+    if offset.query_id:
+        shown["query"] = offset.query_id
     return shown

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["TopicStream"]
 
 _LEASE_MS: Final = 10 * 60 * 1000
+_QUERY_ID_BYTES: Final = 16
 # Spark asks again at once when there was nothing: brokers are asked so often at most.
 _IDLE_S: Final = 0.1
 
@@ -59,7 +61,9 @@ class TopicStream:
         self._leases = Leases(admin, lease)
         self._topics = Topics(admin, options.topics)
         self._losses = Losses(options.fail_on_data_loss)
-        self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss)
+        self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss, holder)
+        # As the offsets have it that Spark named last; until then a new one.
+        self._query_id = secrets.token_hex(_QUERY_ID_BYTES)
         self._admission = Admission(self._planner, self._plan_next, self._stop_of)
         self._initial: dict[str, Any] | None = None
         # Where the query stands, while the next batch is being planned.
@@ -92,7 +96,7 @@ class TopicStream:
     async def latest(self, start: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """Where the batch ends that begins at `start`; `start` itself if there is nothing to read."""
         await self._rest()
-        before = parse_offsets(start)
+        before = self._parsed(start)
         self._offsets = dict(before)
         logs = await self._logs()
         for log, offset in before.items():
@@ -121,6 +125,7 @@ class TopicStream:
                     moved.get(log, offset.place),
                     None if offset.has_begun else offset.place,
                     offset.entered,
+                    self._query_id,
                 )
                 for log, offset in self._offsets.items()
             }
@@ -128,7 +133,9 @@ class TopicStream:
 
     async def slices(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[LogSlice]:
         """What the batch between the two offsets is made of, the same messages whenever it is asked."""
-        plans = await some_at_a_time(self._plan_range, ranges_between(parse_offsets(start), parse_offsets(end)))
+        before, after = parse_offsets(start), self._parsed(end)
+        plans = await some_at_a_time(self._plan_range, ranges_between(before, after))
+        await some_at_a_time(lambda one: self._claim(*one), list(after.items()))
         return cut_into_slices(
             [plan for plan in plans if plan is not None],
             self._options.max_tasks,
@@ -141,7 +148,7 @@ class TopicStream:
     async def commit(self, end: Mapping[str, Any]) -> None:
         """All in front of it has been done with, and is not asked for again."""
         if self._options.progress_subscription:
-            await some_at_a_time(lambda one: self._advance(*one), list(parse_offsets(end).items()))
+            await some_at_a_time(lambda one: self._advance(*one), list(self._parsed(end).items()))
 
     def lag(self) -> dict[str, Any] | None:
         """Where each log ends, and how many messages lie between the batch that was planned last and there."""
@@ -171,12 +178,12 @@ class TopicStream:
         plan = await self._planner.plan(log, incarnation, place, limits=Limits(messages=1))
         if plan.other_incarnation:
             # The first batch finds it out.
-            return LogOffset(incarnation, place, since=place)
+            return LogOffset(incarnation, place, since=place, query_id=self._query_id)
         entered = None
         if point == EARLIEST:
             plan.asked = entered = place = plan.start
         await self._hold(plan)
-        return LogOffset(plan.incarnation, place, since=place, entered=entered)
+        return LogOffset(plan.incarnation, place, since=place, entered=entered, query_id=self._query_id)
 
     async def _enter_new(self, log: str) -> None:
         try:
@@ -192,7 +199,7 @@ class TopicStream:
             if self._must_be_there:
                 raise
             return None
-        return LogOffset(placed.incarnation, placed.place)
+        return LogOffset(placed.incarnation, placed.place, query_id=self._query_id)
 
     @property
     def _must_be_there(self) -> bool:
@@ -248,6 +255,19 @@ class TopicStream:
         await self._hold(plan)
         self._losses.deleted(plan.log, plan.lost)
 
+    def _parsed(self, offsets: Mapping[str, Any]) -> dict[str, LogOffset]:
+        """Offsets that are in Spark's checkpoint, or are about to be: the query's id is theirs."""
+        parsed = parse_offsets(offsets)
+        self._query_id = next((one.query_id for one in parsed.values() if one.query_id), self._query_id)
+        return parsed
+
+    async def _claim(self, log: str, offset: LogOffset) -> None:
+        plan = self._needed.get(log)
+        place = offset.place
+        if plan is not None and plan.incarnation == offset.incarnation:
+            place = min(place, plan.needed_from)
+        await self._keeping.claim(log, offset.incarnation, place, offset.query_id)
+
     async def _hold(self, plan: LogPlan) -> None:
         """Keeps what it names for as long as it takes."""
         self._leases.took(plan.log, plan.incarnation)
@@ -257,6 +277,9 @@ class TopicStream:
     async def _advance(self, log: str, offset: LogOffset) -> None:
         """Up to where messages may have begun that go on there: what is kept in front of it by a lease alone ends with
         the query, and one that goes on from the checkpoint needs it."""
+        if not offset.has_begun:
+            # Nothing of it was read; and the query's id need not be in the checkpoint yet.
+            return
         plan = self._needed.get(log)
         if plan is None or plan.incarnation != offset.incarnation or plan.asked > offset.place:
             # Nobody knows yet how far that is. The next commit does.
@@ -266,7 +289,7 @@ class TopicStream:
             return
         subscription = self._options.progress_subscription
         try:
-            await self._admin.reading.advance_progress(log, offset.incarnation, subscription, to)
+            await self._keeping.advance(log, offset.incarnation, to, offset.query_id)
             self._committed[log] = to
         except MagnetarException as error:
             # What is read does not depend on it, and the next commit tries again.

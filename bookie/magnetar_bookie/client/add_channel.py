@@ -174,9 +174,9 @@ class AddChannel:
         sinks = self._sinks.get(ledger_id, [])
         if sink in sinks:
             sinks.remove(sink)
-        self._notified_of_lag.pop(ledger_id, None)
         if not sinks:
             self._sinks.pop(ledger_id, None)
+            self._notified_of_lag.pop(ledger_id, None)
             if not self._abandoned:
                 asyncio.get_running_loop().call_soon(self._drop_abandoned)
             self._abandoned[ledger_id] = None

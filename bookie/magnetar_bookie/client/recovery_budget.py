@@ -111,7 +111,7 @@ class RecoveryShare:
         return await self._budget._reserve(self, size_bytes, is_needed)
 
     def try_reserve(self, size_bytes: int) -> bool:
-        """The same without waiting; False: there is no room now."""
+        """Reserve without waiting, and return whether there is room now."""
         budget = self._budget
         if budget._waiting or budget.used_bytes + size_bytes > budget._max_bytes:
             return False

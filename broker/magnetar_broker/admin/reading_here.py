@@ -13,6 +13,7 @@ from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, f
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
+from magnetar_broker.topic.progress import ProgressOwner
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.admin_pb2 import Done
@@ -65,7 +66,8 @@ class ReadingHere:
     async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
         to = _reached(place_of(request.to))
-        await topic.subscriptions.advance(request.subscription, to, only_make=request.only_make)
+        owner = ProgressOwner(request.owner, request.owner_name)
+        await topic.subscriptions.advance(request.subscription, to, only_make=request.only_make, owner=owner)
         return Done()
 
     def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:

@@ -237,12 +237,28 @@ class CursorTable:
         self._transient[max(self._transient, default=0) + 1] = cursor
         return cursor
 
+    async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Replaces a subscription's properties, durably. Raises `BrokerError`."""
+        self._check_open()
+        _check_properties(properties)
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            raise self._not_there(name)
+        try:
+            await cursor.set_properties(properties)
+        except TopicGivenUp as error:
+            self._lose(error)
+            raise
+
+    def _not_there(self, name: str) -> BrokerError:
+        return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._home.topic} has no subscription {name!r}")
+
     async def delete(self, name: str) -> None:
         """Raises `BrokerError`; then it is there as before."""
         self._check_open()
         cursor = self._cursors.get(name)
         if cursor is None:
-            raise BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._home.topic} has no subscription {name!r}")
+            raise self._not_there(name)
         await self._tasks.shielded(self._delete(cursor))
 
     async def _delete(self, cursor: DurableCursor) -> None:

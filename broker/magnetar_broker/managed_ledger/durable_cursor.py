@@ -282,6 +282,16 @@ class DurableCursor(AnyCursor):
         """One change after the other, and each to its end: a caller that is cancelled leaves it known what is there."""
         await self._home.tasks.shielded(self._change_node(change, made))
 
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replaces the properties, durably. Raises `BrokerError`."""
+
+        def replaced(node: CursorNode) -> None:
+            node.properties.clear()
+            node.properties.update(properties)
+
+        await self._write_node(replaced)
+        self.properties = dict(properties)
+
     async def _change_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None) -> None:
         if self._turns is None:
             self._turns = asyncio.Lock()

@@ -177,6 +177,9 @@ class CursorTable(Protocol):
     def create_transient(self, name: str, mark_delete: Position) -> Cursor:
         """One that is not durable; whoever has it just lets it go."""
 
+    async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Replaces a durable one's properties, durably. Raises `BrokerError`."""
+
     async def delete(self, name: str) -> None:
         """With its ledger."""
 

@@ -129,11 +129,10 @@ class LogWriting:
     @property
     def waiting_for(self) -> str:
         waiting_for, written = self._ledgers.waiting_for, self.written
-        if waiting_for or written is None or not written.writer.held_up:
-            return waiting_for
-        # Empty for the rest of the turn in which the last of them has caught up.
-        bookies = written.writer.held_up_by
-        return f"ledger {written.writer.ledger_id} needs {', '.join(bookies)}, and they lag" if bookies else ""
+        if not waiting_for and written is not None and written.writer.held_up:
+            lagging = written.writer.held_up_by  # empty, if they have caught up just now
+            return f"ledger {written.writer.ledger_id} needs bookies that lag: {', '.join(lagging)}" if lagging else ""
+        return waiting_for
 
     @property
     def state(self) -> str:

@@ -20,7 +20,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
-from magnetar_broker.topic.progress import advance
+from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription import Subscription
@@ -299,19 +299,22 @@ class Subscriptions:
         subscription.counters.expired_entries += expired
         return expired
 
-    async def advance(self, name: str, to: StartAt, *, only_make: bool = False) -> None:
+    async def advance(
+        self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
+    ) -> None:
         """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py).
 
         `only_make`: unless it is there already.
         """
         _check_name(name)
+        owner.check()
         self._check_open()
-        await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make))
+        await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
 
-    async def _advance(self, name: str, to: StartAt, only_make: bool) -> None:
+    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> None:
         if self._cursors.get(name) is None:
-            await self._create(name, to, {}, may_exist=False)  # within a batch, too
-        await advance(self._loaded_or_load(name), self._log, None if only_make else to)
+            await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
+        await advance(self._loaded_or_load(name), self._cursors, self._log, None if only_make else to, owner)
 
     async def _change(self, name: str, change: Callable[[Subscription], Coroutine[Any, Any, T]]) -> T:
         """Changes the durable subscription that has the name when the change begins."""

@@ -81,16 +81,31 @@ class AsyncReading:
         await self.renew_lease(log, "", lease_id, 0)
 
     async def advance_progress(
-        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+        self,
+        log: str,
+        incarnation: str,
+        subscription: str,
+        to: NextMessage,
+        *,
+        only_make: bool = False,
+        owner: str = "",
+        owner_name: str = "",
     ) -> None:
         """The durable subscription, made where there is none, has acknowledged all that is in front of `to`. It never
-        goes back, so this may be asked again. One that has consumers is refused.
+        goes back, so this may be asked again. One that has consumers, or another owner, is refused (`ConsumerBusy`).
 
-        `only_make`: one that is there stays where it is.
+        `only_make`: one that is there stays where it is. `owner`: an id, drawn at random, of the reader whose progress
+        it is; the first one becomes the subscription's. `owner_name`: who that is, for people.
         """
         with _numbers_told("progress is at a place, whose numbers are"):
             request = pb.AdvanceProgressRequest(
-                topic=log, incarnation=incarnation, subscription=subscription, to=_message(to), only_make=only_make
+                topic=log,
+                incarnation=incarnation,
+                subscription=subscription,
+                to=_message(to),
+                only_make=only_make,
+                owner=owner,
+                owner_name=owner_name,
             )
         await self._calls.look("advance_progress", request, Done)
 
@@ -146,9 +161,21 @@ class Reading:
         self._run(self._group.end_lease(log, lease_id))
 
     def advance_progress(
-        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+        self,
+        log: str,
+        incarnation: str,
+        subscription: str,
+        to: NextMessage,
+        *,
+        only_make: bool = False,
+        owner: str = "",
+        owner_name: str = "",
     ) -> None:
-        self._run(self._group.advance_progress(log, incarnation, subscription, to, only_make=only_make))
+        self._run(
+            self._group.advance_progress(
+                log, incarnation, subscription, to, only_make=only_make, owner=owner, owner_name=owner_name
+            )
+        )
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def test_ledgers_in_vain_may_be_made_seldom_and_by_others() -> None:
 
 def test_more_unanswered_than_the_bound_and_what_was_pending_is_seen() -> None:
     scene = Scene()
-    scene.history.longest_payload = 1_500
+    scene.history.longest_payload = 1_300
     check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000, 10_000, open_ledgers=1, max_pending=3)
     with pytest.raises(Violation) as raised:
         check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000 + 1, 10_000, open_ledgers=1, max_pending=3)

@@ -15,7 +15,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.admin.ledger_homes import LedgerHomes
 from magnetar_broker.admin.plan_making import PlanMaking
-from magnetar_broker.core.log_entry import NewEntry
+from magnetar_broker.core.log_entry import NewEntry, chunk_of
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
@@ -28,6 +28,7 @@ from magnetar_protos.reading_pb2 import PlanRequest
 from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants import Checker
+from tests.sim.topics.planned import BEFORE_LEDGERS
 from tests.sim.world.chain_writer import ChainWriter
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class _WatchedClient(LedgerClient):
 
 class TopicOwner(ChainWriter):
     world: TopicWorld
+
+    def __init__(self, world: TopicWorld, name: str) -> None:
+        super().__init__(world, name)
+        # By log: the message whose next chunk is to come, that chunk's number, and how many it has.
+        self._begun: dict[ManagedLedger, tuple[str, int, int]] = {}
 
     async def main(self) -> None:
         while True:
@@ -160,6 +166,10 @@ class TopicOwner(ChainWriter):
         if not acknowledged:
             return
         up_to = self.chance.choice(acknowledged)
+        if self.world.plans:
+            # The follower keeps what it needs.
+            needed = self.world.planned.needed.get(log.incarnation)
+            up_to = EARLIEST if needed is None else min(up_to, needed.position.previous)
         if await log.trim(lambda: up_to):
             self.world.count("trimmed")
 
@@ -205,7 +215,12 @@ class TopicOwner(ChainWriter):
         client = self.client
         assert client is not None
         begin = world.planned.place(log.incarnation)
-        request = PlanRequest(max_messages=chance.choice((0, 1, 5, 30)), max_bytes=chance.choice((0, 0, 50, 1_000)))
+        request = PlanRequest(
+            max_messages=chance.choice((0, 1, 5, 30)),
+            max_bytes=chance.choice((0, 0, 50, 1_000)),
+            before_ledgers=BEFORE_LEDGERS,
+            before_bytes=2**40,
+        )
         request.start.ledger_id, request.start.entry_id, request.start.batch_index = begin
         acknowledged = list(world.history(log.incarnation).acknowledged.values())
         plans = PlanMaking(LedgerHomes(client), lambda ids, _: dict.fromkeys(ids, ""))
@@ -213,7 +228,14 @@ class TopicOwner(ChainWriter):
         world.count("plans")
         if world.planned.place(log.incarnation) == begin:
             world.guarded(world.planned.answered, plan, begin, acknowledged)
+            listed = [one.ledger_id for one in log.stats().ledgers]
+            world.guarded(world.planned.answered_before, plan, begin, listed)
             world.count("entries planned", plan.messages)
+            if chance.random() < 0.7:
+                # As a subscription does that is moved to there.
+                up_to = Position(plan.needed_from.ledger_id, plan.needed_from.entry_id).previous
+                if await log.trim(lambda: up_to):
+                    world.count("trimmed up to what is needed")
 
     def append(self, log: ManagedLedger) -> None:
         world = self.world
@@ -223,15 +245,44 @@ class TopicOwner(ChainWriter):
         payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(world.plan.filling_bytes))
         history = world.history(log.incarnation)
         history.appended[payload] = None
-        new = NewEntry(encode_entry(_METADATA, payload), 1, 0)
-        log.append([new], partial(self._told, log.incarnation, owner, payload))
+        metadata = self._chunk(log) if world.plans and self.chance.random() < 0.3 else _METADATA
+        new = NewEntry(encode_entry(metadata, payload), 1, 0, chunk_of(metadata))
+        log.append([new], partial(self._told, log.incarnation, owner, payload, metadata))
 
-    def _told(self, incarnation: str, owner: bytes, payload: bytes, result: Sequence[Position] | BrokerError) -> None:
+    def _chunk(self, log: ManagedLedger) -> MessageMetadata:
+        """The next one of a message that was begun, or the first one of another."""
+        message, number, chunks = self._begun.pop(log, ("", 0, 0))
+        if not message:
+            message, number, chunks = f"{self.name}.{self.lives}.{self.made}", 0, 2 + self.chance.below(3)
+        if number + 1 < chunks:
+            self._begun[log] = message, number + 1, chunks
+        return MessageMetadata(
+            producer_name="p",
+            sequence_id=0,
+            publish_time=1,
+            uuid=message,
+            chunk_id=number,
+            num_chunks_from_msg=chunks,
+            total_chunk_msg_size=1,
+        )
+
+    def _told(
+        self,
+        incarnation: str,
+        owner: bytes,
+        payload: bytes,
+        metadata: MessageMetadata,
+        result: Sequence[Position] | BrokerError,
+    ) -> None:
         if isinstance(result, BrokerError):
             self.world.count(f"refused: {type(result).__name__}")
             return
         self.world.count("entries acknowledged")
         self.world.guarded(self.world.history(incarnation).was_acknowledged, owner, payload, result[0])
+        if metadata.uuid:
+            self.world.planned.chunk_stored(
+                incarnation, metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg, result[0]
+            )
 
     async def read(self, log: ManagedLedger, most: int) -> list[tuple[Position, bytes, int]]:
         found: list[tuple[Position, bytes, int]] = []

@@ -3,18 +3,26 @@
 A plan names entries, each of one message here. All that was acknowledged before it between its ends is among them, none
 comes twice, and each is in the log that is left in the end, if it was not trimmed: so nothing was ever planned that was
 not confirmed.
+
+The follower keeps the log from `needed_from` of its last plan on, by no lease. So of a message in chunks that ends in a
+plan, and began no more than `NEAR_LEDGERS` in front of it, the plan names all chunks, in its range or before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_protos.reading_pb2 import PlanAnswer
 from tests.sim.invariants.history import Violation
 
-__all__ = ["Planned"]
+__all__ = ["BEFORE_LEDGERS", "Planned"]
+
+# What each plan asks for in front of its range; one of them is the ledger in which it begins.
+BEFORE_LEDGERS: Final = 3
+NEAR_LEDGERS: Final = BEFORE_LEDGERS - 1
 
 
 class Planned:
@@ -22,6 +30,14 @@ class Planned:
         # By incarnation: where the follower has come, and all that it was told of.
         self.places: dict[str, NextMessage] = {}
         self._entries: dict[str, dict[Position, None]] = {}
+        # Likewise: where the follower began, and from where on it keeps the log.
+        self._began: dict[str, NextMessage] = {}
+        self.needed: dict[str, NextMessage] = {}
+        # Likewise, by message: how many chunks it has, and where those are that were acknowledged.
+        self._chunks: dict[str, dict[str, tuple[int, dict[int, Position]]]] = {}
+
+    def chunk_stored(self, incarnation: str, message: str, number: int, chunks: int, position: Position) -> None:
+        self._chunks.setdefault(incarnation, {}).setdefault(message, (chunks, {}))[1][number] = position
 
     def place(self, incarnation: str) -> NextMessage:
         return self.places.get(incarnation, BEFORE_ALL)
@@ -49,6 +65,33 @@ class Planned:
             if start <= NextMessage(*position) < stop and position not in entries:
                 raise Violation("SPK-5", f"{position} was acknowledged, and the plan from {start} to {stop} lacks it")
         self.places[plan.incarnation] = stop
+
+    def answered_before(self, plan: PlanAnswer, begin: NextMessage, listed: Sequence[int]) -> None:
+        """`listed`: the log's ledgers."""
+        at = [NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)]
+        began = self._began.setdefault(plan.incarnation, at[0])
+        self.needed[plan.incarnation] = at[1]
+        here, before = (
+            {
+                Position(piece.ledger_id, entry_id)
+                for piece in pieces
+                for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1)
+            }
+            for pieces in (plan.pieces, plan.before)
+        )
+        for message, (chunks, positions) in self._chunks.get(plan.incarnation, {}).items():
+            if len(positions) < chunks or positions[chunks - 1] not in here or NextMessage(*positions[0]) < began:
+                continue
+            first = positions[0]
+            if sum(first.ledger_id <= ledger_id < begin.ledger_id for ledger_id in listed) > NEAR_LEDGERS:
+                continue
+            for position in positions.values():
+                if position not in here and position not in before:
+                    raise Violation(
+                        "SPK-5",
+                        f"{message} ends at {positions[chunks - 1]} in a plan from {begin} on, and that lacks its "
+                        f"chunk at {position}",
+                    )
 
     def check(self, incarnation: str, before_first: Position, found: Iterable[Position]) -> None:
         there = set(found)

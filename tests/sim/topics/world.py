@@ -32,7 +32,7 @@ _REST_S = 240.0
 
 
 class TopicWorld(World):
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None, *, plans: float = 0.0) -> None:
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, *, plans: float | None = None) -> None:
         super().__init__(seed, write)
         draw = self.chance.stream("topics")
         self.plan.faults = [fault for fault in self.plan.faults if fault not in NOT_OF_TOPICS]
@@ -59,8 +59,8 @@ class TopicWorld(World):
         self.histories: dict[str, TopicHistory] = {}
         self.leased = Leased(lambda: self.loop.now, self.checker.history)
         self.leases = draw.choice((0.0, 0.1, 0.3))
-        # How often somebody plans who follows the logs: no seed of old is another one for it.
-        self.plans = plans
+        # How often somebody plans who follows the logs.
+        self.plans = self.chance.stream("plans").choice((0.0, 0.0, 0.3)) if plans is None else plans
         self.planned = Planned()
         self.lease_ids = [bytes([number]) * 16 for number in range(3)]
         self.hosts = [host for host in self.hosts if host not in self.clients]

@@ -250,6 +250,10 @@ class MemoryCursors:
     def create_transient(self, name: str, mark_delete: Position) -> MemoryCursor:
         return MemoryCursor(self.log, name, False, mark_delete, {})
 
+    async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        await self._wait()
+        self.cursors[name].properties = dict(properties)
+
     async def delete(self, name: str) -> None:
         await self._wait()
         del self.cursors[name]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -206,6 +208,44 @@ def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == list(range(1, 99, 2))
 
     with_cursors(test)
+
+
+def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
+    """OWN-2: after a take-over there are hundreds of them. Each costs two reads and two transactions, a fence at three
+    bookies that tells the end of the ledger, and one read of what is in it."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        for name in "abcd":
+            cursor = await table.create(name, at(5, -1), {})
+            cursor.acknowledge(entries(5, 3))
+            await cursor.saved()
+            cursor.acknowledge(entries(5, 5))
+            await cursor.saved()
+        table.abandon()
+        client = await scene.client()
+        for bookie in scene.cluster.bookies.values():
+            bookie.reads_with_fences = True
+            bookie.calls.clear()
+        store, asked = client.ledgers.store, dict.fromkeys(("get", "transaction", "children", "sync"), 0)
+        for method in asked:
+            setattr(store, method, counted(asked, method, getattr(store, method)))
+        again = await scene.open(client)
+        assert [cursor.acknowledged(at(5, 5)) for cursor in again.durable()] == [True] * 4
+        # One more of each for all of them: the table is claimed, and its cursors are listed.
+        assert asked == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
+        calls = [method for bookie in scene.cluster.bookies.values() for method, _ in bookie.calls if method != "add"]
+        assert (calls.count("fence"), len(calls)) == (4 * 3, 4 * 3 + 4)
+
+    with_cursors(test)
+
+
+def counted(asked: dict[str, int], method: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(*arguments: Any, **named: Any) -> Any:
+        asked[method] += 1
+        return ask(*arguments, **named)
+
+    return counting
 
 
 def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> None:

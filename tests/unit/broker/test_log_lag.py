@@ -35,7 +35,7 @@ def test_logs_wait_for_a_bookie_that_lags_and_go_on_when_it_has_caught_up() -> N
         assert len(scene.outcomes.told) == 1
         bookie.let_go()
         await scene.decided()
-        assert [log.waiting_for for log in (busy, quiet, idle)] == ["", "", ""]
+        await scene.wait(lambda: not any(log.waiting_for for log in (busy, quiet, idle)))
         assert await scene.payloads(busy) == numbered(25)
         assert await scene.payloads(quiet) == [b"before", b"meanwhile"]
         assert [len(log.stats().ledgers) for log in (busy, quiet, idle)] == [1, 1, 1]

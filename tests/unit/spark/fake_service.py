@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar import MessageId
 from magnetar.admin import LogPlace, NextMessage, Piece, PieceFragment, Plan
-from magnetar.exceptions import NotFound, TopicNotFound
+from magnetar.exceptions import ConsumerBusy, NotFound, TopicNotFound
 from magnetar_spark.log_slice import LogSlice
 from magnetar_wire.topic_name import TopicName
 
@@ -34,6 +34,7 @@ class FakeLog:
     deleted_before: NextMessage = NOWHERE
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     progress: dict[str, NextMessage] = field(default_factory=dict)
+    progress_owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     retained: bool = False
     # So many ledgers back messages may have begun that are not whole yet.
     reach_ledgers: int = 0
@@ -213,10 +214,23 @@ class FakeService:
         self._log(log).leases.pop(lease_id, None)
 
     async def advance_progress(
-        self, log: str, incarnation: str, subscription: str, to: NextMessage, *, only_make: bool = False
+        self,
+        log: str,
+        incarnation: str,
+        subscription: str,
+        to: NextMessage,
+        *,
+        only_make: bool = False,
+        owner: str = "",
+        owner_name: str = "",
     ) -> None:
         self._note("advance_progress")
-        progress = self._log(log).progress
+        progress, owners = self._log(log).progress, self._log(log).progress_owners
+        known = owners.get(subscription)
+        if known is not None and known[0] != owner and (owner or not only_make):
+            raise ConsumerBusy(f"subscription {subscription} keeps the progress of {known}, and not of {owner}")
+        if owner:
+            owners.setdefault(subscription, (owner, owner_name))
         if not (only_make and subscription in progress):
             progress[subscription] = max(progress.get(subscription, to), to)
 

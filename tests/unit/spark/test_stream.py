@@ -11,7 +11,14 @@ import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar.exceptions import ConnectError, TopicNotFound
-from magnetar_spark.errors import DataLost, InvalidOffsets, InvalidOptions, NothingKept
+from magnetar_spark.errors import (
+    DataLost,
+    InvalidOffsets,
+    InvalidOptions,
+    NothingKept,
+    PositionBeyondEnd,
+    SubscriptionInUse,
+)
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
@@ -407,11 +414,70 @@ def test_a_query_that_ends_with_what_there_is_has_moved_its_progress_to_there() 
         await query.work()
         await query.plan(Limits(messages=7))
         assert log.progress == {"mine": log.first}
-        ending = Query(service, progressSubscription="mine")
+        ending = Query(service, progressSubscription="ending")
         await ending.stream.fix_target()
         while await ending.plan(Limits(messages=7)):
             await ending.work()
-        assert log.progress == {"mine": log.end}
+        assert log.progress == {"mine": log.first, "ending": log.end}
+
+    run(go())
+
+
+def test_a_progress_subscription_belongs_to_one_query() -> None:
+    """SPK-1: another one is refused before it has read or acknowledged anything, and is told whose it is. The first one
+    goes on, also where its driver dies before its first offsets are written down, or before its first batch is done."""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        died = Query(service, progressSubscription="mine")
+        await died.stream.initial()
+        query = Query(service, progressSubscription="mine")
+        await query.stream.initial()
+        assert log.progress_owners == {}
+        assert await query.plan(Limits(messages=7))
+        assert log.progress_owners == {}
+        await query.crash()
+        [(query_id, holder)] = log.progress_owners.values()
+        assert json.loads(query.planned[0])[LOG]["query"] == query_id
+        await query.commit()
+
+        other = Query(service, progressSubscription="mine")
+        assert await other.plan(Limits(messages=20))
+        with pytest.raises(SubscriptionInUse, match=f"(?s)'mine' of {LOG}.*{query_id}.*{holder}"):
+            await other.work()
+        await other.stream.commit(json.loads(other.planned[0]))
+        assert log.progress_owners == {"mine": (query_id, holder)}
+
+        await query.crash()
+        assert await query.batch(Limits(messages=7)) == list(range(7, 14))
+        await query.crash()
+        assert await query.plan(Limits(messages=7))
+        await query.crash()
+        assert query.read == list(range(21))
+        assert log.progress["mine"] <= log.place_of(21)
+        assert {json.loads(planned)[LOG]["query"] for planned in query.planned} == {query_id}
+
+    run(go())
+
+
+def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
+    """SPK-1: what is published next would be skipped. Wherever it comes from, and whatever losses are all right."""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service, failOnDataLoss="false")
+        await query.batch()
+        end = service["t"].end
+        for beyond in (end._replace(batch_index=1), NextMessage(end.ledger_id + 1, 0, 0)):
+            offsets = json.loads(query.planned[-1])
+            offsets[LOG] |= beyond._asdict()
+            shown = "{}:{}:{}"
+            with pytest.raises(
+                PositionBeyondEnd, match=f"(?s){LOG}.* {shown.format(*beyond)} .* {shown.format(*end)},"
+            ):
+                await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
+        assert await a_stream(service).latest(json.loads(query.planned[-1]), ALL) == json.loads(query.planned[-1])
 
     run(go())
 

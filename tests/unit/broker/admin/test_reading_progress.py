@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,45 @@ def test_what_is_only_made_stays_where_it_is() -> None:
         await asyncio.gather(*(subscriptions.advance("q", to, only_make=True) for to in asked))
         left = await scene.admin.subscriptions.peek(LOGS, "q", 20)
         assert [one.payload for one in left] == numbers(3, 14)
+
+    in_broker(body)
+
+
+def test_progress_belongs_to_its_first_owner() -> None:
+    """SPK-1: another one is refused, and told whose it is, also after the topic has changed hands."""
+
+    async def body(scene: BrokerScene) -> None:
+        reading = scene.admin.reading
+        async with scene.client() as client:
+            await publish(client, 14, batch=7)
+        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+
+        async def advance(owner: str, **more: Any) -> None:
+            to = NextMessage(plan.start.ledger_id, 0, 3)
+            await reading.advance_progress(LOGS, plan.incarnation, "p", to, owner=owner, owner_name="a query", **more)
+
+        await scene.admin.subscriptions.create(LOGS, "p", properties={"mine": "too"}, start=MessageId.earliest)
+        await advance("", only_make=True)
+        await advance("first", only_make=True)
+        for _ in range(2):
+            await advance("first")
+            await advance("", only_make=True)  # does nothing
+            for owner, only_make in (("second", False), ("second", True), ("", False)):
+                with pytest.raises(exceptions.ConsumerBusy, match=r"subscription p .* first \(a query\)"):
+                    await advance(owner, only_make=only_make)
+            stats = (await scene.admin.topics.stats(LOGS)).subscription("p")
+            assert stats.properties == {
+                "mine": "too",
+                "magnetar.progress-owner": "first",
+                "magnetar.progress-owner-name": "a query",
+            }
+            await scene.admin.topics.unload(LOGS)
+        with pytest.raises(exceptions.InvalidArgument):
+            await advance("x" * 257)
+        await scene.admin.subscriptions.delete(LOGS, "p")
+        await advance("second")
+        with pytest.raises(exceptions.ConsumerBusy):
+            await advance("first")
 
     in_broker(body)
 
