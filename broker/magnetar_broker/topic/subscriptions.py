@@ -18,7 +18,7 @@ from typing import Final
 
 from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.progress import advance
@@ -40,6 +40,8 @@ _MAX_NAME_BYTES: Final = 768
 _MAX_PROPERTIES_BYTES: Final = 65_536
 # Of names that are made here.
 _TOKEN_BYTES: Final = 5
+# Of so many lost entries in a row each is looked at for what is readable behind them.
+_EXACT: Final = 64
 # How many places are skipped before others have their turn.
 _SKIPPED_TOGETHER: Final = 1_000
 
@@ -130,7 +132,14 @@ class Subscriptions:
         """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries
         among them. Raises `BrokerError`."""
         cursor = self._cursor(name)
-        first = await self._log.read(self._log.first_after(cursor.mark_delete), 1, 1)
+        place, tries = cursor.mark_delete, 0
+        while True:
+            try:
+                first = await self._log.read(self._log.first_after(place), 1, 1)
+                break
+            except UnreadableEntry as error:  # counted from what is readable behind it; steps grow where that is far
+                tries += 1
+                place = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
             return 0
         return max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
