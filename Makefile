@@ -2,6 +2,7 @@
 #
 #   make run      installs, and shows a broker, subscriptions and Spark at work; the broker runs on (ONCE=1: it ends)
 #   make test     installs, and runs every test                   make check    lint, types and the fast tests
+#   make lint     lint and types alone
 #   make test-compose   the cluster of deploy/ in real containers; needs Docker
 #   make bench    the benchmarks (ONLY=codec: one group)
 #   make protos   generates the code of the .proto files anew     make clean    takes away what make made
@@ -24,7 +25,7 @@ MINUTES ?= 5
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-compose check bench sim sim-mutants torture protos clean
+.PHONY: help run test test-compose lint check bench sim sim-mutants torture protos clean
 
 help:
 	@sed -n 's/^#  *make/make/p' Makefile
@@ -62,9 +63,11 @@ test: $(VENV)/.installed
 test-compose: $(VENV)/.installed
 	@$(BIN)/python -m pytest tests/compose
 
-check: $(VENV)/.installed
+lint: $(VENV)/.installed
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+check: lint
 	@$(BIN)/python -m pytest -q -m 'not slow'
 
 bench: $(VENV)/.installed

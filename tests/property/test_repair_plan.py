@@ -15,6 +15,7 @@ from magnetar_bookie.core.repair import (
     entries_of_slot,
     missing_entries,
     plan_repair,
+    repairable_entries,
     runs,
     sources,
 )
@@ -143,6 +144,24 @@ def test_what_grows_is_never_touched(cluster: Cluster) -> None:
             spare = [one for one in cluster.view.writable if one not in growing.bookies and one not in cluster.lost]
             assert waited
             assert spare or any(one not in cluster.view.cookies for one in waited)
+
+
+@given(clusters())
+def test_only_entries_that_a_plan_covers_are_repairable(cluster: Cluster) -> None:
+    """CHK-29: a fault that no plan mends gets no task, or it would be found again for ever."""
+    whole = replace(cluster, view=replace(cluster.view, alive=BOOKIES), lost=[], overdue=[])
+    striping, steps = cluster.metadata.striping, whole.plan(everything=True).steps
+    deleted = replace(cluster.metadata, state=LedgerState.TOMBSTONE)
+    for bookie in BOOKIES:
+        covered = {
+            entry_id
+            for step in steps
+            if step.target == bookie
+            for entry_id in range(step.first_entry_id, step.last_entry_id + 1)
+            if step.slot in write_set(striping, entry_id)
+        }
+        assert repairable_entries(cluster.metadata, bookie, range(30)) == sorted(covered)
+        assert repairable_entries(deleted, bookie, range(30)) == []
 
 
 @given(clusters())

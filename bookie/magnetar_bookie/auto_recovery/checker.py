@@ -17,8 +17,7 @@ from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.audit import CheckSchedule
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
-from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
@@ -71,19 +70,9 @@ class Checker:
         alive = self._client.bookies.alive()
         if any(one not in alive for one in metadata.bookies()):
             return None
-        for step in _slots(metadata):
+        for step in settled_slots(metadata):
             async for _, missing in lacking(self._client, self._options, ledger_id, metadata, step):
                 if missing:
                     await self._tasks.report(ledger_id)
                     return None
         return stored.version
-
-
-def _slots(metadata: LedgerMetadata) -> list[FillSlot]:
-    found = []
-    for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
-        assert last is not None
-        first = fragment.first_entry_id
-        found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
-    return found

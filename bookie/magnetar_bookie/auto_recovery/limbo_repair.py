@@ -21,8 +21,8 @@ from magnetar_bookie.auto_recovery.copying import fill_slot
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.core.repair import FillSlot
+from magnetar_bookie.core.ledger_metadata import LedgerState
+from magnetar_bookie.core.repair import settled_slots
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_metadata.errors import ForeignValue, StoreFull, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord
@@ -109,16 +109,7 @@ async def _repair(bookie: InLimbo, client: LedgerClient, options: AutoRecoveryOp
 
     async def progress(_: int) -> None: ...
 
-    for step in _own_slots(metadata, bookie.bookie_id):
-        await fill_slot(client, options, ledger_id, metadata, step, progress)
+    for step in settled_slots(metadata):
+        if step.listed == bookie.bookie_id:
+            await fill_slot(client, options, ledger_id, metadata, step, progress)
     await bookie.clear_limbo(ledger_id, closed=metadata.closed)
-
-
-def _own_slots(metadata: LedgerMetadata, bookie_id: str) -> list[FillSlot]:
-    found = []
-    for index, fragment in enumerate(metadata.fragments):
-        last = metadata.last_entry_of(index)
-        if last is not None and bookie_id in fragment.bookies:
-            slot = fragment.bookies.index(bookie_id)
-            found.append(FillSlot(fragment.first_entry_id, last, slot, bookie_id, bookie_id))
-    return found

@@ -33,7 +33,8 @@ from magnetar_bookie import paths
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.last_add_confirmed import ask_last_add_confirmed, wait_last_add_confirmed
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.errors import ClientClosed, LedgerDeleted, NoSuchEntry, Unreadable
+from magnetar_bookie.core.repair import repairable_entries
+from magnetar_bookie.errors import ClientClosed, LedgerDeleted, LedgerError, NoSuchEntry, Unreadable
 from magnetar_bookie.read.range_reader import EntryReader, Fault, NotRead, RangeRead
 from magnetar_bookie.read.record import entry_of
 from magnetar_metadata import compare_and_set
@@ -108,8 +109,8 @@ class LedgerReader:
         self._raise_to(entry_id)
 
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
-        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one, and
-        those before the first that can't be read.
+        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one, up
+        to the first that can't be read.
 
         A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` outside the bounds.
         """
@@ -276,8 +277,8 @@ class LedgerReader:
         try:
             read = await self._entries.read(first, last, max_bytes)
         except NotRead as error:
-            await self._report(error.faults)
             before = self._metadata.fragments
+            await self._report(error.faults)
             try:
                 await self._reread(fresh=True)
             except Unavailable as unavailable:
@@ -304,16 +305,26 @@ class LedgerReader:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
 
     async def _report(self, faults: dict[Fault, None]) -> None:
-        """Writes down that the ledger is to be repaired. What a slow bookie has still to get is not a fault."""
-        metadata = self._metadata
-        settled = [
-            fault for fault in faults if metadata.closed or fault.entry_id < metadata.last_fragment.first_entry_id
-        ]
+        """Write a repair task if repair would mend one of the faults (core/repair.py).
+
+        An entry that a slow bookie has not received yet is none of those. The metadata may be old, and name a bookie
+        that repair has replaced: they are read again before the report.
+        """
         now = self._client.clock.monotonic()
-        if not settled or (self._reported_at is not None and now < self._reported_at + _REPORT_AGAIN_S):
+        if self._reported_at is not None and now < self._reported_at + _REPORT_AGAIN_S:
+            return
+        if not self._repairable(faults):
             return
         self._reported_at = now
-        fault = settled[0]
+        try:
+            await self._reread(fresh=True)
+        except (LedgerError, MetadataError) as error:
+            _log.warning("whether ledger %d needs a repair is not known: %s", self.ledger_id, error)
+            return
+        repairable = self._repairable(faults)
+        if not repairable:
+            return
+        fault = repairable[0]
         _log.warning("%s, entry %d of ledger %d: %s", fault.bookie_id, fault.entry_id, self.ledger_id, fault.lack.value)
         task = RepairTask(found_ms=self._client.clock.time_ms()).SerializeToString()
         try:
@@ -328,6 +339,10 @@ class LedgerReader:
         except MetadataError as error:
             # The auditor's own checks find it as well.
             _log.warning("the repair of ledger %d could not be asked for: %s", self.ledger_id, error)
+
+    def _repairable(self, faults: dict[Fault, None]) -> list[Fault]:
+        metadata = self._metadata
+        return [fault for fault in faults if repairable_entries(metadata, fault.bookie_id, [fault.entry_id])]
 
 
 def _unreadable(error: NotRead) -> Unreadable:

@@ -18,6 +18,12 @@ for good.
 
 With `everything` the slots whose bookies are there are gone through as well: a bookie may lack entries (an ack quorum
 was enough), have them damaged, or have lost them.
+
+When a task is worth writing
+----------------------------
+A fault that a plan would not mend must not become a repair task: the task ends at once, the next look at the same fault
+writes it again, and so on for ever. `repairable_entries` applies the limits above to a single bookie: a damaged entry
+above the end of a closed ledger, or on a bookie that the fragment no longer names, needs no repair.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from magnetar_bookie.core.ledger_metadata import LedgerMetadata
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.read.striping import Fragment, Striping
 
@@ -36,7 +42,9 @@ __all__ = [
     "entries_of_slot",
     "missing_entries",
     "plan_repair",
+    "repairable_entries",
     "runs",
+    "settled_slots",
     "sources",
 ]
 
@@ -60,6 +68,32 @@ class FillSlot:
 
     def at(self, target: str) -> FillSlot:
         return replace(self, target=target)
+
+
+def settled_slots(metadata: LedgerMetadata) -> list[FillSlot]:
+    """Each slot of each fragment whose entries are final, with its present bookie."""
+    found = []
+    for index, fragment in enumerate(metadata.fragments):
+        last = metadata.last_entry_of(index)
+        if last is not None:
+            first = fragment.first_entry_id
+            found += [FillSlot(first, last, slot, bookie, bookie) for slot, bookie in enumerate(fragment.bookies)]
+    return found
+
+
+def repairable_entries(metadata: LedgerMetadata, bookie_id: str, entry_ids: Iterable[int]) -> list[int]:
+    """Return those of the entries that the bookie must hold and that repair may write to it."""
+    if metadata.state is LedgerState.TOMBSTONE:
+        return []
+    slots = [step for step in settled_slots(metadata) if step.listed == bookie_id]
+    return [
+        entry_id
+        for entry_id in entry_ids
+        if any(
+            step.first_entry_id <= entry_id <= step.last_entry_id and metadata.striping.holds(step.slot, entry_id)
+            for step in slots
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 Nobody may read an entry for years, and all that while its copies rot one by one; so damage has to be looked for while
 others are whole still. A ledger with a damaged record gets a repair task, once in a pass: a worker asks for the
 bookie's inventory, in which the record is missing, and copies it from another replica, and the bookie takes that for
-the damaged one. In the last fragment of a ledger that is not closed nothing is repaired: its turn comes with its close,
-when the auditor asks for the inventories anyway.
+the damaged one.
+
+Damage that no repair would mend gets no task (core/repair.py, `repairable_entries`), or each pass would write a task
+that ends at once. The ledger's metadata is read for that after the damage was found, and after a sync. Entries above
+the end of a closed ledger, or of a fragment that names another bookie by now, are needed by nobody. Entries in the last
+fragment of a ledger that is not closed are repaired after the close: the auditor asks for the inventories then.
 
 It goes on with each metadata session where it was, since it needs one to report what it finds.
 """
@@ -15,13 +19,16 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core import scrub
 from magnetar_bookie.core.ledger_replicas import MAX_ENTRY_ID
+from magnetar_bookie.core.repair import repairable_entries
+from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.storage.interface import Damaged
-from magnetar_metadata.errors import Refused, Unavailable
+from magnetar_metadata.errors import ForeignValue, Refused, Unavailable
 from magnetar_protos.ledger_pb2 import BookieRecord, ScrubPosition
 from magnetar_wire.clock import Clock
 
@@ -56,15 +63,15 @@ class Scrubber:
         interval_s = self._bookie.options.scrub_interval_s
         while interval_s:
             await self._clock.sleep(scrub.due_in_s(self.position, self._clock.time_ms(), interval_s))
-            await self._pass(Tasks(client))
+            await self._pass(client)
 
-    async def _pass(self, tasks: Tasks) -> None:
+    async def _pass(self, client: LedgerClient) -> None:
         self.position = scrub.began(self.position, self._clock.time_ms())
         while portion := self._bookie.storage.ledger_ids(self.position.ledger_id, _LEDGERS):
             began = self._clock.monotonic()
             for ledger_id in portion:
                 first = self.position.entry_id if ledger_id == self.position.ledger_id else 0
-                await self._look_through(ledger_id, first, tasks)
+                await self._look_through(ledger_id, first, client)
             self._at(portion[-1] + 1)
             await self._pause(began, ledgers=len(portion))
         self._reported.clear()
@@ -79,14 +86,14 @@ class Scrubber:
                 self._bookie.options.scrub_interval_s,
             )
 
-    async def _look_through(self, ledger_id: int, first: int, tasks: Tasks) -> None:
+    async def _look_through(self, ledger_id: int, first: int, client: LedgerClient) -> None:
         bookie = self._bookie
         while held := bookie.storage.entry_ids(ledger_id, first, MAX_ENTRY_ID, _RECORDS):
             began = self._clock.monotonic()
             records = await bookie.reader.read(ledger_id, held, _READ_BYTES)
             damaged = [entry_id for entry_id, one in zip(held, records, strict=False) if isinstance(one, Damaged)]
             if damaged:
-                await self._found(ledger_id, damaged, tasks)
+                await self._found(ledger_id, damaged, client)
             size_bytes = sum(len(one) for one in records if isinstance(one, bytes))
             bookie.counters.scrubbed_records += len(records)
             bookie.counters.scrubbed_bytes += size_bytes
@@ -94,22 +101,33 @@ class Scrubber:
             self._at(ledger_id, first)
             await self._pause(began, size_bytes, len(records))
 
-    async def _found(self, ledger_id: int, damaged: Sequence[int], tasks: Tasks) -> None:
-        """Returns when it is written down."""
+    async def _found(self, ledger_id: int, damaged: Sequence[int], client: LedgerClient) -> None:
+        """Write a repair task if repair would mend any of the damage. Retries until the metadata store answers."""
         if ledger_id in self._reported or self._bookie.is_deleted(ledger_id):
             return
-        _log.warning(
-            "entry %d of ledger %d is damaged here, and perhaps more of it: it is to be repaired", damaged[0], ledger_id
-        )
         while True:
             try:
-                await tasks.report(ledger_id)
+                repairable = await self._repairable(ledger_id, damaged, client)
+                if not repairable:
+                    return
+                await Tasks(client).report(ledger_id)
                 break
             except (Refused, Unavailable) as error:
                 _log.info("the damage of ledger %d can't be reported yet: %s", ledger_id, error)
             await self._clock.sleep(self._bookie.options.metadata_retry_s)
+        _log.warning("%d entries of ledger %d are damaged, the first is %d", len(repairable), ledger_id, repairable[0])
         if len(self._reported) < _REPORTED:
             self._reported[ledger_id] = None
+
+    async def _repairable(self, ledger_id: int, damaged: Sequence[int], client: LedgerClient) -> list[int]:
+        try:
+            metadata = await client.ledgers.read(ledger_id, fresh=True)
+        except NoSuchLedger:
+            return []
+        except (ForeignValue, LedgerError) as error:
+            client.ledgers.foreign.pass_over(paths.ledger(ledger_id), error)
+            return []
+        return repairable_entries(metadata, self._bookie.bookie_id, damaged)
 
     def _at(self, ledger_id: int, entry_id: int = 0, *, done: bool = False) -> None:
         self.position = scrub.goes_on_at(self.position, ledger_id, entry_id, done=done)

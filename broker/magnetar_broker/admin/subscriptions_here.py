@@ -65,6 +65,7 @@ class SubscriptionsHere:
         return pb.Done()
 
     async def _peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
+        await topic.cursors.opened(request.subscription)
         cursor = topic.cursors.get(request.subscription)
         if cursor is None:
             raise no_subscription(str(topic.name), request.subscription)
@@ -74,7 +75,10 @@ class SubscriptionsHere:
             try:
                 read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)
             except UnreadableEntry as error:
-                start = error.position.next
+                read, start = None, error.position.next
+            if topic.cursors.get(request.subscription) is not cursor:
+                raise no_subscription(str(topic.name), request.subscription)  # it was deleted while entries were read
+            if read is None:
                 continue
             for entry in read:
                 start = Position(entry.position.ledger_id, entry.position.entry_id + 1)

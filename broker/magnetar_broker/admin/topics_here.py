@@ -105,9 +105,13 @@ class TopicsHere:
         return pb.Done()
 
     async def _truncate(self, topic: Topic, request: pb.TopicRequest) -> pb.Done:
-        for subscription in topic.subscriptions.stats():
-            if subscription.durable:
-                await topic.subscriptions.skip_all(subscription.name)
+        for name in topic.subscriptions.names:
+            try:
+                await topic.subscriptions.skip_all(name)
+            except BrokerError as error:
+                if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
+                    raise
+                # It was deleted while others were skipped.
         await topic.log.truncate()
         topic.cursors.log_was_trimmed()
         return pb.Done()

@@ -45,16 +45,18 @@ _NOT_CLAIMED: Final = -1
 class KnownNode:
     """A cursor's node as this life has read or written it; None: there is none."""
 
-    __slots__ = ("ledger_id", "payload")
+    __slots__ = ("foreign", "ledger_id", "payload")
 
-    def __init__(self, payload: bytes | None = None) -> None:
+    def __init__(self, payload: bytes | None = None, foreign: str = "") -> None:
         self.payload = payload
+        # Why the bytes are no cursor's node; empty: they are one.
+        self.foreign = foreign
         # The ledger that it points at; 0: none.
         self.ledger_id = self.node.ledger_id
 
     @property
     def node(self) -> CursorNode:
-        return CursorNode.FromString(self.payload or b"")
+        return CursorNode() if self.foreign else CursorNode.FromString(self.payload or b"")
 
 
 class CursorNodes:
@@ -120,9 +122,8 @@ class CursorNodes:
         except MetadataError as error:
             raise _told(error, self._topic) from error
         except DecodeError as error:
-            raise BrokerError(
-                ErrorCode.METADATA_ERROR, f"{path} holds no cursor, so the topic can't be opened: {error}"
-            ) from None
+            assert stored is not None
+            return KnownNode(stored.payload, f"{path} holds no cursor: {error}")
         return KnownNode(stored.payload)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
@@ -141,7 +142,7 @@ class CursorNodes:
                 await self._client.ledgers.record(made, path, update, [self._check])
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
-        known.payload, known.ledger_id = payload, node.ledger_id
+        known.payload, known.ledger_id, known.foreign = payload, node.ledger_id, ""
 
     async def remove(self, name: str, known: KnownNode) -> None:
         def update(found: bytes | None) -> compare_and_set.Instead:

@@ -51,10 +51,16 @@ async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
 
 
 async def delete_topic(
-    name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness, life: bytes | None = None
+    name: TopicName,
+    client: LedgerClient,
+    clock: Clock,
+    randomness: Randomness,
+    life: bytes | None = None,
+    incarnation: str = "",
 ) -> None:
     """Returns when there is nothing left of it, or nothing was there. With `life` it is begun only while that is the
-    topic's: else `NothingDone`.
+    topic's: else `NothingDone`. With `incarnation` a later topic of that name is left alone: the one that was to be
+    deleted is gone (CHK-69).
 
     Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
     served no more; the next attempt, or the next who opens the topic, goes on.
@@ -62,8 +68,9 @@ async def delete_topic(
     path = paths.topic(name)
     stored = await compare_and_set.read(client.ledgers.store, path, fresh=True)
     if stored is not None:
-        incarnation = decode_topic(path, stored.payload).incarnation
-        await finish_deletion(name, incarnation, client, clock, randomness, begin=True, life=life)
+        found = decode_topic(path, stored.payload).incarnation
+        if incarnation in ("", found):
+            await finish_deletion(name, found, client, clock, randomness, begin=True, life=life)
 
 
 async def finish_deletion(

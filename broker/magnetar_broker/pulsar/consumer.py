@@ -193,11 +193,7 @@ class ConnectedConsumer:
         consumer = self._open_consumer()
         self._unsubscribing = True
         try:
-            if force and consumer.subscription.durable:
-                assert self.topic is not None
-                await self.topic.subscriptions.delete(consumer.subscription.name, force=True)
-            else:
-                await consumer.unsubscribe()
+            await consumer.unsubscribe(force=force)
         finally:
             self._unsubscribing = False
         self.leave()

@@ -125,11 +125,12 @@ class Consumer:
 
     async def seek(self, to: StartAt) -> None:
         """Durable when it returns; the new epoch has been told by then. Raises `BrokerError`."""
-        await self.subscription.whole(self.subscription.seek(to, self))
+        await self.subscription.seek_for(self, to)
 
-    async def unsubscribe(self) -> None:
-        """Deletes the subscription; this consumer has left it then. Raises `BrokerError`."""
-        await self.subscription.whole(self.subscription.unsubscribe(self))
+    async def unsubscribe(self, *, force: bool = False) -> None:
+        """Deletes the subscription; this consumer has left it then. `force`: also from under other consumers. Raises
+        `BrokerError`."""
+        await self.subscription.unsubscribe_for(self, force=force)
 
     def batch_size(self, position: Position) -> int | None:
         """Of the entry there, 0: it is no batch, or there is none; None: it is not at hand."""

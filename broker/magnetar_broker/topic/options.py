@@ -13,9 +13,13 @@ __all__ = ["TopicOptions"]
 class TopicOptions(Configuration):
     # The largest payload of one entry, as it is stored: a batch as a whole, after compression.
     max_message_size: int = Field(default=MAX_MESSAGE_BYTES, gt=0, le=MAX_MESSAGE_BYTES)
-    # Topics that are opened at a time; others wait. One that takes longer to open has failed for now.
+    # Topics that are opened at the same time; others wait.
     max_concurrent_topic_load_request: int = Field(default=100, gt=0)
+    # Seconds that opening one topic may take. Then it has failed, and clients try again.
     topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
+    # Seconds after which opening a topic counts as slow. Slow openings, and those of topics whose last opening failed,
+    # hold at most half of max_concurrent_topic_load_request while others wait.
+    slow_topic_load_seconds: float = Field(default=10.0, gt=0)
     # 0: as many as there are.
     max_producers_per_topic: int = Field(default=0, ge=0)
     # Of one `produce` stream; further ones are refused.

@@ -17,18 +17,17 @@ __all__ = ["advance"]
 
 
 async def advance(subscription: Subscription, log: Log, to: StartAt | None) -> None:
-    """Everything in front of that place is acknowledged, durably. It never goes back, so this may be done again. None:
-    it is only looked whether that could be done. Raises `BrokerError`."""
-    async with subscription.changing():
-        if subscription.consumers:
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s), who would miss what "
-                "is acknowledged as read elsewhere: use another subscription for the progress, or close them",
-            )
-        if to is None:
-            return
-        place = await find_start(log, to)
-        if place.passed_over is not None:
-            subscription.cursor.acknowledge((), [place.passed_over])
-        await subscription.skip_to(place.mark_delete)
+    """Acknowledges everything in front of `to`, durably. It never goes back, so it may be repeated. `None`: only checks
+    whether that could be done. The caller runs it as a change. Raises `BrokerError`."""
+    if subscription.consumers:
+        raise BrokerError(
+            ErrorCode.CONSUMER_BUSY,
+            f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s), who would miss what "
+            "is acknowledged as read elsewhere: use another subscription for the progress, or close them",
+        )
+    if to is None:
+        return
+    place = await find_start(log, to)
+    if place.passed_over is not None:
+        subscription.cursor.acknowledge((), [place.passed_over])
+    await subscription.skip_to(place.mark_delete)

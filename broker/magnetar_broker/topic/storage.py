@@ -120,6 +120,7 @@ class StoredTopics:
             along=along,
             seen=seen,
             claimed=claim_cursors,
+            on_lost_entry=self._counters.count_lost_entry,
         )
         try:
             cursors = await CursorTable.open(log, client, options.cursors, clock, randomness, nodes)
@@ -168,9 +169,9 @@ class StoredTopics:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
         return node.life
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
         try:
-            await delete_topic(name, self._client, self._clock, self._randomness, life)
+            await delete_topic(name, self._client, self._clock, self._randomness, life, incarnation)
         except MetadataError as error:
             text = f"topic {name} may be deleted, in part or not at all: delete it again: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

@@ -2,7 +2,8 @@
 
 It holds the rule that deals entries out (core/dispatch), the pump that feeds the rule, and the cursor, which alone
 lasts. Everything that changes at once does so in one step: who joins, leaves, grants, acknowledges. What waits for
-storage, moving and deleting the cursor, is done one after the other (`changing`); meanwhile nothing is delivered.
+storage, moving and deleting the cursor, is done one after the other (subscription_changes.py); the subscription is
+paused meanwhile.
 
 A seek or a reset begins the new epoch before the cursor moves, so what is acknowledged meanwhile is refused as stale
 and can't undo it. Consumers are told when it has moved.
@@ -10,10 +11,8 @@ and can't undo it. Consumers are told when it has moved.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from magnetar_broker.core.counters import DeliveryCounters
 from magnetar_broker.core.dispatch.consumer_state import ConsumerState
@@ -30,6 +29,7 @@ from magnetar_broker.topic.delivery_runs import delivery_runs
 from magnetar_broker.topic.dispatch_pump import DispatchPump
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
+from magnetar_broker.topic.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import (
@@ -46,16 +46,15 @@ from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["Subscription"]
 
-T = TypeVar("T")
-
 _SHARED: Final = SubscriptionType.SHARED
 
 
 class Subscription:
     __slots__ = (
-        "_changing",
+        "_changes",
         "_clock",
         "_consumers",
+        "_delete_cursor",
         "_kept",
         "_let_go",
         "_log",
@@ -64,14 +63,12 @@ class Subscription:
         "_pump",
         "_released",
         "_tasks",
-        "_unsubscribe",
         "counters",
         "cursor",
-        "deleting",
         "history",
+        "paused",
         "receipts",
         "type",
-        "waiting",
     )
 
     def __init__(
@@ -82,8 +79,9 @@ class Subscription:
         options: SubscriptionOptions,
         clock: Clock,
         tasks: TasksInOrder,
+        changes: SubscriptionChanges,
         released: Callable[[Subscription], object],
-        unsubscribe: Callable[[Subscription], Coroutine[Any, Any, None]],
+        delete_cursor: Callable[[Subscription], Coroutine[Any, Any, None]],
         counters: DeliveryCounters,
     ) -> None:
         self.cursor = cursor
@@ -92,20 +90,18 @@ class Subscription:
         self._options = options
         self._clock = clock
         self._tasks = tasks
+        self._changes = changes
         # It has no consumers and nothing to do any more.
         self._released = released
-        # Deletes it.
-        self._unsubscribe = unsubscribe
+        # Deletes what is stored of the subscription, in a change.
+        self._delete_cursor = delete_cursor
         # Of its consumers; of the last ones, where there are none.
         self.type = SubscriptionType.EXCLUSIVE
         self._consumers: dict[ConsumerState, Consumer] = {}
         # While there are consumers.
         self._pump: DispatchPump | None = None
-        self._changing: asyncio.Lock | None = None
-        # How many have or want `_changing`.
-        self.waiting = 0
-        # It is being deleted: nobody may join any more.
-        self.deleting = False
+        # A change waits or runs: nothing is delivered, nobody joins, and this object is not dropped.
+        self.paused = changes.is_changing(self.key)
         # Until when it stays though nobody is there, and how many have not come back.
         self._kept: Timer | None = None
         self._let_go = 0
@@ -122,6 +118,10 @@ class Subscription:
         return self.cursor.durable
 
     @property
+    def key(self) -> SubscriptionKey:
+        return self.cursor.name, self.cursor.durable
+
+    @property
     def incarnation(self) -> str:
         return self._log.incarnation
 
@@ -132,7 +132,7 @@ class Subscription:
     @property
     def idle(self) -> bool:
         receipts = self.durable and self.receipts.waiting
-        return not self._consumers and not self.waiting and not receipts and self._kept is None
+        return not self._consumers and not self.paused and not receipts and self._kept is None
 
     @property
     def dispatch(self) -> Dispatch | None:
@@ -160,7 +160,7 @@ class Subscription:
             self._pump = DispatchPump(
                 self.name, self._rule(), self._log, self.cursor, self._clock, self._tasks, self._deliver
             )
-            self._pump.paused = self.waiting > 0
+            self._pump.paused = self.paused
         self._consumers[consumer.state] = consumer
         self._came_back()
         changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
@@ -199,8 +199,6 @@ class Subscription:
         self.leave_together([one for one in self.consumers if one.sink.broken])
 
     def _check_joining(self, opened: OpenConsumer) -> None:
-        if self.deleting:
-            raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"subscription {self.name} is being deleted: try again")
         if not self._consumers:
             return
         if opened.type != self.type:
@@ -382,53 +380,44 @@ class Subscription:
             return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
         return MessagePlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
-    # What waits for storage.
-    async def whole(self, change: Coroutine[Any, Any, T]) -> T:
-        """The change is made whole, whatever becomes of the caller: nothing is left half moved."""
-        return await self._tasks.whole(change)
+    # Changes, which wait for storage. Those without a consumer's request are run by `Subscriptions`.
 
-    @asynccontextmanager
-    async def changing(self) -> AsyncIterator[None]:
-        """One at a time; nothing is delivered meanwhile."""
-        if self._changing is None:
-            self._changing = asyncio.Lock()
-        self.waiting += 1
+    def pause(self) -> None:
+        self.paused = True
         if self._pump is not None:
             self._pump.paused = True
-        try:
-            async with self._changing:
-                yield
-        finally:
-            self.waiting -= 1
-            if not self.waiting:
-                self._changing = None
-                if self._pump is not None:
-                    self._pump.paused = False
-                    self._pump.run()
-                self.release()
 
-    async def changed(self) -> None:
-        """Returns when what is being changed now is. Whoever waits is no change: two would wait for each other."""
-        if self._changing is not None:
-            async with self._changing:
-                pass
+    def resume(self) -> None:
+        self.paused = False
+        if self._pump is not None:
+            self._pump.paused = False
+            self._pump.run()
+        self.release()
+
+    async def seek_for(self, consumer: Consumer, to: StartAt) -> None:
+        """Seeks at a consumer's request. Raises `BrokerError`."""
+        await self._changes.run_change(self.key, lambda: self.seek(to, consumer))
 
     async def seek(self, to: StartAt, asking: Consumer | None = None) -> None:
-        async with self.changing():
-            start = await find_start(self._log, to)
-            if asking is not None and asking.state not in self._consumers:
-                raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {asking.name} has left subscription {self.name}")
-            changes = Changes()
+        """Moves the cursor, under a new epoch. The caller runs it as a change."""
+        start = await find_start(self._log, to)
+        if asking is not None:
+            self._check_still_here(asking)
+        changes = Changes()
+        if self._pump is not None:
+            changes = self._pump.dispatch.move()
+            self._pump.rewound()
+        try:
+            await self._move_to(start)
+        finally:
+            # Where it failed, the epoch has ended all the same: what was delivered comes again.
             if self._pump is not None:
-                changes = self._pump.dispatch.move()
-                self._pump.rewound()
-            try:
-                await self._move_to(start)
-            finally:
-                # Where it failed, the epoch has ended all the same: what was delivered comes again.
-                if self._pump is not None:
-                    self._pump.dispatch.moved(self.cursor.mark_delete)
-                    self._tell(changes)
+                self._pump.dispatch.moved(self.cursor.mark_delete)
+                self._tell(changes)
+
+    def _check_still_here(self, consumer: Consumer) -> None:
+        if consumer.state not in self._consumers:
+            raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
 
     async def _move_to(self, start: StartPlace) -> None:
         await self.cursor.move_to(start.mark_delete)
@@ -437,7 +426,8 @@ class Subscription:
             await self.cursor.saved()
 
     async def skip_to(self, position: Position) -> int:
-        """Acknowledges everything up to it, for good; how many entries that was. The caller has `changing`."""
+        """Acknowledges all entries up to `position`, durably, and returns their number. The caller runs it as a
+        change."""
         before = self.cursor.open_entries()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
@@ -446,15 +436,26 @@ class Subscription:
         await self.cursor.saved()
         return max(0, before - self.cursor.open_entries())
 
-    async def unsubscribe(self, consumer: Consumer) -> None:
-        async with self.changing():
-            if consumer.state not in self._consumers:
-                raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-            if len(self._consumers) > 1:
-                raise BrokerError(
-                    ErrorCode.NOT_ALLOWED,
-                    f"subscription {self.name} has {len(self._consumers)} consumers, and only the last one may delete "
-                    "it: close the others first",
-                )
-            await self._unsubscribe(self)
+    async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:
+        """Deletes the subscription at a consumer's request. `force`: also if it has other consumers. Raises
+        `BrokerError`."""
+        await self._changes.run_change(self.key, lambda: self._unsubscribe(consumer, force))
+
+    async def _unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        self._check_still_here(consumer)
+        if len(self._consumers) > 1 and not force:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"subscription {self.name} has {len(self._consumers)} consumers, and only the last one may delete "
+                "it: close the others first",
+            )
+        await self._delete_cursor(self)
+        if any(one is not consumer for one in self.consumers):
+            self.end_deleted()
+        else:
             self.leave(consumer)
+
+    def end_deleted(self) -> None:
+        """Ends all consumers of a subscription that was deleted."""
+        deleted = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
+        self.end(deleted.problem)

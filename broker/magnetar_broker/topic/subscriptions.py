@@ -4,17 +4,16 @@ A durable subscription is its cursor; a `Subscription` stands beside it only whi
 to it. One that is not durable lives as long as its consumers. Both kinds have names of their own, so a reader may bear
 the name of a durable subscription.
 
-Whatever makes or deletes a durable one by name is done one after the other for that name (`_busy`). None of it is
-broken off by a caller that goes away: it is done whole, in a task of the topic.
+All changes of a subscription that wait for storage (creation, deletion, seek, reset, skip, expiry, progress) go through
+`SubscriptionChanges`, which runs them one at a time per subscription. Each looks its subscription up when it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
@@ -23,10 +22,11 @@ from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.progress import advance
 from magnetar_broker.topic.served_history import ServedHistory
-from magnetar_broker.topic.start_place import find_start
+from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription import Subscription
+from magnetar_broker.topic.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
-from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats
+from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats, unopened_stats
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.clock import Clock
@@ -34,6 +34,8 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Subscriptions"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _MAX_NAME_BYTES: Final = 768
@@ -48,7 +50,7 @@ _SKIPPED_TOGETHER: Final = 1_000
 
 class Subscriptions:
     __slots__ = (
-        "_busy",
+        "_changes",
         "_clock",
         "_closed",
         "_cursors",
@@ -77,14 +79,13 @@ class Subscriptions:
         self._options = options
         self._clock = clock
         self._randomness = randomness
-        # Those with consumers, or to which something is being done; by name, and whether they are durable.
-        self._loaded: dict[tuple[str, bool], Subscription] = {}
+        # Those that have consumers, or are being changed.
+        self._loaded: dict[SubscriptionKey, Subscription] = {}
         # Of durable ones that are not loaded: who was served last, and how often that had changed.
         self._histories: dict[str, ServedHistory] = {}
         self.deliveries = Deliveries()
-        # Names of durable ones that are being made or deleted.
-        self._busy: dict[str, asyncio.Future[None]] = {}
         self._tasks = TasksInOrder()
+        self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
         # Why there are no subscriptions here any more.
         self._closed: BrokerError | None = None
 
@@ -99,7 +100,7 @@ class Subscriptions:
     @property
     def names(self) -> list[str]:
         """Of the durable ones."""
-        return [cursor.name for cursor in self._cursors.durable()]
+        return list(self._cursors.names())
 
     def appended(self) -> None:
         """There are new entries to read."""
@@ -116,6 +117,9 @@ class Subscriptions:
             loaded = self._loaded.get((cursor.name, True))
             counters = self.deliveries.known_of(cursor.name)
             found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
+        found += [
+            unopened_stats(one, self._log, self.deliveries.known_of(one.name)) for one in self._cursors.unopened()
+        ]
         for (_, durable), subscription in self._loaded.items():
             if not durable:
                 found.append(subscription_stats(subscription, self._log))
@@ -156,40 +160,38 @@ class Subscriptions:
                 f"{self._log.incarnation}; what is known of the old one says nothing of this one",
             )
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
-        while True:
-            subscription = await self._found(opened)
-            if not subscription.waiting:
-                break
-            await subscription.changed()
+        subscription = await self._found(opened)
         try:
             return subscription.join(opened, name, sink)
         finally:
             subscription.release()
 
     async def _found(self, opened: OpenConsumer) -> Subscription:
-        """The one that is meant, made if need be; nothing is awaited after it was seen to be there."""
+        """The subscription to join, made if need be. It is not being changed, and nothing is awaited after that was
+        seen."""
+        key = opened.subscription, opened.durable
         while True:
             self._check_open()
-            if (loaded := self._loaded.get((opened.subscription, opened.durable))) is not None:
+            if self._changes.is_changing(key):
+                await self._changes.wait_for_changes(key)
+            elif (loaded := self._loaded.get(key)) is not None:
                 return loaded
-            if not opened.durable:
-                return await self._transient(opened)
-            if (busy := self._busy.get(opened.subscription)) is not None:
-                await asyncio.shield(busy)
+            elif not opened.durable:
+                start = await find_start(self._log, opened.start)
+                if not self._changes.is_changing(key) and key not in self._loaded:
+                    self._check_open()
+                    return self._load_transient(opened.subscription, start)
             elif (cursor := self._cursors.get(opened.subscription)) is not None:
                 return self._load(cursor)
+            elif opened.subscription in self._cursors.names():
+                await self._cursors.opened(opened.subscription)
             elif not self._options.allow_auto_subscription_creation:
                 raise self._not_found(opened.subscription)
             else:
                 await self.create(opened.subscription, opened.start, opened.subscription_properties, may_exist=True)
 
-    async def _transient(self, opened: OpenConsumer) -> Subscription:
-        start = await find_start(self._log, opened.start)
-        self._check_open()
-        loaded = self._loaded.get((opened.subscription, False))
-        if loaded is not None:
-            return loaded
-        cursor = self._cursors.create_transient(opened.subscription, start.mark_delete)
+    def _load_transient(self, name: str, start: StartPlace) -> Subscription:
+        cursor = self._cursors.create_transient(name, start.mark_delete)
         if start.passed_over is not None:
             cursor.acknowledge((), [start.passed_over])
         return self._load(cursor)
@@ -202,20 +204,20 @@ class Subscriptions:
             self._options,
             self._clock,
             self._tasks,
+            self._changes,
             self._released,
-            self._delete_unsubscribed,
+            self._delete_cursor,
             self.deliveries.of_durable(cursor.name) if cursor.durable else self.deliveries.of_transient(),
         )
         if cursor.durable and (history := self._histories.get(cursor.name)) is not None:
             subscription.history = history
-        self._loaded[cursor.name, cursor.durable] = subscription
+        self._loaded[subscription.key] = subscription
         return subscription
 
     def _released(self, subscription: Subscription) -> None:
-        key = subscription.name, subscription.durable
-        if self._loaded.get(key) is subscription:
-            del self._loaded[key]
-            if subscription.durable and not subscription.deleting and subscription.history:
+        if self._loaded.get(subscription.key) is subscription:
+            del self._loaded[subscription.key]
+            if subscription.durable and subscription.history:
                 self._histories[subscription.name] = subscription.history
 
     # By name, as the admin does it. All are for durable subscriptions, and raise `BrokerError`.
@@ -225,11 +227,13 @@ class Subscriptions:
     ) -> None:
         _check_name(name)
         self._check_open()
-        await self._tasks.whole(self._create(name, start, dict(properties or {}), may_exist))
+        await self._changes.run_change(
+            (name, True), lambda: self._create(name, start, dict(properties or {}), may_exist)
+        )
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
         """Unless it is there. Raises NOT_ALLOWED where only administrators make subscriptions."""
-        if self._cursors.get(name) is None and not self._options.allow_auto_subscription_creation:
+        if name not in self._cursors.names() and not self._options.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"topic {self._name} has no subscription {name!r:.200}, and none is made on first use "
@@ -245,98 +249,122 @@ class Subscriptions:
         return next(iter(loaded.consumers), None)
 
     async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
-        async with self._claimed(name):
-            if self._cursors.get(name) is not None:
-                if may_exist:
-                    return
-                raise BrokerError(
-                    ErrorCode.ALREADY_EXISTS, f"topic {self._name} has a subscription {name} already: use another name"
-                )
-            place = await find_start(self._log, start)
-            cursor = await self._cursors.create(name, place.mark_delete, properties)
-            if place.passed_over is not None:
-                cursor.acknowledge((), [place.passed_over])
-                await cursor.saved()
+        if name in self._cursors.names():
+            if may_exist:
+                return
+            raise BrokerError(
+                ErrorCode.ALREADY_EXISTS, f"topic {self._name} has a subscription {name} already: use another name"
+            )
+        place = await find_start(self._log, start)
+        cursor = await self._cursors.create(name, place.mark_delete, properties)
+        if place.passed_over is not None:
+            cursor.acknowledge((), [place.passed_over])
+            await cursor.saved()
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """With `force`, also from under its consumers."""
-        subscription = self._durable(name)
-        await subscription.whole(self._delete(subscription, force))
+        """With `force`, also from under its consumers. One whose cursor is damaged, or can't be opened now, too."""
+        await self._change(
+            name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
+        )
 
     async def _delete(self, subscription: Subscription, force: bool) -> None:
-        async with subscription.changing():
-            if subscription.consumers and not force:
-                raise BrokerError(
-                    ErrorCode.CONSUMER_BUSY,
-                    f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s): close them, or "
-                    "delete it by force",
-                )
-            await self._delete_unsubscribed(subscription)
-            gone = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {subscription.name} was deleted")
-            subscription.end(gone.problem)
+        if subscription.consumers and not force:
+            raise BrokerError(
+                ErrorCode.CONSUMER_BUSY,
+                f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s): close them, or "
+                "delete it by force",
+            )
+        await self._delete_cursor(subscription)
+        subscription.end_deleted()
 
-    async def _delete_unsubscribed(self, subscription: Subscription) -> None:
-        """The caller has it to itself (`changing`)."""
+    async def _delete_cursor(self, subscription: Subscription) -> None:
         if not subscription.durable:
             return
-        async with self._claimed(subscription.name):
-            if self._cursors.get(subscription.name) is not subscription.cursor:
-                raise self._not_found(subscription.name)
-            subscription.deleting = True
-            try:
-                await self._cursors.delete(subscription.name)
-            except BaseException:
-                subscription.deleting = False
-                raise
-            self._released(subscription)
-            self._histories.pop(subscription.name, None)
-            self.deliveries.forget(subscription.name)
+        await self._delete_named(subscription.name)
+        self._released(subscription)
+        self._histories.pop(subscription.name, None)
+
+    async def _delete_named(self, name: str) -> None:
+        await self._cursors.delete(name)
+        self._histories.pop(name, None)
+        self.deliveries.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
-        """Moves it, for its consumers too, as a seek does."""
-        subscription = self._durable(name)
-        await subscription.whole(subscription.seek(to))
+        """Moves it, for its consumers too, as a seek does. One whose cursor is damaged, or can't be opened now, can
+        be used again then: what the cursor knew is given up."""
+        await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
+
+    async def _replace(self, name: str, to: StartAt) -> None:
+        place = await find_start(self._log, to)
+        cursor = await self._cursors.replace(name, place.mark_delete)
+        self._histories.pop(name, None)
+        if place.passed_over is not None:
+            cursor.acknowledge((), [place.passed_over])
+            await cursor.saved()
 
     async def skip(self, name: str, entries: int) -> int:
         """Acknowledges the next ones, a batch being one, and returns how many there were."""
         if entries < 0:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{entries} entries can't be skipped: use 0 or more")
-        subscription = self._durable(name)
-        return await subscription.whole(self._skip(subscription, entries))
+        return await self._change(name, lambda subscription: self._skip(subscription, entries))
 
     async def _skip(self, subscription: Subscription, entries: int) -> int:
-        async with subscription.changing():
-            position = await self._nth_open(subscription.cursor, entries)
-            return await subscription.skip_to(position)
+        return await subscription.skip_to(await self._nth_open(subscription.cursor, entries))
 
     async def skip_all(self, name: str) -> int:
         """Everything that there is now; also known as clear_backlog."""
-        subscription = self._durable(name)
-        return await subscription.whole(self._skip_to(subscription, self._log.last))
+        return await self._change(name, lambda subscription: subscription.skip_to(self._log.last))
 
     async def expire(self, name: str, older_than_s: float) -> int:
-        """Acknowledges what a broker took longer ago than that."""
+        """Acknowledges the entries that a broker received longer ago than that."""
         if not older_than_s >= 0:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"nothing is older than {older_than_s} s: use 0 or more")
-        subscription = self._durable(name)
-        begin = await self._log.first_at_time(max(0, int(self._clock.time_ms() - older_than_s * 1000)))
-        expired = await subscription.whole(self._skip_to(subscription, begin.previous))
+        before_ms = max(0, int(self._clock.time_ms() - older_than_s * 1000))
+        return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
+
+    async def _expire(self, subscription: Subscription, before_ms: int) -> int:
+        first_left = await self._log.first_at_time(before_ms)
+        expired = await subscription.skip_to(first_left.previous)
         subscription.counters.expired_entries += expired
         return expired
 
     async def advance(self, name: str, to: StartAt, *, only_make: bool = False) -> None:
         """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py).
 
-        `only_make`: unless it is there already, or somebody else was faster.
+        `only_make`: unless it is there already.
         """
-        if self._cursors.get(name) is None:
-            await self.create(name, to, may_exist=True)  # there, within a batch, too
-        subscription = self._durable(name)
-        await subscription.whole(advance(subscription, self._log, None if only_make else to))
+        _check_name(name)
+        self._check_open()
+        await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make))
 
-    async def _skip_to(self, subscription: Subscription, position: Position) -> int:
-        async with subscription.changing():
-            return await subscription.skip_to(position)
+    async def _advance(self, name: str, to: StartAt, only_make: bool) -> None:
+        await self._cursors.opened(name)
+        if self._cursors.get(name) is None:
+            await self._create(name, to, {}, may_exist=False)  # within a batch, too
+        await advance(self._loaded_or_load(name), self._log, None if only_make else to)
+
+    async def _change(
+        self,
+        name: str,
+        change: Callable[[Subscription], Coroutine[Any, Any, T]],
+        unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
+    ) -> T:
+        """Changes the durable subscription that has the name when the change begins. `unopened` does it for one whose
+        cursor can't be opened; without it that is refused."""
+        self._check_open()
+
+        async def begin() -> T:
+            try:
+                await self._cursors.opened(name)
+            except TopicGivenUp:
+                raise
+            except BrokerError:
+                if unopened is None:
+                    raise
+                return await unopened()
+            return await change(self._loaded_or_load(name))
+
+        return await self._changes.run_change((name, True), begin)
 
     async def _nth_open(self, cursor: Cursor, entries: int) -> Position:
         position = cursor.mark_delete
@@ -366,8 +394,8 @@ class Subscriptions:
         if self._closed is not None:
             raise BrokerError(self._closed.code, str(self._closed))
 
-    def _durable(self, name: str) -> Subscription:
-        """Loaded; whoever gets it makes it wait, or it is let go."""
+    def _loaded_or_load(self, name: str) -> Subscription:
+        """A durable one. Only for a change: it releases the subscription when it has ended."""
         self._check_open()
         loaded = self._loaded.get((name, True))
         return loaded if loaded is not None else self._load(self._cursor(name))
@@ -384,17 +412,6 @@ class Subscriptions:
             f"topic {self._name} has no subscription {name!r}: create it, or subscribe where "
             "allow_auto_subscription_creation is on",
         )
-
-    @asynccontextmanager
-    async def _claimed(self, name: str) -> AsyncIterator[None]:
-        while (busy := self._busy.get(name)) is not None:
-            await asyncio.shield(busy)
-        done = self._busy[name] = asyncio.get_running_loop().create_future()
-        try:
-            yield
-        finally:
-            del self._busy[name]
-            done.set_result(None)
 
 
 def _check(opened: OpenConsumer) -> None:

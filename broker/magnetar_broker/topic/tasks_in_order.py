@@ -32,10 +32,9 @@ class TasksInOrder:
         if not task.cancelled():
             task.exception()  # whoever waits for it meets it; a caller that was cancelled does not
 
-    async def whole(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Waits for it; it is done whole even if the caller is cancelled. Raises `TopicGivenUp` if the topic's end has
-        broken it off."""
-        task = self.spawn(work)
+    async def wait_whole(self, task: asyncio.Task[T], /) -> T:
+        """Waits for one of the tasks, which goes on if the caller is cancelled. Raises `TopicGivenUp` if the task was
+        cancelled, because the topic ends."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

@@ -22,6 +22,7 @@ from magnetar_broker.core.system_topics import heartbeat_broker
 from magnetar_broker.core.topics_by_hash import TopicsByHash
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import Ownership
+from magnetar_broker.topic.loading_queue import LoadingQueue
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_metadata.store import Change
@@ -53,9 +54,9 @@ class TopicStorage(Protocol):
         """Takes the topic from whoever has it, without opening it: the life that it has then. What is being deleted is
         deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
-        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. Raises
-        `BrokerError`; may be repeated."""
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+        """With its ledgers and cursors; with `life` only while the topic has that one: else `NothingDone`. With
+        `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
 
 
 class TopicCatalog(Protocol):
@@ -88,7 +89,6 @@ class Topics:
         self._storage = storage
         self._ownership = ownership
         self._catalog = catalog
-        self._options = options
         self._clock = clock
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
@@ -99,7 +99,7 @@ class Topics:
         self._leaving: dict[TopicName, Topic] = {}
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._load_room = asyncio.Semaphore(options.max_concurrent_topic_load_request)
+        self._loading = LoadingQueue(options, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 
@@ -280,10 +280,9 @@ class Topics:
 
     async def _open(self, name: TopicName, create: bool, asked: bool) -> Topic:
         try:
-            async with self._load_room:
+            async with self._loading.place(name):
                 began = self._clock.monotonic()
-                async with asyncio.timeout(self._options.topic_load_timeout_seconds):
-                    topic = await self._open_stored(name, create, asked)
+                topic = await self._open_stored(name, create, asked)
             if (problem := self._closed or self._why_not_here(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -293,11 +292,6 @@ class Topics:
             if topic.ended is not None:
                 self._lost(topic, topic.ended)
             return topic
-        except TimeoutError:
-            raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY,
-                f"{name} could not be opened within {self._options.topic_load_timeout_seconds} s: try again",
-            ) from None
         except BaseException as error:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
@@ -357,9 +351,10 @@ class Topics:
         """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
         is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
         life: bytes | None = None
+        incarnation = ""
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
-            life = topic.log.life
+            life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:
                 life = await self._storage.claim(name)
@@ -372,7 +367,7 @@ class Topics:
             except TopicGivenUp as elsewhere:
                 raise NothingDone(str(elsewhere)) from elsewhere
         try:
-            await self._storage.delete(name, None if force else life)
+            await self._storage.delete(name, None if force else life, incarnation)
         except NothingDone:
             self._ownership.doubt(name)
             raise

@@ -14,6 +14,7 @@ from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.memory.store import MemoryStore
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.process import Process
+from tests.sim.service.turn_ambush import TurnAmbush
 from tests.sim.world.faults.striker import Striker
 from tests.sim.world.host import Host
 
@@ -58,6 +59,7 @@ SERVICE_FAULTS: Final = {
     "late acknowledgements": 6,
     "late entries": 6,
     "delete behind a back": 5,
+    "change as consumers change": 6,
 }
 
 
@@ -378,3 +380,15 @@ class ServiceFaults(Striker):
                 self._kill(victim)
 
         return self._when("consume", strike)
+
+    def change_as_consumers_change(self) -> bool:
+        """In one turn of a broker's loop. An application's streams break, so that its consumers come back."""
+        application = self._application()
+        if application is None or application.process is None:
+            return False
+        ambush = TurnAmbush(self._world, self._draw.choice(("reset", "reset", "delete", "skip")))
+        taps = self._world.network.stream_taps
+        taps.append(ambush)
+        self._later(3.0, lambda: taps.remove(ambush))
+        self._world.network.breaks_at(application.process)
+        return True

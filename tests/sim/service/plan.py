@@ -44,6 +44,7 @@ _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "unload_idle_topics_after_s": (1.0, 4.0),
     "topic_close_timeout_s": (0.1,),
     "topic_load_timeout_seconds": (1.0,),
+    "slow_topic_load_seconds": (0.3, 2.0),
     "metadata_cache_ttl_s": (0.0,),
 }
 

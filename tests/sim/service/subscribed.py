@@ -4,6 +4,9 @@
   SUB-9), whatever was acknowledged of it before: whoever drains a subscription in the end is given it.
 - What was delivered before a seek is not acknowledged after it (52), and what is of a topic that is gone never is (57).
 - A reader goes forward (5).
+- A change is made to the subscription that is in use (69). What a reset leads back to is given to its consumers before
+  it counts as acknowledged, also to one that joined as it was made; and nobody is given what was published after the
+  subscription was deleted.
 
 A call that failed, or had no answer, may have been done or not: nothing is asserted that depends on it. A subscription
 exists from the cursor's node to its end, in one incarnation of the topic.
@@ -58,6 +61,10 @@ class _Subscription:
     name: str
     # By topic or partition: since when, in which incarnation.
     since: dict[str, tuple[int, str]] = field(default_factory=dict)
+    # Likewise: since when it does not exist.
+    deleted: dict[str, int] = field(default_factory=dict)
+    # When a message was given to one of its consumers last.
+    given: dict[Place, int] = field(default_factory=dict)
     acks: dict[Place, list[_Ack]] = field(default_factory=dict)
     # By topic or partition.
     cumulative: dict[str, list[_Ack]] = field(default_factory=dict)
@@ -115,7 +122,10 @@ class Subscribed:
         topic, subscription = short(topic), self._of(topic, name)
         if node is None or node.deleted:
             subscription.since.pop(topic, None)
-        elif subscription.since.get(topic, (0, ""))[1] != node.incarnation:
+            subscription.deleted.setdefault(topic, self._tick())
+            return
+        subscription.deleted.pop(topic, None)
+        if subscription.since.get(topic, (0, ""))[1] != node.incarnation:
             subscription.since[topic] = self._tick(), node.incarnation
 
     def _exists_since(self, subscription: _Subscription, topic: str) -> int | None:
@@ -135,6 +145,9 @@ class Subscribed:
             raise Violation("2", f"{consumer.name} was given {sent} at {place}, and {told} is there")
         if consumer.is_reader:
             self._goes_forward(consumer, seen, life.topic, place)
+        if consumer.durable:
+            self._is_not_deleted(consumer, sent, life.topic, place)
+            self._of(consumer.topic, consumer.subscription).given[place] = tick
         seen.given[place] = tick
         seen.last[life.topic] = place, tick
 
@@ -143,6 +156,17 @@ class Subscribed:
         before, when = seen.last.get(topic, ((-1, -1, -1), 0))
         if place <= before and not self._of(consumer.topic, consumer.subscription).moved_since(when):
             raise Violation("5", f"reader {consumer.name} was given {place} after {before}")
+
+    def _is_not_deleted(self, consumer: ConsumerSeen, sent: Sent, topic: str, place: Place) -> None:
+        """One that was sent before the deletion may have been on its way."""
+        self._look("69")
+        deleted = self._of(consumer.topic, consumer.subscription).deleted.get(topic)
+        if deleted is not None and deleted < sent.at:
+            raise Violation(
+                "69",
+                f"{consumer.name} was given {sent} at {place} of {topic}, and {consumer.subscription} had been deleted "
+                "before it was sent",
+            )
 
     def is_kept(self, topic: str, name: str, tick: int) -> bool:
         """Of a topic or partition: nothing has moved the subscription since, nor deleted it."""
@@ -308,9 +332,12 @@ class Subscribed:
         if overlapping or self._leads(last, topic, place, sent) != _COMES:
             return ""
         acks = list(subscription.covering(topic, place))
-        if any(ack.called > last.began for ack in acks) or (acks and found is None):
+        acknowledged_since = any(ack.called > last.began for ack in acks)
+        if acknowledged_since and subscription.given.get(place, 0) > last.began:
             return ""
-        return "52, SUB-9"
+        if acks and found is None:
+            return ""
+        return "69, 52, SUB-9" if acknowledged_since else "52, SUB-9"
 
 
 def _key(

@@ -14,7 +14,9 @@ from magnetar_protos.broker_pb2 import (
     FAILOVER,
     SHARED,
     ActiveChanged,
+    ConsumerOpened,
     EpochBegan,
+    OpenConsumer,
     Problem,
     ProduceAnswer,
     Receipt,
@@ -149,6 +151,22 @@ def never_comes_after_a_seek(scene: Scene) -> None:
     scene.drains(2)
 
 
+def a_reset_is_undone(scene: Scene) -> None:
+    """By a consumer that had its messages before."""
+    for number in range(3):
+        scene.given(number)
+    scene.moves(MessageId.earliest)
+    scene.acknowledges(2, cumulative=True, receipt=False)
+    scene.found(0, 1, 2)
+    scene.drains()
+
+
+def a_deleted_subscription_is_read_on(scene: Scene) -> None:
+    scene.history.cursor_changed(TOPIC, "s", None, scene.b[0])
+    scene.sends(3)
+    scene.given(3)
+
+
 def a_late_acknowledgement_has_its_receipt(scene: Scene) -> None:
     scene.given(1)
     scene.moves(MessageId.earliest)
@@ -274,6 +292,8 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("30", a_list_changed_by_another),
     ("54", never_comes),
     ("52", never_comes_after_a_seek),
+    ("69", a_reset_is_undone),
+    ("69", a_deleted_subscription_is_read_on),
     ("52", a_late_acknowledgement_has_its_receipt),
     ("57", an_acknowledgement_of_a_topic_that_is_gone),
     ("2", another_message_than_the_one_that_is_there),
@@ -309,6 +329,21 @@ def test_a_check_can_fail(item: str, happens: Callable[[Scene], None]) -> None:
     violation = _first_violation(happens)
     assert violation is not None
     assert item in violation.item.split(", "), violation
+
+
+def test_an_opening_that_was_given_up_may_be_answered_late() -> None:
+    """CHK-52: the client has left the first broker before that answered, and takes messages from the second."""
+    scene = Scene()
+    asked = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", consumer_name="k", durable=True)
+    scene.asks(broker=1, open=[asked])
+    scene.opens(stream=2)
+    scene.delivers(0, stream=2)
+    scene.loop.now += 1
+    scene.says(broker=1, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
+    scene.loop.now += 1
+    scene.given(0)
+    with pytest.raises(Violation, match="was not delivered in its epoch"):
+        scene.given(1)
 
 
 def test_what_was_moved_or_made_again_may_come_again() -> None:

@@ -68,10 +68,21 @@ class _Opening:
         return f"{self.asked.consumer_name} at {self.server.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A consumer that a client asked a broker to open."""
+
+    asked: int
+    name: str
+    topic: str
+    durable: bool
+
+
 @dataclass(slots=True)
 class _Handing:
     """Of one consumer, by its name, and topic: what its client has taken in this epoch, and when the epoch began."""
 
+    asked: int
     stream: int
     consumer_id: int
     epoch: int
@@ -107,7 +118,7 @@ class Wire:
         self._served: dict[tuple[str, str], tuple[Process, int]] = {}
         # By consumer name and topic; and by stream and consumer id.
         self._handing: dict[tuple[str, str], _Handing] = {}
-        self._names: dict[tuple[int, int], tuple[str, str, bool]] = {}
+        self._names: dict[tuple[int, int], _Name] = {}
 
     # ── as the network tells it ──
 
@@ -117,7 +128,8 @@ class Wire:
                 self._guarded(self._answers, stream, ConsumeAnswer.FromString(message))
             else:
                 for one in ConsumeRequest.FromString(message).open:
-                    self._names[stream, one.consumer_id] = one.consumer_name, short(one.topic), one.durable
+                    name = _Name(self._tick(), one.consumer_name, short(one.topic), one.durable)
+                    self._names[stream, one.consumer_id] = name
 
     def arrived(
         self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool
@@ -285,9 +297,12 @@ class Wire:
     def _client_takes(self, stream: int, answer: ConsumeAnswer) -> None:
         for opened in answer.opened:
             if known := self._names.get((stream, opened.consumer_id)):
-                name, topic, durable = known
-                handing = _Handing(stream, opened.consumer_id, opened.epoch, durable, self._now())
-                self._handing[name, topic] = handing
+                present = self._handing.get((known.name, known.topic))
+                if present is not None and present.asked > known.asked:
+                    continue  # the client gave this opening up, and opened the consumer elsewhere
+                self._handing[known.name, known.topic] = _Handing(
+                    known.asked, stream, opened.consumer_id, opened.epoch, known.durable, self._now()
+                )
         for epoch in answer.epochs:
             if (now := self._handing_of(stream, epoch.consumer_id)) is not None:
                 now.before = now.taken if now.began_s < self._now() else {**now.before, **now.taken}
@@ -298,7 +313,7 @@ class Wire:
 
     def _handing_of(self, stream: int, consumer_id: int) -> _Handing | None:
         known = self._names.get((stream, consumer_id))
-        now = None if known is None else self._handing.get(known[:2])
+        now = None if known is None else self._handing.get((known.name, known.topic))
         return now if now is not None and (now.stream, now.consumer_id) == (stream, consumer_id) else None
 
     def handed_out(self, consumer: ConsumerSeen, topic: str, place: Place) -> None:

@@ -206,6 +206,23 @@ def test_what_a_closed_ledger_s_bookie_lacks_is_written_down_for_repair() -> Non
     in_cluster(test)
 
 
+def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
+    """CHK-29: the reader's metadata are old; a repair task would find nothing to do, and the next read report again."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await closed_ledger(cluster, 20, Striping(2, 2, 1))
+        reader = await cluster.client.open(ledger_id)
+        for entry_id in range(20):
+            cluster["b2"].keep(ledger_id, record_of(ledger_id, entry_id))
+        await cluster.client.ledgers.change(ledger_id, lambda current: with_bookie_replaced(current, 0, 0, "b0", "b2"))
+        cluster["b0"].damage(ledger_id, 6)
+        assert await reader.read(0, 19) == entries(0, 19)
+        assert await repair_task(cluster, ledger_id) is None
+        assert reader.metadata.bookies() == ["b2", "b1"]
+
+    in_cluster(test)
+
+
 def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
     async def test(cluster: SmallCluster) -> None:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))

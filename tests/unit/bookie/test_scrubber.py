@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from magnetar_bookie import paths
 from magnetar_bookie.auto_recovery.cluster import Cluster
 from magnetar_bookie.auto_recovery.tasks import Tasks
 from magnetar_bookie.auto_recovery.worker import Worker
 from magnetar_bookie.core import scrub
+from magnetar_bookie.core.ledger_metadata import LedgerMetadata, with_bookie_replaced
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.server.scrubber import Scrubber
@@ -142,6 +145,48 @@ async def test_an_open_ledger_is_mended_after_its_close(of: Scene) -> None:
     await of.over(writer.add(b"entry 4"))
     await of.over(writer.close())
     await of.until(lambda: of.whole(ledger_id), "the record is whole again")
+
+
+@scene(options=ALONE)
+async def test_damage_that_no_repair_mends_gets_no_task(of: Scene) -> None:
+    """CHK-29: each pass would find it again, and a worker would end the task at once, for ever."""
+    # Two entries of the writer's that the recovery did not keep.
+    cut_short, moved, gone = [await of.ledger(4) for _ in range(3)]
+    await of.client.ledgers.change(cut_short, lambda current: replace(_existing(current), last_entry_id=1))
+    name = (await of.metadata(cut_short)).bookies()[0]
+    assert of.bookies[name].disk.damage(cut_short, 2)
+    # Repair has put another bookie in this one's place.
+    bookies = (await of.metadata(moved)).bookies()
+    other = next(one for one in of.bookies if one not in bookies)
+    if name in bookies:
+        slot = bookies.index(name)
+        await of.client.ledgers.change(moved, lambda now: with_bookie_replaced(now, 0, slot, name, other))
+        assert of.bookies[name].disk.damage(moved, 1)
+    # A ledger without a node.
+    node = await of.store.get(paths.ledger(gone))
+    assert node is not None
+    await of.store.delete(paths.ledger(gone), node.version)
+    of.bookies[name].disk.damage(gone, 1)
+    reports = []
+
+    async def reported(tasks: Tasks, ledger_id: int, lost: Any = ()) -> None:
+        reports.append(ledger_id)
+
+    with patch.object(Tasks, "report", reported):
+        await scrubber(of, name, scrub_interval_s=5)
+        bookie = of.bookies[name].bookie
+        assert bookie is not None
+        await of.until(lambda: bookie.counters.scrub_passes >= 3, "it was looked through three times")
+        assert bookie.counters.damaged >= 3
+        assert reports == []
+        # What repair may mend is reported, though damage that it may not comes before.
+        assert of.bookies[name].disk.damage(cut_short, 1)
+        await of.until(lambda: reports == [cut_short], "the damage is reported")
+
+
+def _existing(current: LedgerMetadata | None) -> LedgerMetadata:
+    assert current is not None
+    return current
 
 
 @scene(options=ALONE)

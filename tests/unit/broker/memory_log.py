@@ -9,7 +9,7 @@ from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry
-from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
+from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf, Unopened
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
@@ -239,6 +239,18 @@ class MemoryCursors:
 
     def durable(self) -> Sequence[MemoryCursor]:
         return list(self.cursors.values())
+
+    def names(self) -> Sequence[str]:
+        return list(self.cursors)
+
+    def unopened(self) -> Sequence[Unopened]:
+        return []
+
+    async def opened(self, name: str) -> None:
+        """All are."""
+
+    async def replace(self, name: str, mark_delete: Position) -> MemoryCursor:
+        raise AssertionError(f"{name} is open")
 
     async def _wait(self) -> None:
         if self.gate is not None:

@@ -25,6 +25,25 @@ async def delete(scene: Scene) -> None:
     await scene.patiently(delete_topic(TOPIC, scene.client, scene.clock, SeededRandomness(7)))
 
 
+def test_a_deletion_of_one_incarnation_leaves_a_later_topic_alone() -> None:
+    """TOP-7, CHK-69: the topic that was to be deleted is gone, and another one has its name."""
+
+    async def test(scene: Scene) -> None:
+        before = await scene.open()
+        await scene.append(before, b"old")
+        await delete(scene)
+        log = await scene.open()
+        await scene.append(log, b"new")
+        randomness = SeededRandomness(7)
+        for incarnation, is_left in ((before.incarnation, True), (log.incarnation, False)):
+            await scene.patiently(delete_topic(TOPIC, scene.client, scene.clock, randomness, incarnation=incarnation))
+            assert await topic_exists(scene.client.ledgers.store, TOPIC) == is_left
+            if is_left:
+                assert await scene.payloads(log) == [b"new"]
+
+    in_scene(test)
+
+
 def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
     """RET-1, RET-3: by whole ledgers, from the front; without a durable subscription all closed ones."""
 

@@ -205,6 +205,7 @@ def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:
         assert "1 producers and 2 consumers" in str(refused.value)
         await topics.delete(NAME, force=True)
         assert storage.deleted == [NAME]
+        assert storage.deleted_incarnations == [topic.log.incarnation]
         assert subscriptions_of(topic).ended[0].code == ErrorCode.TOPIC_NOT_FOUND
         assert (await topics.find(NAME, "", True)).log.incarnation != topic.log.incarnation
         with pytest.raises(BrokerError) as refused:
@@ -321,7 +322,7 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
         names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
         inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
-        cursors_of(subscribed).names.append(SimpleNamespace(name="s"))
+        cursors_of(subscribed).open.append(SimpleNamespace(name="s"))
         subscriptions_of(used).consumers = 1
         await passes(clock, 9.0)
         assert len(topics) == 3
@@ -331,7 +332,7 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         await passes(clock, 10.0)
         assert topics.loaded() == [used]
         subscriptions_of(used).consumers = 0
-        cursors_of(used).names.append(SimpleNamespace(name="s"))
+        cursors_of(used).open.append(SimpleNamespace(name="s"))
         await passes(clock, 15.0)
         assert topics.loaded() == [used]
         await passes(clock, 10.0)

@@ -126,12 +126,15 @@ class FakeCursors:
     def __init__(self) -> None:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.slowest: Position | None = None
-        self.names: list[Any] = []
+        self.open: list[Any] = []
         self.closed = self.abandoned = False
         self.trimmed = 0
 
     def durable(self) -> list[Any]:
-        return self.names
+        return self.open
+
+    def names(self) -> list[str]:
+        return [cursor.name for cursor in self.open]
 
     def tick(self, now: float) -> None:
         """None of them has a ledger."""
@@ -171,6 +174,7 @@ class FakeStorage:
         self.there: dict[TopicName, str] = {}
         self.opened: list[Topic] = []
         self.deleted: list[TopicName] = []
+        self.deleted_incarnations: list[str] = []
         self.opening = 0
         self.most_opening = 0
         self.gate = asyncio.Event()
@@ -213,10 +217,11 @@ class FakeStorage:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
         return b"life"
 
-    async def delete(self, name: TopicName, life: bytes | None = None) -> None:
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
         await asyncio.sleep(0)
         self.there.pop(name, None)
         self.deleted.append(name)
+        self.deleted_incarnations.append(incarnation)
 
 
 class FakeCatalog:

@@ -1,0 +1,94 @@
+"""An ambush: a subscription is changed, its last consumer leaves and another one joins, in one turn of the event loop.
+
+It waits for a broker to take a client's request to open a consumer, of a subscription whose consumers are all on other
+streams. The broker's next turn is then: an administrator's change is asked for, those streams break, the new consumer
+joins. What the change does beyond its first step comes after all of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar import MessageId
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.topic import Topic
+from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
+from magnetar_wire.topic_name import TopicName
+from tests.sim.process import Process
+
+if TYPE_CHECKING:
+    from tests.sim.service.world import ServiceWorld
+
+__all__ = ["TurnAmbush"]
+
+
+class TurnAmbush:
+    """A `StreamTap`, which strikes once."""
+
+    def __init__(self, world: ServiceWorld, change: str) -> None:
+        self._world = world
+        # "reset", "skip" or "delete".
+        self._change = change
+        self._armed = True
+
+    def sent(self, *_: Any, served: bool) -> None: ...
+
+    def arrived(self, *_: Any, served: bool) -> None: ...
+
+    def ended(self, stream: int) -> None: ...
+
+    def taken(self, stream: int, by: Process, method: str, message: bytes, *, served: bool) -> None:
+        if not self._armed or served or method != "consume" or self._world.quiet:
+            return
+        for opened in ConsumeRequest.FromString(message).open:
+            topic = self._loaded(by, opened)
+            sessions = [] if topic is None else _sessions(topic, opened.subscription)
+            if topic is not None and sessions and all(one._stream.number != stream for one in sessions):
+                self._armed = False
+                self._world.count(f"changed as consumers changed: {self._change}")
+                by.spawn(self._changes(topic, opened.subscription), name="a change as consumers change")
+                by.call_soon(_break, sessions)
+                return
+
+    def _loaded(self, by: Process, opened: OpenConsumer) -> Topic | None:
+        host = next((host for host in self._world.brokers if host.process is by), None)
+        name = TopicName.parse(opened.topic)
+        if host is None or host.broker is None or host.broker.life is None or not opened.durable or name.is_partition:
+            return None
+        return host.broker.life.topics.get_loaded(name)
+
+    async def _changes(self, topic: Topic, subscription: str) -> None:
+        """As the administrator's call does it at the broker that serves the topic."""
+        history, judged, name = self._world.history, self._world.judged, str(topic.name)
+        if self._change == "delete":
+            judged(history.unsubscribing, name, subscription)
+            try:
+                await topic.subscriptions.delete(subscription)
+            except BrokerError as error:
+                self._world.trace.line("ambush", f"could not delete {subscription} of {name}: {error}")
+            return
+        to = MessageId.earliest if self._change == "reset" else MessageId.latest
+        number = judged(history.moving, name, subscription, to, voids=self._change == "reset") or 0
+        try:
+            if self._change == "reset":
+                await topic.subscriptions.reset(subscription, StartAt(earliest=True))
+            else:
+                await topic.subscriptions.skip_all(subscription)
+        except BrokerError as error:
+            judged(history.move_failed, number, error)
+        else:
+            judged(history.moved, number)
+
+
+def _sessions(topic: Topic, subscription: str) -> list[Any]:
+    """The streams of the subscription's consumers."""
+    loaded = topic.subscriptions._loaded.get((subscription, True))
+    consumers = [] if loaded is None else loaded.consumers
+    return list(dict.fromkeys(consumer.sink._session for consumer in consumers))  # type: ignore[attr-defined]
+
+
+def _break(sessions: list[Any]) -> None:
+    """As where sending fails: all their consumers leave at once."""
+    for session in sessions:
+        session._break()
+        session._stream.cancel()

@@ -1,0 +1,100 @@
+"""Administrators' calls that wait, of subscriptions that are deleted while they do."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from magnetar.admin import AsyncAdmin
+from magnetar_broker.admin.subscriptions_here import SubscriptionsHere
+from magnetar_broker.admin.topics_here import TopicsHere
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from tests.unit.broker.admin.test_admin_calls import publish
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.subscription_scene import EARLIEST, Scene, settle
+
+
+def _topic(scene: Scene) -> Any:
+    return SimpleNamespace(name="t", log=scene.log, cursors=scene.cursors, subscriptions=scene.subscriptions)
+
+
+async def _scene() -> Scene:
+    scene = Scene()
+    scene.add(3)
+    for name in ("a", "b", "c"):
+        await scene.subscriptions.create(name, EARLIEST)
+    return scene
+
+
+async def _truncate() -> None:
+    scene = await _scene()
+    truncated = []
+
+    async def truncate() -> None:
+        truncated.append(True)
+
+    scene.log.truncate = truncate  # type: ignore[attr-defined]
+    gate = scene.cursors.cursors["a"].gate = asyncio.Event()
+    here = TopicsHere(None, None, None, lambda: "")  # type: ignore[arg-type]
+    truncating = asyncio.create_task(here._truncate(_topic(scene), pb.TopicRequest()))
+    await settle()
+    await scene.subscriptions.delete("b")
+    gate.set()
+    await truncating
+    assert truncated
+    assert scene.stats("c").backlog_entries == 0
+
+
+def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted() -> None:
+    """CHK-69"""
+    asyncio.run(_truncate())
+
+
+async def _peek() -> None:
+    scene = await _scene()
+    scene.log.gate = asyncio.Event()
+    here = SubscriptionsHere(TopicsHere(None, None, None, lambda: ""))  # type: ignore[arg-type]
+    peeking = asyncio.create_task(here._peek(_topic(scene), pb.PeekRequest(subscription="a", entries=5)))
+    await settle()
+    await scene.subscriptions.delete("a")
+    await scene.subscriptions.create("a", EARLIEST)
+    scene.log.gate.set()
+    with pytest.raises(BrokerError) as gone:
+        await peeking
+    assert gone.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
+
+
+def test_no_deleted_subscription_is_peeked_at() -> None:
+    """CHK-69"""
+    asyncio.run(_peek())
+
+
+def test_statistics_leave_out_a_subscription_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-69"""
+
+    async def body(scene: BrokerScene) -> None:
+        admin: AsyncAdmin = scene.admin
+        await admin.topics.create("orders")
+        for name in ("a", "b", "c"):
+            await admin.subscriptions.create("orders", name)
+        client = scene.client()
+        await publish(client, "orders", b"1", b"2")
+        look = Subscriptions.backlog_messages
+
+        async def deleted_before(self: Subscriptions, name: str) -> int:
+            if name == "b":
+                await self.delete("b")
+            return await look(self, name)
+
+        monkeypatch.setattr(Subscriptions, "backlog_messages", deleted_before)
+        stats = await admin.topics.stats("orders")
+        assert [(one.subscription, one.backlog_messages) for one in stats.subscriptions] == [("a", 2), ("c", 2)]
+        await client.close()
+
+    in_broker(body)

@@ -1,0 +1,165 @@
+"""Topics that can't be opened hold at most half of the places for loading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from magnetar_broker.core.loading_places import LoadingPlaces, TopicLoading
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.topic.options import TopicOptions
+from magnetar_broker.topic.topic import Topic
+from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.topic_name import TopicName
+from tests.running import run, until, within
+from tests.unit.broker.topic_scene import FakeStorage, topics_on
+
+
+def granted(places: LoadingPlaces[str]) -> list[str]:
+    names = []
+    while (loading := places.grant_next()) is not None:
+        names.append(loading.name)
+    return names
+
+
+def evicted(places: LoadingPlaces[str]) -> list[str]:
+    names = []
+    while (loading := places.evict_next()) is not None:
+        names.append(loading.name)
+    return names
+
+
+def failed_once(places: LoadingPlaces[str], *names: str) -> None:
+    for name in names:
+        loading = places.request(name)
+        assert places.grant_next() is loading
+        places.release(loading, failed=True)
+
+
+def requested(places: LoadingPlaces[str], *names: str) -> dict[str, TopicLoading[str]]:
+    return {name: places.request(name) for name in names}
+
+
+def test_places_are_granted_in_the_order_of_the_requests() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(2)
+    loadings = requested(places, "a", "b", "c", "d")
+    assert granted(places) == ["a", "b"]
+    places.release(loadings["c"], failed=False)  # withdrawn
+    places.release(loadings["b"], failed=False)
+    assert granted(places) == ["d"]
+
+
+def test_topics_that_failed_before_get_half_of_the_places() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(4)
+    failed_once(places, "s1", "s2", "s3")
+    loadings = requested(places, "s1", "s2", "s3", "h1", "h2", "h3")
+    assert granted(places) == ["s1", "s2", "h1", "h2"]
+    places.release(loadings["h1"], failed=False)
+    assert granted(places) == ["h3"]
+    places.release(loadings["h2"], failed=False)
+    assert granted(places) == []  # a place is free, and not for "s3"
+    places.release(loadings["s1"], failed=False)
+    assert granted(places) == ["s3"]
+
+
+def test_a_topic_that_was_opened_counts_as_healthy_again() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(2)
+    failed_once(places, "a", "b")
+    loading = places.request("a")
+    assert loading.is_slow
+    places.grant_next()
+    places.release(loading, failed=False)
+    assert not places.request("a").is_slow
+
+
+def test_an_opening_that_became_slow_is_evicted_only_for_a_healthy_one_that_waits() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(4)
+    loadings = requested(places, "a", "b", "c", "d")
+    assert granted(places) == ["a", "b", "c", "d"]
+    for loading in loadings.values():
+        places.mark_slow(loading)
+    assert evicted(places) == []
+    waiting = requested(places, "h1")
+    assert evicted(places) == ["a"]
+    assert granted(places) == []  # it still holds its place
+    places.release(loadings["a"], failed=True)
+    assert granted(places) == ["h1"]
+    waiting |= requested(places, "h2", "h3")
+    assert evicted(places) == ["b"]  # "c" and "d" are the half that slow ones may have
+    places.release(loadings["b"], failed=True)
+    assert granted(places) == ["h2"]
+    assert evicted(places) == []
+
+
+def test_one_slow_opening_is_always_possible() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(1)
+    failed_once(places, "s")
+    places.request("s")
+    assert granted(places) == ["s"]
+
+
+def test_failed_topics_are_remembered_in_bounded_memory() -> None:
+    places: LoadingPlaces[str] = LoadingPlaces(1, max_remembered=2)
+    failed_once(places, "a", "b", "c")
+    assert [places.request(name).is_slow for name in ("a", "b", "c")] == [False, True, True]
+
+
+class StorageThatHangs(FakeStorage):
+    """Opening a topic whose name begins with "away" never ends."""
+
+    def __init__(self, options: TopicOptions, clock: ManualClock) -> None:
+        super().__init__(options, clock)
+        self.hanging: list[TopicName] = []
+
+    async def open(
+        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: None = None
+    ) -> Topic:
+        if not name.local_name.startswith("away"):
+            return await super().open(name, create=create, along=along, policies=policies, seen=seen)
+        self.hanging.append(name)
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError("it never ends")
+        finally:
+            self.hanging.remove(name)
+
+
+def test_topics_whose_opening_hangs_leave_room_for_healthy_ones() -> None:
+    """Their bookies are away, say. They keep half of the places, and healthy topics are opened past them."""
+
+    async def body() -> None:
+        clock = ManualClock()
+        storage = StorageThatHangs(TopicOptions(max_concurrent_topic_load_request=4, slow_topic_load_seconds=5), clock)
+        topics = topics_on(storage)
+
+        def left(count: int) -> bool:
+            return sum(one.done() for one in away) == count
+
+        away = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(9)]
+        await until(lambda: len(storage.hanging) == 4, "they have all places")
+        healthy = [asyncio.create_task(topics.get(TopicName.parse(f"healthy-{n}"), create=True)) for n in range(9)]
+        for turn in range(1, 4):  # each time two of those that were asked for before the healthy ones get a place
+            clock.advance(5.0)
+            await until(partial(left, 2 * turn), "two have left")
+            await until(lambda: len(storage.hanging) >= 3, "others have moved up")
+        for one in healthy:
+            await within(one, "a healthy topic is opened")
+        assert len(storage.hanging) == 3
+        refused = next(one for one in away if one.done())
+        with pytest.raises(BrokerError, match="slow_topic_load_seconds") as told:
+            await refused
+        assert told.value.code == ErrorCode.SERVICE_NOT_READY
+        # Those that failed are slow from the beginning: more of them don't get in the way of others.
+        again = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(2)]
+        await within(topics.get(TopicName.parse("late"), create=True), "a healthy topic is opened")
+        topics.give_up(TopicGivenUp("the test is over"))
+        await topics.wait_ended()
+        await asyncio.gather(*away, *again, return_exceptions=True)
+
+    run(body())
