@@ -6,11 +6,12 @@ may be unconfirmed:
 
     one record             the entry is kept
     Qw - Qa + 1 times no   no ack quorum ever had it: the ledger ends before it
-    the rest damaged       all of the write set have answered no or damaged: the entry is kept, and lost
+    a damaged one, and     the others of the write set have answered no, damaged or unknown: the entry is kept, and lost
+    nobody has a record
     otherwise              undecided: who gave no answer is asked again
 
-Only "no such entry" is a no. A time-out, limbo and other failures are no answer, and are kept for the message of a
-recovery that has to give up. Damage is no "no" either: the bookie had the entry, so an ack quorum may have had it, and
+Only "no such entry" is a no. A time-out, limbo and other failures are not, and are kept for the message of a recovery
+that has to give up. Damage is no "no" either: the bookie had the entry, so an ack quorum may have had it, and
 the ledger must not end before it. When no bookie of the write set is left that could give the record, waiting changes
 nothing: the entry counts as stored, and costs itself alone. A decision is made once: what is heard of a decided entry
 later is not looked at.
@@ -175,6 +176,8 @@ class RecoveryReads:
     def _is_lost(self, entry_id: int) -> bool:
         """No bookie can give its record any more, and an ack quorum may have had it."""
         said = self._said.get(entry_id, {})
-        return self._noes(entry_id) < self._striping.read_coverage and all(
-            said.get(slot) in (Lack.ABSENT, Lack.DAMAGED) for slot in self._striping.write_set(entry_id)
+        return (
+            Lack.DAMAGED in said.values()
+            and self._noes(entry_id) < self._striping.read_coverage
+            and all(isinstance(said.get(slot), Lack) for slot in self._striping.write_set(entry_id))
         )
