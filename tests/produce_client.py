@@ -37,6 +37,8 @@ class ProduceClient:
         self.receipts: dict[tuple[int, int], tuple[int, int]] = {}
         self.refused: list[EntryRefused] = []
         self.ended: dict[int, ProducerEnded] = {}
+        # By producer: whether it was told to pause. It is told, and goes on all the same.
+        self.paused: dict[int, bool] = {}
         self.messages = 0
         self.ranges = 0
         self.error: TransportError | None = None
@@ -67,6 +69,10 @@ class ProduceClient:
         for ended in answer.ended:
             assert ended.producer_id not in self.ended
             self.ended[ended.producer_id] = ended
+        for flow in answer.flow:
+            assert flow.producer_id in self.opened
+            assert flow.producer_id not in self.ended
+            self.paused[flow.producer_id] = flow.paused
 
     async def send(self, *parts: OpenProducer | CloseProducer | tuple[int, int, list[bytes]]) -> None:
         request = ProduceRequest()

@@ -46,6 +46,7 @@ def running_cluster(
     brokers: int = 0,
     zookeepers: int = 1,
     broker_settings: Mapping[str, Any] | None = None,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
     **settings: Any,
 ) -> Iterator[LocalCluster]:
     """A cluster that is up; `settings` are options of its bookies, besides `QUICK`, `broker_settings` those of its
@@ -61,6 +62,6 @@ def running_cluster(
             zookeepers=zookeepers,
             settings={**QUICK, **settings},
             broker_settings={**QUICK_BROKERS, **(broker_settings or {})},
-            session_timeout_s=SESSION_TIMEOUT_S,
+            session_timeout_s=session_timeout_s,
         )
         yield cluster

@@ -16,6 +16,7 @@
     ├── RecoveryUndecided     too few bookies could say whether an entry exists: try again when more are back
     ├── TooManyPending        `append` without room: wait for `room`
     ├── ClientClosed          the ledger client was closed by its owner meanwhile
+    ├── EnsembleOutdated      a chosen bookie is being decommissioned: nothing was done, choose again
     ├── IntentSwept           the ledger took too long to be claimed and is being deleted: make another
     └── BookieRefused         a bookie will not start: `WipedBookie`, `DecommissionedBookie`, `ForeignDisk`
 
@@ -24,6 +25,8 @@ failed add will ever be read; if that raises `CloseLost`, nobody can say.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class LedgerError(Exception):
@@ -104,6 +107,17 @@ class TooManyPending(LedgerError):
 
 class ClientClosed(LedgerError):
     """The ledger client was closed by its owner meanwhile."""
+
+
+class EnsembleOutdated(LedgerError):
+    """Nothing was changed: one of the chosen bookies is being decommissioned. Read the cookies again, and choose again.
+
+    A bookie whose decommission was cancelled since its cookie was read is refused once as well.
+    """
+
+    def __init__(self, message: str, bookie_ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.bookie_ids = list(bookie_ids)
 
 
 class IntentSwept(LedgerError):

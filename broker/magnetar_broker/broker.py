@@ -21,6 +21,7 @@ from magnetar_bookie.errors import LedgerError
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.life import BrokerLife, Me
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.interface import Advertised
@@ -37,7 +38,7 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.transport import Listener, Service, Transport
+from magnetar_wire.transport import Listener, ProbingTransport, Service, Transport
 from magnetar_wire.version import magnetar_version
 
 __all__ = ["INTERNAL", "Broker"]
@@ -61,7 +62,7 @@ class Broker:
         advertised_address: str = "",
         broker_id: str = "",
         *,
-        peer_transport: Transport | None = None,
+        peer_transport: ProbingTransport | None = None,
         advertised: Sequence[tuple[str, str]] = (),
         named_listeners: Sequence[tuple[str, Transport, str]] = (),
         pulsar_listeners: Sequence[tuple[str, str]] = (),
@@ -104,7 +105,7 @@ class Broker:
         self.pulsar_listeners: list[PulsarListener] = []
         self._clock = clock
         self._randomness = randomness
-        self._client_options = client_options or LedgerClientOptions()
+        self._client_options = with_lag_bound(client_options or LedgerClientOptions(), self.options)
         self._broker_id = broker_id
         self._started_ms = clock.time_ms()
         self._began = clock.monotonic()

@@ -30,11 +30,13 @@ from magnetar_broker.service.produce_session import ProduceSession
 from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_broker.topic.storage import StoredTopics
+from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Peer, Stream, Transport
 
 __all__ = ["BrokerLife", "Me"]
@@ -118,7 +120,7 @@ class BrokerLife:
             health,
             lambda: store.session.state is SessionState.CONNECTED,
         )
-        self._housekeeping = Housekeeping(self.topics, options, clock)
+        self._housekeeping = Housekeeping(self.topics, options, clock, counters)
         self._remains = RemainsSweeper(self.client, clock, randomness, options.managed_ledger_remains_sweep_interval_s)
         self._clock = clock
         self._options = options
@@ -211,7 +213,10 @@ class BrokerLife:
         return await self._admin.here.serve(method, request)
 
     async def produce(self, peer: Peer, stream: Stream) -> None:
-        await self._serve(ProduceSession(stream, self.topics.find, self.budget, self._options, peer.address))
+        await self._serve(ProduceSession(stream, self._find_to_publish, self.budget, self._options, peer.address))
+
+    async def _find_to_publish(self, name: TopicName, incarnation: str, create: bool) -> Topic:
+        return await self.topics.find(name, incarnation, create, to_publish=True)
 
     async def consume(self, peer: Peer, stream: Stream) -> None:
         await self._serve(

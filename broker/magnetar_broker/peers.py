@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from magnetar_broker.errors import BrokerError, NothingDone
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.transport import Code, Connection, NotReached, Rejected, Transport, TransportError
+from magnetar_wire.transport import Code, Connection, NotReached, ProbingTransport, Rejected, TransportError
 
 __all__ = ["NoPeers", "Peers", "PeersLike"]
 
@@ -25,6 +25,9 @@ class PeersLike(Protocol):
         """The answer. Raises `NothingDone`: it was not reached, or can't do it now; any other `BrokerError`: it refuses
         that (INVALID_ARGUMENT, UNSUPPORTED), or nobody knows what was done (UNKNOWN_ERROR)."""
 
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        """Whether no process listens there, as that machine says. False where it can't be told."""
+
     async def close(self) -> None: ...
 
 
@@ -36,7 +39,7 @@ class _Peer:
 
 
 class Peers:
-    def __init__(self, transport: Transport, most: int = _MOST) -> None:
+    def __init__(self, transport: ProbingTransport, most: int = _MOST) -> None:
         self._transport = transport
         self._most = most
         # By address; the one used last comes last.
@@ -53,6 +56,9 @@ class Peers:
         finally:
             peer.calls -= 1
             self._let_go()
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        return await self._transport.refuses_connections(address, timeout_s)
 
     async def close(self) -> None:
         peers, self._peers = list(self._peers.values()), {}
@@ -98,6 +104,9 @@ class NoPeers:
 
     async def call(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
         raise NothingDone(f"this broker reaches no other, and so not the one at {address}")
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        return False
 
     async def close(self) -> None:
         pass

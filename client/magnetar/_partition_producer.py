@@ -87,6 +87,8 @@ class PartitionProducer:
         self._link: ProduceLink | None = None
         self._id = 0
         self._open = False
+        # The broker has paused this opening: its topic has no room.
+        self._paused = False
         self._opened_at = 0.0
         # Receipts have come since.
         self._got_on = False
@@ -142,7 +144,7 @@ class PartitionProducer:
         if not self.begun:
             self._begin(answer)
         self._incarnation = answer.incarnation
-        self._open = True
+        self._open, self._paused = True, False
         self._opened_at, self._got_on = self._clock.monotonic(), False
         self._answer.set_result(None)
         self._ready()
@@ -202,12 +204,20 @@ class PartitionProducer:
         self._take()
 
     def _ready(self) -> None:
-        if self._open and self._link is not None and self._in_flight.first_waiting() is not None:
+        if self._sends and self._link is not None and self._in_flight.first_waiting() is not None:
             self._link.ready(self._id)
+
+    @property
+    def _sends(self) -> bool:
+        return self._open and not self._paused
+
+    def set_paused(self, paused: bool) -> None:
+        self._paused = paused
+        self._ready()
 
     def fill(self, builder: FrameBuilder) -> bool:
         in_flight = self._in_flight
-        while self._open and (batch := in_flight.first_waiting()) is not None:
+        while self._sends and (batch := in_flight.first_waiting()) is not None:
             try:
                 entry = batch.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
             except TooLarge as error:

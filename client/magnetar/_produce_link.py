@@ -1,7 +1,8 @@
 """The `produce` stream: entries of all producers out, receipts in. See magnetar_protos/broker.proto.
 
 A producer that has entries to send says so once (`ready`), and is asked for them when the next message is made, each in
-its turn: what one has in abundance leaves room for the others' every time the frame is full.
+its turn: what one has in abundance leaves room for the others' every time the frame is full. A producer that the broker
+has paused, since its topic has no room, sends nothing until it is resumed; the others go on.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class ProduceChannel(Channel, Protocol):
     def received(self, receipt: Receipt) -> None: ...
 
     def refused(self, refusal: EntryRefused) -> None: ...
+
+    def set_paused(self, paused: bool) -> None:
+        """The broker takes no more of its entries for now, or takes them again."""
 
     def ended(self, problem: Problem | None) -> None:
         """The link knows the producer no more. None: because it was closed."""
@@ -124,6 +128,9 @@ class ProduceLink(Link[ProduceChannel]):
             if (channel := channels.get(ended.producer_id)) is not None:
                 self.detach(ended.producer_id)
                 channel.ended(ended.problem if ended.HasField("problem") else None)
+        for flow in answer.flow:
+            if (channel := channels.get(flow.producer_id)) is not None:
+                channel.set_paused(flow.paused)
 
 
 def _close(channel_id: int) -> CloseProducer:

@@ -108,19 +108,30 @@ class Stored:
     version: int
     # The same as long as the node is not deleted, and never the same again.
     incarnation: bytes
-    # As it was read, if it was.
-    seen: tuple[Node, Envelope] | None = field(default=None, repr=False, compare=False)
+    # The whole value, with its writers' tokens.
+    value: bytes = field(default=b"", repr=False, compare=False)
 
 
 async def read(store: MetadataStore, path: str, *, fresh: bool = False) -> Stored | None:
     """The node's payload. Possibly stale, as `MetadataStore.get` is, unless it is to be fresh."""
-    node, envelope = _opened(path, await (get_fresh(store, path) if fresh else store.get(path)))
-    return Stored(envelope.payload, node.version, envelope.incarnation, (node, envelope)) if node and envelope else None
+    node = await (get_fresh(store, path) if fresh else store.get(path))
+    version, envelope = _opened(path, node)
+    return Stored(envelope.payload, version, envelope.incarnation, node.value) if node and envelope else None
 
 
 def first_value(payload: bytes, randomness: Randomness) -> bytes:
     """What a node that is changed through this loop holds when it is made by a transaction of the caller's own."""
     return following(None, randomness.token(TOKEN_BYTES), payload).encode()
+
+
+def made(value: bytes) -> Stored:
+    """A node that such a transaction has made with this `first_value`, to be given as `known` to `change`."""
+    return _stored(decode(value), 0)
+
+
+def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:
+    """The value for a `Put` at `stored.version` in a transaction of the caller's own. `stored` comes from `read`."""
+    return following(decode(stored.value), randomness.token(TOKEN_BYTES), payload).encode()
 
 
 async def change(
@@ -140,13 +151,14 @@ async def change(
     change may have been made and it can't be found out, `NotSent` if it was not made for want of a connection, and
     `SessionLost`; besides, what refuses the change whatever its version, and what `update` raises.
 
-    With `known`, what `read` has given, nothing is read first: it is as good as another possibly stale read.
+    With `known`, which `read`, `made` or `change` returned, nothing is read first: it is as good as another possibly
+    stale read.
 
     `along` are made in the same transaction, or neither is. One of them that is refused raises its `Refused`, whose
     `index` is its place among `along` plus one: nothing was changed.
     """
     loop = _Loop(store, path, clock, clock.monotonic() + timeout_s, tuple(along))
-    return await loop.run(update, randomness, known.seen if known is not None else None)
+    return await loop.run(update, randomness, (known.version, decode(known.value)) if known is not None else None)
 
 
 @dataclass
@@ -162,11 +174,11 @@ class _Loop:
     pause_s: float = 0.0
 
     async def run(
-        self, update: Update, randomness: Randomness, seen: tuple[Node, Envelope] | None = None
+        self, update: Update, randomness: Randomness, seen: tuple[int, Envelope] | None = None
     ) -> Stored | None:
         fresh = False
         while True:
-            node, old = seen or await self._read(fresh)
+            version, old = seen or await self._read(fresh)
             seen = None
             try:
                 new = update(old.payload if old else None)
@@ -174,31 +186,27 @@ class _Loop:
                 if fresh:
                     raise
                 new = LEAVE
-            if new is LEAVE or (new is DELETE and node is None):
+            if new is LEAVE or (new is DELETE and old is None):
                 if fresh:
-                    return Stored(old.payload, node.version, old.incarnation) if node and old else None
+                    return _stored(old, version) if old else None
                 fresh = True
                 continue
             if isinstance(new, bytes):
                 _check_payload(self.path, new)
-                stored = await self._put(node, old, new, randomness)
+                stored = await self._put(version, old, new, randomness)
                 if stored is not None:
                     return stored
             elif new is not DELETE:
                 raise InvalidChange(f"the update of {self.path!r} made {new!r:.80}: not bytes, LEAVE or DELETE")
             else:
-                assert node is not None
                 assert old is not None
-                if await self._delete(node, old):
+                if await self._delete(version, old):
                     return None
             # Somebody else changed it, so what was read is old, and a server that lags would show it again.
             fresh = True
 
-    async def _put(
-        self, node: Node | None, old: Envelope | None, payload: bytes, randomness: Randomness
-    ) -> Stored | None:
-        """Puts it, or returns None for a definite no."""
-        expected = node.version if node else ABSENT
+    async def _put(self, expected: int, old: Envelope | None, payload: bytes, randomness: Randomness) -> Stored | None:
+        """Puts it at the version `expected`, or returns None for a definite no."""
         written: list[Envelope] = []
 
         def next_copy() -> Put:
@@ -209,14 +217,13 @@ class _Loop:
 
         refusal = await self._settle(next_copy)
         if refusal is None:
-            return Stored(payload, expected + 1, written[-1].incarnation)
+            return _stored(written[-1], expected + 1)
         if not refusal.unknown:
             return None
-        current_node, current = await self._read_to_judge(refusal.unknown)
-        current_version = current_node.version if current_node else ABSENT
+        current_version, current = await self._read_to_judge(refusal.unknown)
         verdicts = [judge_put(envelope, expected, current, current_version) for envelope in written]
         if Verdict.OURS in verdicts:
-            return Stored(payload, expected + 1, written[verdicts.index(Verdict.OURS)].incarnation)
+            return _stored(written[verdicts.index(Verdict.OURS)], expected + 1)
         if Verdict.UNKNOWN in verdicts:
             raise OutcomeUnknown(
                 f"nobody can tell whether our change of {self.path!r} was made: it was changed often, or deleted, or "
@@ -224,9 +231,9 @@ class _Loop:
             ) from refusal.unknown
         return None
 
-    async def _delete(self, node: Node, old: Envelope) -> bool:
+    async def _delete(self, version: int, old: Envelope) -> bool:
         """Deletes it, or returns False for a definite no."""
-        refusal = await self._settle(lambda: Delete(self.path, node.version))
+        refusal = await self._settle(lambda: Delete(self.path, version))
         if refusal is None:
             return True
         if not refusal.unknown:
@@ -258,7 +265,7 @@ class _Loop:
                     raise OutcomeUnknown(f"the session was lost while a change of {self.path!r} was open") from error
                 raise
 
-    async def _read(self, fresh: bool) -> tuple[Node | None, Envelope | None]:
+    async def _read(self, fresh: bool) -> tuple[int, Envelope | None]:
         while True:
             try:
                 node = await (get_fresh(self.store, self.path) if fresh else self.store.get(self.path))
@@ -266,7 +273,7 @@ class _Loop:
             except Unavailable as error:
                 await self._connected(NotSent(f"{self.path!r} was not changed: {error}"))
 
-    async def _read_to_judge(self, unknown: OutcomeUnknown) -> tuple[Node | None, Envelope | None]:
+    async def _read_to_judge(self, unknown: OutcomeUnknown) -> tuple[int, Envelope | None]:
         try:
             return await self._read(fresh=True)
         except (Unavailable, SessionLost) as error:
@@ -305,11 +312,15 @@ class _Refusal:
     unknown: OutcomeUnknown | None
 
 
-def _opened(path: str, node: Node | None) -> tuple[Node | None, Envelope | None]:
+def _stored(envelope: Envelope, version: int) -> Stored:
+    return Stored(envelope.payload, version, envelope.incarnation, envelope.encode())
+
+
+def _opened(path: str, node: Node | None) -> tuple[int, Envelope | None]:
     if node is None:
-        return None, None
+        return ABSENT, None
     try:
-        return node, decode(node.value)
+        return node.version, decode(node.value)
     except ForeignValue as error:
         raise ForeignValue(f"{path!r}: {error}") from None
 

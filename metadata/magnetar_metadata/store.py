@@ -78,8 +78,12 @@ class Node:
 class Put:
     """Makes the node or changes its value.
 
-    With `sequential` the path is the beginning of the name, ten digits are added, and `expected` is ABSENT. `ephemeral`
-    nodes are made only (ABSENT).
+    With `sequential` the path is the beginning of the name, ten digits are added, and `expected` is ABSENT.
+
+    With `ephemeral` and a version the node at that version, which has no children, is replaced by one of this session:
+    deleted and made in one step. The new node's version is 1 if 0 was expected, else 0. It always differs from the
+    expected one, so of several sessions that replace the same node only one succeeds. With `ephemeral` and ANY is
+    refused.
     """
 
     path: str

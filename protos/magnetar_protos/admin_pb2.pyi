@@ -438,7 +438,7 @@ class InternalStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
 
 class InternalStats(_message.Message):
-    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases")
+    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases", "lapsed_leases")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
@@ -446,6 +446,7 @@ class InternalStats(_message.Message):
     MORE_LEDGERS_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
+    LAPSED_LEASES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: str
     last: Place
@@ -453,7 +454,8 @@ class InternalStats(_message.Message):
     more_ledgers: int
     cursors: _containers.RepeatedCompositeFieldContainer[CursorStats]
     leases: _containers.RepeatedCompositeFieldContainer[LeaseStats]
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ...) -> None: ...
+    lapsed_leases: int
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ...) -> None: ...
 
 class LeaseStats(_message.Message):
     __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms", "lease_id")

@@ -176,16 +176,18 @@ class CloseProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ...) -> None: ...
 
 class ProduceAnswer(_message.Message):
-    __slots__ = ("opened", "receipts", "refused", "ended")
+    __slots__ = ("opened", "receipts", "refused", "ended", "flow")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ProducerOpened]
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
     refused: _containers.RepeatedCompositeFieldContainer[EntryRefused]
     ended: _containers.RepeatedCompositeFieldContainer[ProducerEnded]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ...) -> None: ...
+    flow: _containers.RepeatedCompositeFieldContainer[ProducerFlow]
+    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ...) -> None: ...
 
 class ProducerOpened(_message.Message):
     __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes")
@@ -232,6 +234,14 @@ class ProducerEnded(_message.Message):
     producer_id: int
     problem: Problem
     def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+
+class ProducerFlow(_message.Message):
+    __slots__ = ("producer_id", "paused")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    paused: bool
+    def __init__(self, producer_id: _Optional[int] = ..., paused: bool = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
     __slots__ = ("open", "acknowledge", "redeliver", "seek", "flow", "unsubscribe", "close")

@@ -113,20 +113,26 @@ class ReadAnswer(_message.Message):
     def __init__(self, status: _Optional[_Union[Status, str]] = ..., records: _Optional[_Iterable[bytes]] = ..., absent: _Optional[_Iterable[int]] = ..., unknown: _Optional[_Iterable[int]] = ..., damaged: _Optional[_Iterable[int]] = ..., next_entry_id: _Optional[int] = ..., last_add_confirmed: _Optional[int] = ...) -> None: ...
 
 class FenceRequest(_message.Message):
-    __slots__ = ("ledger_id", "master_key")
+    __slots__ = ("ledger_id", "master_key", "read_entries", "max_bytes")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     MASTER_KEY_FIELD_NUMBER: _ClassVar[int]
+    READ_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     master_key: bytes
-    def __init__(self, ledger_id: _Optional[int] = ..., master_key: _Optional[bytes] = ...) -> None: ...
+    read_entries: int
+    max_bytes: int
+    def __init__(self, ledger_id: _Optional[int] = ..., master_key: _Optional[bytes] = ..., read_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class FenceAnswer(_message.Message):
-    __slots__ = ("status", "last_add_confirmed")
+    __slots__ = ("status", "last_add_confirmed", "read")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LAST_ADD_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
     status: Status
     last_add_confirmed: int
-    def __init__(self, status: _Optional[_Union[Status, str]] = ..., last_add_confirmed: _Optional[int] = ...) -> None: ...
+    read: ReadAnswer
+    def __init__(self, status: _Optional[_Union[Status, str]] = ..., last_add_confirmed: _Optional[int] = ..., read: _Optional[_Union[ReadAnswer, _Mapping]] = ...) -> None: ...
 
 class LastAddConfirmedRequest(_message.Message):
     __slots__ = ("ledger_id", "above", "wait_ms")
@@ -254,12 +260,14 @@ class LedgerIdCounter(_message.Message):
     def __init__(self, last_ledger_id: _Optional[int] = ...) -> None: ...
 
 class Cookie(_message.Message):
-    __slots__ = ("bookie_id", "instance_id")
+    __slots__ = ("bookie_id", "instance_id", "decommission_mark")
     BOOKIE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    DECOMMISSION_MARK_FIELD_NUMBER: _ClassVar[int]
     bookie_id: str
     instance_id: bytes
-    def __init__(self, bookie_id: _Optional[str] = ..., instance_id: _Optional[bytes] = ...) -> None: ...
+    decommission_mark: bytes
+    def __init__(self, bookie_id: _Optional[str] = ..., instance_id: _Optional[bytes] = ..., decommission_mark: _Optional[bytes] = ...) -> None: ...
 
 class BookieRecord(_message.Message):
     __slots__ = ("cookie", "member", "limbo_below", "limbo_generation", "read_only", "scrub")

@@ -48,6 +48,9 @@ class InProcessTransport:
     def connect(self, address: str) -> _Connection:
         return _Connection(self._listeners, address, self._clock)
 
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        return address not in self._listeners
+
     async def listen(self, address: str, service: Service) -> _Listener:
         host, _, port = address.rpartition(":")
         if port == "0":

@@ -49,6 +49,7 @@ __all__ = [
     "Listener",
     "NotReached",
     "Peer",
+    "ProbingTransport",
     "Refusal",
     "Rejected",
     "Service",
@@ -192,3 +193,11 @@ class Transport(Protocol):
 
     async def listen(self, address: str, service: Service) -> Listener:
         """Has `service` answer at `address`; port 0 is any free one."""
+
+
+class ProbingTransport(Transport, Protocol):
+    """A transport that can tell whether a process is gone."""
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        """Whether no process listens at the address, as the machine there says itself: it refuses the connection. False
+        for anything else: a time-out proves nothing."""

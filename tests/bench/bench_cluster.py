@@ -4,6 +4,10 @@
 production client on the same bookies, as in `ledger.add_e3`. `cluster.open_ms` is what a client waits for a topic whose
 bundle was unloaded: from its question who serves the topic until its producer is ready, at the other of two brokers.
 `cluster.two` holds two brokers with a topic each, and a client process each, against one of each.
+`cluster.killed_broker_s` and `cluster.zookeeper_back_s` are how long publishing stops (cluster_outages.py).
+`cluster.unload_all_s` is how long publishing stands still when all bundles are unloaded. `cluster.open_800_s` is how
+long it takes, after the broker of 200 topics with four subscriptions each was killed, until each topic takes a message
+at the other broker and each subscription delivers it.
 
 `MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
 """
@@ -30,7 +34,9 @@ from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.local_java import NoJava, find_java
 from tests.bench.bench_ledger import KIB, OPTIONS, THREE, added, in_thread, tell
 from tests.bench.client_child import MESSAGE_BYTES, ClientChild, batching_producer, client_child, published
+from tests.bench.cluster_outages import gaps_of_killed_brokers, seconds_until_zookeeper_is_used
 from tests.bench.harness import Result
+from tests.bench.moving_topics import all_bundles_at, moving_topics
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 TURNS: Final = 7 if SCALE >= 1 else 2
@@ -38,19 +44,41 @@ TURNS: Final = 7 if SCALE >= 1 else 2
 MESSAGES: Final = max(2000, int(80_000 * SCALE))
 OPENINGS: Final = max(20, int(1000 * SCALE))
 TOPICS: Final = max(4, int(100 * SCALE))
+KILLS: Final = max(2, int(20 * SCALE))
+RESTARTS: Final = max(1, int(5 * SCALE))
+UNLOADED: Final = max(4, int(40 * SCALE))
+UNLOADS: Final = 3 if SCALE >= 1 else 1
+TAKEN_OVER: Final = max(4, int(200 * SCALE))
+SUBSCRIPTIONS: Final = 4
+# Between a receipt and the next message, of each topic.
+PAUSE_S: Final = 0.05
+SELDOM_S: Final = 60.0
 LARGE: Final = 128 * KIB
 NAMESPACE: Final = "public/default"
 
 PUBLISH: Final = Result("cluster.publish_e3", None, "ratio", "ledger.add_e3 on the same bookies, MB/s", floor=0.5)
 OPEN: Final = Result("cluster.open_ms", None, "ms", f"p50 of {OPENINGS}, each after an unload", ceiling=50)
+UNLOAD_ALL: Final = Result(
+    "cluster.unload_all_s", None, "s", f"the longest gap between receipts of {UNLOADED} topics", ceiling=1
+)
+OPEN_800: Final = Result(
+    "cluster.open_800_s", None, "s", f"{TAKEN_OVER} topics, {TAKEN_OVER * SUBSCRIPTIONS} subscriptions", ceiling=8
+)
 TWO: Final = Result("cluster.two", None, "ratio", "one broker and one topic, MB/s", floor=1.0)
+
+KILLED: Final = Result(
+    "cluster.killed_broker_s", None, "s", f"p99 of the longest gaps between receipts, {KILLS} kills", ceiling=2
+)
+ZOOKEEPER: Final = Result(
+    "cluster.zookeeper_back_s", None, "s", f"the longest of {RESTARTS}, Java's start included", ceiling=5
+)
 
 
 def benches() -> Iterator[Result]:
     try:
         find_java()
     except NoJava as error:
-        for bench in (PUBLISH, OPEN, TWO):
+        for bench in (PUBLISH, OPEN, TWO, UNLOAD_ALL, OPEN_800, KILLED, ZOOKEEPER):
             yield replace(bench, why=str(error))
         return
     with (
@@ -63,6 +91,10 @@ def benches() -> Iterator[Result]:
         cluster.up(brokers=2)
         yield loop.run(openings(cluster))
         yield loop.run(two(cluster))
+        yield loop.run(unload_all(cluster))
+        yield loop.run(open_800(cluster))
+        yield loop.run(killed_broker(cluster))
+        yield loop.run(zookeeper_back(cluster))
 
 
 # ── cluster.publish_e3 ──
@@ -168,10 +200,70 @@ async def _apart(cluster: LocalCluster, first: str, second: str) -> None:
             await _move(admin, second)
 
 
+# ── cluster.killed_broker_s, cluster.zookeeper_back_s ──
+
+
+async def killed_broker(cluster: LocalCluster) -> Result:
+    gaps = await gaps_of_killed_brokers(cluster, KILLS)
+    p50, p99 = _quantile(gaps, 0.5), _quantile(gaps, 0.99)
+    tell(f"cluster.killed_broker_s: p50 {p50:.2f} s, p99 {p99:.2f} s of {len(gaps)} gaps")
+    return replace(KILLED, value=p99)
+
+
+async def zookeeper_back(cluster: LocalCluster) -> Result:
+    seconds = await seconds_until_zookeeper_is_used(cluster, RESTARTS)
+    shown = ", ".join(f"{used:.2f} ({answers:.2f} until it answers)" for answers, used in seconds)
+    tell(f"cluster.zookeeper_back_s: {shown}")
+    return replace(ZOOKEEPER, value=max(used for _, used in seconds))
+
+
 async def _bursts(children: list[ClientChild], messages: int) -> float:
     """MB/s of all of them together, each publishing so many."""
     seconds = await asyncio.gather(*(in_thread(partial(child.burst, messages)) for child in children))
     return len(children) * messages * MESSAGE_BYTES / max(seconds) / 1e6
+
+
+# ── cluster.unload_all_s, cluster.open_800_s ──
+
+
+async def unload_all(cluster: LocalCluster) -> Result:
+    """Topics in use at both brokers; the median of some unloads."""
+    gaps = []
+    async with AsyncAdmin(cluster.service_url) as admin, aio.Client(cluster.service_url) as client:
+        names = await _namespace(admin, "unloaded", UNLOADED)
+        async with moving_topics(client, names, SUBSCRIPTIONS, PAUSE_S) as moving:
+            for _ in range(UNLOADS):
+                began = time.perf_counter()
+                await admin.namespaces.unload("public/unloaded")
+                await moving.wait_used(time.perf_counter())
+                gaps.append(moving.longest_gap_s(began))
+    tell(f"cluster.unload_all_s: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
+    return replace(UNLOAD_ALL, value=statistics.median(gaps))
+
+
+async def open_800(cluster: LocalCluster) -> Result:
+    """All at one broker, which is killed; the other one opens them."""
+    victim = cluster.broker_names()[0]
+    async with AsyncAdmin(cluster.service_url) as admin, aio.Client(cluster.service_url) as client:
+        names = await _namespace(admin, "taken-over", TAKEN_OVER)
+        async with moving_topics(client, names, SUBSCRIPTIONS, SELDOM_S) as moving:
+            await all_bundles_at(admin, "public/taken-over", victim)
+            moved_at = time.perf_counter()
+            moving.send_now()
+            await moving.wait_used(moved_at)
+            killed_at = time.perf_counter()
+            await in_thread(lambda: cluster.broker(victim).kill())
+            moving.send_now()
+            await moving.wait_used(killed_at)
+            seconds = time.perf_counter() - killed_at
+    await in_thread(lambda: cluster.start(victim))
+    return replace(OPEN_800, value=seconds)
+
+
+async def _namespace(admin: AsyncAdmin, name: str, topics: int) -> list[str]:
+    """A namespace of its own for topics of these names."""
+    await admin.namespaces.create(f"public/{name}")
+    return [f"persistent://public/{name}/t{number}" for number in range(topics)]
 
 
 def _quantile(samples: list[float], at: float) -> float:

@@ -11,16 +11,14 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_metadata.memory import MemoryServer
-from magnetar_metadata.store import ABSENT
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.freed_memory import keep_freed_memory
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SystemRandomness
+from tests.registered_bookies import register_bookie
 
 __all__ = ["BookieChild", "bookie_child", "client_of"]
 
@@ -62,8 +60,7 @@ async def client_of(bookies: list[BookieChild], options: LedgerClientOptions) ->
     server = MemoryServer(SystemClock(), session_timeout_s=3600)
     store = server.connect()
     for bookie in bookies:
-        registration = BookieRegistration(address=bookie.address, instance_id=bookie.name.encode())
-        await store.put(paths.available(bookie.name), registration.SerializeToString(), ABSENT, ephemeral=True)
+        await register_bookie(store, bookie.name, bookie.address, instance_id=bookie.name.encode())
     client = LedgerClient(store, GrpcTransport(), SystemClock(), SystemRandomness(), options)
     await client.start()
     try:

@@ -246,6 +246,13 @@ class MetadataStoreContract:
             ([Put("/n/1", b"", ABSENT), Put("/n/2", b"", ANY), Put("/there", b"", ABSENT)], 2, NodeExists),
             ([Put("/there", b"x", 0), Put("/n/1", b"", ABSENT), Check("/there/not", 0)], 2, NoNode),
             ([Put("/there/child", b"", ABSENT), Delete("/other", ANY)], 1, NoNode),
+            # A check behind creates, some of whose parents are missing.
+            (
+                [Put("/n/1/2", b"", ABSENT), Put("/m/1", b"", ABSENT), Check("/there", 1), Check("/nope", 0)],
+                2,
+                BadVersion,
+            ),
+            ([Put("/n/1/2", b"", ABSENT), Put("/m/1", b"", ABSENT), Check("/there", 0), Check("/nope", 0)], 3, NoNode),
         ]
         for changes, index, kind in refused:
             with pytest.raises(kind) as raised:
@@ -272,7 +279,8 @@ class MetadataStoreContract:
             [Put("/a", b"", 0), Check("/a", 0)],
             [Delete("/a/b", 0), Put("/a/b/c", b"", ABSENT)],
             [Put("/a", b"", -3)],
-            [Put("/a", b"", 0, ephemeral=True)],
+            [Put("/a", b"", ANY, ephemeral=True)],
+            [Put("/a", b"", 0, ephemeral=True, sequential=True)],
             [Put("/a", b"", ANY, sequential=True)],
             [Delete("/a", ABSENT)],
             [Delete("/a", -3)],
@@ -417,6 +425,34 @@ class MetadataStoreContract:
         await other.sync()
         assert await other.children("/e") == ["theirs"]
         assert await other.exists(numbered.path) is None
+
+    @scenario
+    async def test_a_replaced_node_belongs_to_the_session_that_replaced_it(self, space: Space) -> None:
+        """OWN-2: it goes with the new session only, and of two that replace the same node one succeeds."""
+        store, other, third = await space.connect(), await space.connect(), await space.connect()
+        await store.put("/e/owner", b"first", ABSENT, ephemeral=True)
+        outcomes = await asyncio.gather(
+            other.put("/e/owner", b"second", 0, ephemeral=True),
+            third.put("/e/owner", b"second", 0, ephemeral=True),
+            return_exceptions=True,
+        )
+        made = [outcome for outcome in outcomes if isinstance(outcome, Made)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, BadVersion)]
+        assert made == [Made("/e/owner", 1)]
+        assert len(refused) == 1
+        winner, loser = (other, third) if isinstance(outcomes[0], Made) else (third, other)
+        await store.close()
+        await loser.sync()
+        assert await loser.get("/e/owner") == Node(b"second", Stat(1, winner.session.id))
+        assert await loser.put("/e/owner", b"third", 1, ephemeral=True) == Made("/e/owner", 0)
+        await winner.close()
+        await loser.sync()
+        assert await loser.get("/e/owner") == Node(b"third", Stat(0, loser.session.id))
+        with pytest.raises(NoNode):
+            await loser.put("/e/nobody", b"", 0, ephemeral=True)
+        await loser.put("/e/folder/child", b"", ABSENT)
+        with pytest.raises(NotEmpty):
+            await loser.put("/e/folder", b"", 0, ephemeral=True)
 
     @scenario
     async def test_ephemeral_nodes_go_when_the_session_is_lost(self, space: Space) -> None:

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from magnetar_wire.grpc_transport import GrpcTransport
-from magnetar_wire.transport import NotReached, Transport
+from magnetar_wire.transport import NotReached, ProbingTransport
 from tests.contract.transport_contract import DEADLINE_S, Echo, TransportContract
 
 
 class TestGrpcTransport(TransportContract):
-    def make(self) -> Transport:
+    def make(self) -> ProbingTransport:
         return GrpcTransport()
 
 

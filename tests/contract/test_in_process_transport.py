@@ -6,12 +6,12 @@ import pytest
 
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
-from magnetar_wire.transport import DeadlinePassed, Transport
+from magnetar_wire.transport import DeadlinePassed, ProbingTransport
 from tests.contract.transport_contract import Echo, TransportContract
 
 
 class TestInProcessTransport(TransportContract):
-    def make(self) -> Transport:
+    def make(self) -> ProbingTransport:
         return InProcessTransport()
 
 

@@ -17,10 +17,10 @@ from magnetar_wire.transport import (
     GivenUp,
     NotReached,
     Peer,
+    ProbingTransport,
     Refusal,
     Rejected,
     Stream,
-    Transport,
 )
 
 DEADLINE_S = 60.0
@@ -85,7 +85,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class TransportContract:
-    def make(self) -> Transport:
+    def make(self) -> ProbingTransport:
         raise NotImplementedError
 
     def run(self, body: Body) -> None:
@@ -106,6 +106,18 @@ class TransportContract:
             assert await connection.call("m", b"x" * 100_000, timeout_s=DEADLINE_S) == b"m:" + b"x" * 100_000
 
         self.run(body)
+
+    def test_an_address_refuses_connections_where_no_process_listens(self) -> None:
+        """OWN-2"""
+
+        async def body() -> None:
+            transport = self.make()
+            listener = await transport.listen("127.0.0.1:0", Echo())
+            assert not await transport.refuses_connections(listener.address, DEADLINE_S)
+            await listener.close()
+            assert await transport.refuses_connections(listener.address, DEADLINE_S)
+
+        asyncio.run(body())
 
     def test_a_rejection_says_why_and_an_error_of_the_service_says_nothing(
         self, caplog: pytest.LogCaptureFixture

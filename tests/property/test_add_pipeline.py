@@ -197,6 +197,14 @@ class Adding:
         self.error = LedgerFenced("it is closed") if self.chance.random() < 0.5 else MetadataUnknown("no answer")
         self.pipeline.lose(self.error)
 
+    def bookies_refused(self) -> None:
+        """One of the bookies is being decommissioned, and is not chosen any more."""
+        if self.asked is None:
+            return
+        self.candidates = [name for name in self.candidates if name not in self.asked.named]
+        self.asked = None
+        self.pipeline.change_refused()
+
     def lose(self) -> None:
         if self.error is not None:
             return
@@ -233,6 +241,7 @@ WEIGHTS: dict[Callable[[Adding], None], int] = {
     Adding.fail: 6,
     Adding.bookies_change: 4,
     Adding.metadata_changed: 15,
+    Adding.bookies_refused: 4,
     Adding.acknowledge_nonsense: 2,
     Adding.metadata_refuses: 0,
     Adding.lose: 0,

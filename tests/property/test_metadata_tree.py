@@ -27,9 +27,10 @@ _paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(lambda name
 _expected = st.sampled_from([ABSENT, ANY, 0, 1, 2])
 _puts = st.builds(Put, _paths, st.binary(max_size=2), _expected)
 _makes = st.builds(Put, _paths, st.binary(max_size=2), st.just(ABSENT), st.booleans(), st.booleans())
+_replaces = st.builds(Put, _paths, st.binary(max_size=2), st.sampled_from([0, 1]), st.just(True))
 _deletes = st.builds(Delete, _paths, st.sampled_from([ANY, ANY, 0, 1]))
 _checks = st.builds(Check, _paths, st.sampled_from([0, 1]))
-_transactions = st.lists(st.one_of(_puts, _makes, _deletes, _checks), min_size=1, max_size=4)
+_transactions = st.lists(st.one_of(_puts, _makes, _replaces, _deletes, _checks), min_size=1, max_size=4)
 _ends = st.integers(1, 3)
 
 
@@ -64,6 +65,11 @@ class Model:
             raise NoNode("", path, index)
         if change.expected not in (ANY, node[1]):
             raise BadVersion("", path, index)
+        if isinstance(change, Put) and change.ephemeral:
+            if self.children(path):
+                raise NotEmpty("", path, index)
+            self.nodes[path] = [change.value, 0 if node[1] else 1, owner, 0]
+            return Made(path, self.nodes[path][1])
         if isinstance(change, Put):
             node[0], node[1] = change.value, node[1] + 1
             return Made(path, node[1])

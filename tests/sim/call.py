@@ -42,7 +42,7 @@ class SimulatedCall:
 
     def start(self) -> None:
         network = self._network
-        listener = self._listener = network.listener(self._address)
+        listener = self._listener = network.listener(self._source, self._address)
         if listener is None:
             error = NotReached(f"nobody listens at {self._address}")
             network.later(self._source, network.delay(), self.fail, error)

@@ -13,6 +13,8 @@ process that was restarted, as a TCP connection would not. When nobody listens t
   keep-alive at the latest. A lost request or answer is a deadline that passes, or a `Disconnected`.
 - **Duplication** delivers a call's request twice, and the first answer counts.
 - **Cuts** are one-way, between two hosts: what would arrive meanwhile is lost.
+- **Refusals** are one-way, between two hosts: new calls and streams that way are refused as if no process listened,
+  though the process lives, and what is under way goes on.
 - **Death** of a process: the others learn at once, or not until the keep-alive.
 
 Whatever happens in a process is queued in its context: a service's code runs as the process that listens, a killed one
@@ -120,6 +122,9 @@ class SimulatedNetwork:
         self.stream_taps: list[StreamTap] = []
         # What went wrong in a service that is no refusal and no fault of the world.
         self.on_mistake: Callable[[Process, str, Exception], object] | None = None
+        # Called with both ends of a stream and its service's `at_hand`, where the client is a part of the same process;
+        # returns the object that the client finds. The client's end comes first.
+        self.hand_over: Callable[[SimulatedStream, SimulatedStream, object], object] = lambda client, served, what: what
         self._draw = chance.random
         self._listeners: dict[str, SimulatedListener] = {}
         self._ports = 0
@@ -130,9 +135,13 @@ class SimulatedNetwork:
         self._connections: dict[Process, list[SimulatedConnection]] = {}
         # (from, to): messages that way vanish. Hosts are process names.
         self._cuts: dict[tuple[str, str], None] = {}
+        # (from, to): connections that way are refused.
+        self._refused: dict[tuple[str, str], None] = {}
         # (from, to): messages that way take up to so much longer, each by itself.
         self._slow: dict[tuple[str, str], float] = {}
         self.counts: dict[str, int] = {}
+        # (from, to): a probe was refused since the process there listens.
+        self.probes_refused: dict[tuple[str, str], None] = {}
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,11 +160,20 @@ class SimulatedNetwork:
         self._cuts.pop((source, target), None)
         self._cuts.pop((target, source), None)
 
+    def refuse(self, source: str, target: str) -> None:
+        self._refused[source, target] = None
+
+    def accept(self, source: str, target: str) -> None:
+        self._refused.pop((source, target), None)
+
     def heal_all(self) -> None:
         self._cuts.clear()
+        self._refused.clear()
         self._slow.clear()
 
     def is_cut(self, source: Process, target: Process) -> bool:
+        if source.shares_unit(target):
+            return False
         return bool(self._cuts) and (source.name, target.name) in self._cuts
 
     def count(self, what: str) -> None:
@@ -182,6 +200,8 @@ class SimulatedNetwork:
 
     def is_lost(self, source: Process, target: Process) -> bool:
         """Whether a message that arrives now is lost."""
+        if source.shares_unit(target):
+            return False
         if self._cuts and (source.name, target.name) in self._cuts:
             self.count("message cut off")
             return True
@@ -210,8 +230,31 @@ class SimulatedNetwork:
     def transport(self, process: Process) -> SimulatedTransport:
         return SimulatedTransport(self, process)
 
-    def listener(self, address: str) -> SimulatedListener | None:
+    def listener(self, source: Process, address: str) -> SimulatedListener | None:
+        """The one that connections of `source` to this address reach; None: they are refused."""
+        if self._refused and (source.name, _host_of(address)) in self._refused:
+            self.count("connection refused though its target lives")
+            return None
         return self._listeners.get(address)
+
+    async def refuses_connections(self, source: Process, address: str, timeout_s: float) -> bool:
+        target = _host_of(address)
+        if (source.name, target) in self._cuts or (target, source.name) in self._cuts:
+            await self._pass(source, timeout_s)
+            return False
+        await self._pass(source, self.delay())
+        if self.listener(source, address) is not None:
+            return False
+        self.probes_refused[source.name, target] = None
+        return True
+
+    async def _pass(self, process: Process, seconds: float) -> None:
+        passed = self.loop.create_future()
+        timer = self.later(process, seconds, passed.set_result, None)
+        try:
+            await passed
+        finally:
+            timer.cancel()
 
     def listen(self, process: Process, address: str, service: Service) -> SimulatedListener:
         host, _, port = address.rpartition(":")
@@ -222,6 +265,9 @@ class SimulatedNetwork:
         if address in self._listeners:
             raise NotReached(f"{address} is taken")
         listener = self._listeners[address] = SimulatedListener(self, process, address, service)
+        for source, target in list(self.probes_refused):
+            if target == process.name:
+                del self.probes_refused[source, target]
         process.on_end.append(listener.died)
         return listener
 
@@ -271,6 +317,9 @@ class SimulatedTransport:
         if self._network.keeps_alive:
             self._network.connected(self._process, connection)
         return connection
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        return await self._network.refuses_connections(self._process, address, timeout_s)
 
     async def listen(self, address: str, service: Service) -> SimulatedListener:
         return self._network.listen(self._process, address, service)
@@ -359,7 +408,7 @@ class SimulatedConnection:
         else:
             stream.on_end = lambda: self._streams.pop(stream, None)
             self._streams[stream] = None
-            stream.open(self._network.listener(self._address))
+            stream.open(self._network.listener(self._process, self._address))
         return stream
 
     def expect_reachable(self) -> None:
@@ -380,6 +429,10 @@ class SimulatedConnection:
             call.fail(Disconnected("the connection was closed"))
         for stream in list(self._streams):
             stream.cancel()
+
+
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def is_mistake(error: BaseException) -> bool:

@@ -40,6 +40,7 @@ class Process:
         "paused",
         "resumed_at",
         "tasks",
+        "unit",
         "wall_skew_ms",
     )
 
@@ -58,6 +59,9 @@ class Process:
         # Called when it is killed, in whoever's context kills it: the network's and the metadata server's ends of it.
         self.on_end: list[Callable[[], object]] = []
         self.wall_skew_ms = 0
+        # Parts of one operating system process have the same unit: nothing between them gets lost, and they may call
+        # each other. Each has a name of its own all the same, by which others know it. None: it has a whole process.
+        self.unit: object | None = None
         self._prune_at = _PRUNE_EVERY
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
@@ -66,6 +70,9 @@ class Process:
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self.loop.call_soon(callback, *args, context=self.context)
+
+    def shares_unit(self, other: Process) -> bool:
+        return self.unit is not None and self.unit is other.unit
 
     def kill(self) -> None:
         if self.dead:

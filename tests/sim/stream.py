@@ -2,6 +2,10 @@
 
 Each way is a `_Way`: messages that were sent and not yet taken by the receiver, at most `_WINDOW` of them. The sender
 waits for room, and learns of it one delay after the receiver has taken a message.
+
+Between two parts of one process a stream opens at once, loses nothing, and shows the client its service's `at_hand`, as
+the production's transport within a process does. Its messages take their time, which is longer than a real one's: a
+call that must not overtake a message has much to overtake.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class SimulatedStream:
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: str, method: str) -> None:
         self._network = network
-        self.at_hand: object | None = None
+        self._at_hand: object | None = None
         # The same at both ends.
         self.number = 0
         self._process = process
@@ -66,6 +70,34 @@ class SimulatedStream:
         # A message was lost: nothing that follows it arrives.
         self._lost = False
         self.on_end: Callable[[], object] = lambda: None
+
+    @property
+    def process(self) -> Process:
+        return self._process
+
+    @property
+    def method(self) -> str:
+        return self._method
+
+    @property
+    def at_hand(self) -> object | None:
+        return self._at_hand
+
+    @at_hand.setter
+    def at_hand(self, what: object | None) -> None:
+        """Set by the service. Its client sees it where both are parts of one process."""
+        client = self._peer
+        assert self._served, "a service alone puts something at hand"
+        assert client is not None
+        if client._process.shares_unit(self._process):
+            client._at_hand = self._network.hand_over(client, self, what)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """At the served end: the service has handled all messages that were sent, and waits for the next one."""
+        client = self._peer
+        waits = self._receiving is not None and not self._receiving.done()
+        return waits and not self._arrived and client is not None and not client._outstanding
 
     # ── for the user ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,6 +180,9 @@ class SimulatedStream:
         self._peer._served = True
         self._peer._peer = self
         listener.coming[self] = self._server_is_gone
+        if listener.process.shares_unit(self._process):
+            listener.process.context.run(self._opens, listener)
+            return
         self._last_arrival = network.loop.now + network.delay()
         network.loop.call_at(self._last_arrival, self._opens, listener, context=listener.process.context)
 

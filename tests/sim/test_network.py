@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_wire.transport import Transport
+from magnetar_wire.transport import ProbingTransport
 from tests.contract.transport_contract import TransportContract
 from tests.sim.chance import Chance
 from tests.sim.loop import SimulatedLoop, new_loop
@@ -30,7 +30,7 @@ class TestSimulatedNetwork(TransportContract):
     def _in_virtual_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asyncio, "run", run_simulated)
 
-    def make(self) -> Transport:
+    def make(self) -> ProbingTransport:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         return SimulatedNetwork(loop, Chance(1).stream("network")).transport(PROCESS.get())

@@ -20,6 +20,9 @@ _BRANCHES: Final[list[Branch]] = [
     ("server/group_commit.py", "self._room_waiters[woken] = None"),
     ("server/record_reader.py", "max_bytes -= len(record)"),
     ("core/commit_group.py", "return Status.READ_ONLY"),
+    # A bookie that lags: left by a ledger, and waited for by one that needs it.
+    ("client/replicated_adds.py", "self._channels[slot].abandon(self._ledger_id, self)"),
+    ("client/replicated_adds.py", "self._released()"),
     ("server/bookie.py", "self._room_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.
     ("core/ledger_replicas.py", "return Status.LIMBO"),
@@ -34,7 +37,7 @@ _BRANCHES: Final[list[Branch]] = [
     # Auto-recovery.
     ("auto_recovery/limbo_repair.py", "await client.recover(ledger_id)"),
     ("auto_recovery/copying.py", "raise CannotRepair(_unreadable(reader.unreadable))"),
-    ("auto_recovery/decommission.py", "await _change(client, bookie_id, marked)"),
+    ("auto_recovery/decommission.py", "if await _change_with_cookie(client, bookie_id, marked, mark):"),
     ("core/repair.py", "plan.stuck.append(no_successor(step))"),
     ("core/ledger_metadata.py", "return with_holder(current, *bookies)"),
 ]

@@ -1,12 +1,12 @@
 """The kinds of worlds, by their names, and in which of them a seed is run where none is named.
 
-That of the service can be one in which nothing but certain faults strike: `service:late entries+kill broker`.
+Those of ledgers and of the service can be ones in which only certain faults strike: `service:late entries+kill broker`.
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -14,11 +14,17 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.service.faults import SERVICE_FAULTS
 from tests.sim.service.world import ServiceWorld
 from tests.sim.topics.world import TopicWorld
+from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS
 from tests.sim.world.world import World
 
 __all__ = ["WORLDS", "run_in_world", "world_named", "worlds_of"]
 
 WORLDS: Final[dict[str, type[World]]] = {"ledgers": World, "topics": TopicWorld, "service": ServiceWorld}
+# Worlds whose faults can be named, and what faults there are.
+_WITH_FAULTS: Final[dict[str, tuple[type[World] | type[ServiceWorld], Iterable[str]]]] = {
+    "ledgers": (World, FAULTS),
+    "service": (ServiceWorld, (*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS))),
+}
 # One seed in so many runs there, too: what is more has more of its own to do, and takes longer. The service has topics'
 # logs in it.
 _EVERY: Final = {"ledgers": 1, "service": 2, "topics": 10}
@@ -27,17 +33,17 @@ _EVERY: Final = {"ledgers": 1, "service": 2, "topics": 10}
 def world_named(name: str) -> str:
     """The same, if there is one. Raises `ArgumentTypeError`."""
     kind, _, faults = name.partition(":")
-    if kind not in WORLDS or (faults and kind != "service"):
-        raise ArgumentTypeError(f"there is no world {name!r}: {', '.join(WORLDS)}, and service:FAULT+FAULT")
+    if kind not in WORLDS or (faults and kind not in _WITH_FAULTS):
+        raise ArgumentTypeError(f"there is no world {name!r}: {', '.join(WORLDS)}, and ledgers or service:FAULT+FAULT")
     for fault in faults.split("+") if faults else ():
-        if fault not in SERVICE_FAULTS:
-            raise ArgumentTypeError(f"there is no fault {fault!r} of the service: {', '.join(SERVICE_FAULTS)}")
+        if fault not in _WITH_FAULTS[kind][1]:
+            raise ArgumentTypeError(f"there is no fault {fault!r} in {kind}: {', '.join(_WITH_FAULTS[kind][1])}")
     return name
 
 
 def _maker(name: str) -> Callable[[int, Callable[[str], object] | None], World]:
     kind, _, faults = name.partition(":")
-    return partial(ServiceWorld, faults=faults.split("+")) if faults else WORLDS[kind]
+    return partial(_WITH_FAULTS[kind][0], faults=faults.split("+")) if faults else WORLDS[kind]
 
 
 def worlds_of(seed: int) -> list[str]:

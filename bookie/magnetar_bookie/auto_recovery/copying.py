@@ -118,6 +118,12 @@ class _Batch:
     def bookie_failed(self, bookie_id: str, reason: str) -> None:
         self._fail(reason)
 
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        """There is nothing to do: a batch is small, and the next one waits for it."""
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        pass
+
     def _fail(self, reason: str) -> None:
         self.failure = self.failure or reason
         self._end()

@@ -1,16 +1,21 @@
 """Taking a bookie out of the cluster: marked by an operator, emptied by repair, and struck off by the auditor.
 
-The mark is `/bookies/leaving/<bookie id>`. From then on the placement passes over the bookie, and the auditor takes it
-for lost, while it still serves reads. When a whole scan that began after the mark was read finds no ledger that names
-it, the cookie is deleted, in one transaction with `done`; with that the bookie can't start again.
+The mark is `/bookies/leaving/<bookie id>`, and its random name stands in the bookie's cookie: both are written in one
+transaction. From then on the placement passes over the bookie, and the auditor takes it for lost, while it still serves
+reads. When a whole scan that began after the mark was read finds no ledger that names it, the cookie is deleted, in one
+transaction with `done`; with that the bookie can't start again.
 
-A ledger that comes to name the bookie behind the scan's back (its maker had not heard of the mark) names one without a
-cookie from then on: it is lost, and repaired like any other. What was acknowledged lies on others as well.
+No ledger comes to name the bookie behind the scan's back. Each transaction that names a bookie in a ledger (a new
+ledger, an ensemble change, the close of a recovery, a repair) checks the version at which the cookie was read without a
+mark (`Bookies.cookie_checks`), and the mark changes that version. So a client that has not heard of the mark is
+refused, and chooses again. Without the check, a ledger with an ack quorum of one could have acknowledged entries on a
+bookie that was struck off, and on no other.
 
-The mark can be taken back as long as it is not done: it is deleted, the bookie takes entries again, and what was copied
-from it meanwhile lies elsewhere. Striking off and taking back are compare-and-sets of one node, so one of them is made.
-A mark that was made again since a scan began is another one, and that scan says nothing of it: the bookie may have been
-given entries in between. So each mark has a random name, which a scan reads before it reads any ledger.
+The mark can be taken back as long as it is not done: it is deleted, also from the cookie, the bookie takes entries
+again, and what was copied from it meanwhile lies elsewhere. Striking off and taking back are compare-and-sets of one
+node, so one of them is made. A mark that was made again since a scan began is another one, and that scan says nothing
+of it: the bookie may have been given entries in between. So each mark has a random name, which a scan reads before it
+reads any ledger.
 
 What counts as naming: a fragment of any ledger, open ones included; and a tombstone, as long as the bookie is alive
 to drop what it holds. One that is dead will not, and its tombstones wait for nothing but the end of its cookie.
@@ -18,6 +23,7 @@ to drop what it holds. One that is dead will not, and its tombstones wait for no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magnetar_bookie import paths
@@ -26,9 +32,9 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import DELETE, LEAVE, Instead
-from magnetar_metadata.errors import BadVersion, NoNode
-from magnetar_metadata.store import Change, Delete
-from magnetar_protos.ledger_pb2 import Decommission
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
+from magnetar_metadata.store import Change, Delete, Put
+from magnetar_protos.ledger_pb2 import Cookie, Decommission
 
 __all__ = [
     "DecommissionProgress",
@@ -61,11 +67,8 @@ class DecommissionProgress:
 
 
 async def decommission(client: LedgerClient, bookie_id: str) -> None:
-    """Marks the bookie as leaving. Asked again, it changes nothing."""
+    """Marks the bookie as leaving. Asked again, it changes nothing. Raises `NoSuchBookie`."""
     store = client.ledgers.store
-    await store.sync()
-    if await store.exists(paths.cookie(bookie_id)) is None and await store.exists(paths.leaving(bookie_id)) is None:
-        raise NoSuchBookie(f"no bookie {bookie_id!r} belongs to the cluster: /bookies/cookies names those that do")
     now_ms, mark = client.clock.time_ms(), client.randomness.token(_MARK_BYTES)
 
     def marked(payload: bytes | None) -> bytes | Instead:
@@ -74,7 +77,12 @@ async def decommission(client: LedgerClient, bookie_id: str) -> None:
         made = Decommission(asked_ms=now_ms, ledgers_left=_NOT_COUNTED, mark=mark)
         return made.SerializeToString(deterministic=True)
 
-    await _change(client, bookie_id, marked)
+    while True:
+        await store.sync()
+        if await store.exists(paths.cookie(bookie_id)) is None and await store.exists(paths.leaving(bookie_id)) is None:
+            raise NoSuchBookie(f"no bookie {bookie_id!r} belongs to the cluster: /bookies/cookies names those that do")
+        if await _change_with_cookie(client, bookie_id, marked, mark):
+            return
 
 
 async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
@@ -87,7 +95,8 @@ async def cancel_decommission(client: LedgerClient, bookie_id: str) -> None:
             raise NotLeaving(f"bookie {bookie_id!r} is struck off, and that is for good")
         return DELETE
 
-    await _change(client, bookie_id, taken_back)
+    while not await _change_with_cookie(client, bookie_id, taken_back, b""):
+        pass
 
 
 async def decommission_progress(client: LedgerClient, bookie_id: str) -> DecommissionProgress | None:
@@ -120,6 +129,31 @@ async def note_ledgers_left(client: LedgerClient, bookie_id: str, mark: bytes, l
             raise  # of the cookie: another auditor was here, or the next scan will tell
 
 
+async def _change_with_cookie(
+    client: LedgerClient, bookie_id: str, update: compare_and_set.Update, mark: bytes
+) -> bool:
+    """Change the decommission and the mark in the cookie. False: the cookie has changed meanwhile, and nothing else."""
+    path, along = paths.cookie(bookie_id), []
+    try:
+        stored = await compare_and_set.read(client.ledgers.store, path, fresh=True)
+        if stored is not None:
+            cookie = decode_node(Cookie, path, stored.payload)
+            cookie.decommission_mark = mark
+            payload = cookie.SerializeToString(deterministic=True)
+            value = compare_and_set.next_value(stored, payload, client.randomness)
+            along = [Put(path, value, stored.version)]
+    except ForeignValue as error:
+        # Nobody names a bookie whose cookie can't be read.
+        client.ledgers.foreign.pass_over(path, error)
+    try:
+        await _change(client, bookie_id, update, along)
+    except (BadVersion, NoNode) as error:
+        if not error.index:
+            raise
+        return False
+    return True
+
+
 def _counted(bookie_id: str, payload: bytes | None, mark: bytes, ledgers_left: int) -> bytes | Instead:
     if payload is None:
         return LEAVE
@@ -140,7 +174,7 @@ _MARK_BYTES = 8
 
 
 async def _change(
-    client: LedgerClient, bookie_id: str, update: compare_and_set.Update, along: list[Change] | None = None
+    client: LedgerClient, bookie_id: str, update: compare_and_set.Update, along: Sequence[Change] = ()
 ) -> None:
     await compare_and_set.change(
         client.ledgers.store,
@@ -148,5 +182,5 @@ async def _change(
         update,
         clock=client.clock,
         randomness=client.randomness,
-        along=along or [],
+        along=along,
     )

@@ -32,7 +32,7 @@ from magnetar_bookie.core.ledger_metadata import (
 )
 from magnetar_bookie.core.lost_bookies import ClusterView
 from magnetar_bookie.core.repair import FillSlot, entries_of_slot, no_successor, plan_repair, successor
-from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.errors import EnsembleOutdated, LedgerDeleted, LedgerError, NoSuchLedger
 from magnetar_bookie.read.striping import fragment_of
 from magnetar_metadata.errors import ForeignValue
 
@@ -149,7 +149,12 @@ async def put_in_place(
             client.bookies.quarantine(step.target)
         raise
     if step.replaces:
-        await client.ledgers.change(
-            ledger_id,
-            lambda current: with_bookie_replaced(current, step.first_entry_id, step.slot, step.listed, step.target),
-        )
+        try:
+            await client.ledgers.change(
+                ledger_id,
+                lambda current: with_bookie_replaced(current, step.first_entry_id, step.slot, step.listed, step.target),
+                client.bookies.cookie_checks([step.target]),
+            )
+        except EnsembleOutdated as error:
+            await client.bookies.reread_cookies(error.bookie_ids)
+            raise FragmentChanged(f"the repair needs another bookie: {error}") from error

@@ -1,27 +1,34 @@
-"""Adds on their way to one bookie: one stream for all ledgers of the process.
+"""The adds to one bookie: one stream for all ledgers of the process.
 
 Theory of operation
 -------------------
-`send` puts a record in line. What is in line leaves in frames: the first as soon as the event loop comes round, the
-next with whatever gathered while that one was being sent. So work is done per frame, and a busy writer's frames grow by
-themselves. Every record is *unanswered* from `send` until the bookie's answer, wherever it is meanwhile.
+`send` puts records in line. Records in line leave in frames: the first when the event loop comes round, the next with
+all records that gathered while the frame before was being sent. So work is done per frame, and a busy writer's frames
+grow by themselves. Every record is *unanswered* from `send` until the bookie's answer (core/unanswered_adds.py).
 
-A bookie in this process takes what is in line as it is (`adds_at_hand.py`), once in a turn of the loop, and answers by
-a call, without frames, streams of bytes and tasks in between. What it does not take so, for want of room say, goes in a
-frame like any other. The stream is there all the same: it ends when the bookie does.
+A bookie in this process takes the records in line as they are (`adds_at_hand.py`), once in a turn of the loop, and
+answers by a call, without frames, streams of bytes and tasks in between. Records that it does not take so, for want of
+capacity say, go in a frame like any other. The stream is there all the same: it ends when the bookie does.
 
-A stream breaks when its bookie goes, ends it, says what can't be read, leaves a record unanswered for the add time-out,
-or lags by more bytes than it may. Then every sink with something unanswered is told, once, and no answer of that stream
-reaches anybody any more: what was under way is unknown, and the sink has it sent elsewhere. The next `send` opens
-another stream. A bookie whose streams break without an answer is left alone for a pause that grows; a `send` within it
-fails at once, which is better for a ledger that has a spare bookie than to wait.
+A stream breaks when its bookie dies, ends the stream, sends an unreadable answer, or leaves the oldest record that was
+handed over unanswered for the add time-out. A frame is handed over when its `send` begins, so a bookie that reads
+nothing is found too. On a break every sink with unanswered records is notified, once, and no answer of that stream
+reaches any sink: the outcome of those records is unknown, and the sink resends them elsewhere. The next `send` opens
+another stream. A bookie whose streams break without an answer is left alone for a pause that grows; a `send` during the
+pause fails at once, which is better for a ledger that has a spare bookie than to wait.
 
-One timer watches the oldest unanswered record; it is set anew when it has gone off, not when an answer comes.
+A bookie that lags, by more unanswered bytes than `max_bookie_lag_bytes`, breaks nothing. Each ledger with unanswered
+records there is notified (`bookie_lags`), and decides for itself (core/ensemble_change.py). A ledger that can complete
+its adds without the bookie leaves it (`abandon`), and its records are dropped from the line. A ledger that needs the
+bookie adds nothing more until `bookie_caught_up`. So memory is bounded: beyond the bound there are at most the adds
+that ledgers had pending when it was passed.
+
+One timer watches the oldest record that was handed over; it is set again when it has gone off, not at each answer.
 
 Ordinary adds and those of recovery have a stream each. An answer does not say which of the two it is for, and a writer
 that took the answers to a recovery's adds for its own could complete an add that the recovery beside it cuts off.
 
-Neither a sink nor a failure is ever told from within `send`.
+No sink is notified from within `send` or `abandon`.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -38,6 +45,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_bookie.adds_at_hand import AddsAtHand
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.core.unanswered_adds import UnansweredAdds
 from magnetar_bookie.read.record import MAX_RECORD_BYTES
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun
 from magnetar_wire.blobs import field_head
@@ -50,8 +58,6 @@ __all__ = ["AddChannel", "AddSink"]
 log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
-# What keeping one unanswered record takes besides its bytes, about.
-_OVERHEAD_BYTES: Final = 200
 
 
 class AddSink(Protocol):
@@ -62,6 +68,12 @@ class AddSink(Protocol):
 
     def bookie_failed(self, bookie_id: str, reason: str) -> None:
         """Whatever is unanswered there is unknown, and no answer to it will come."""
+
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        """The bookie is over its lag bound: abandon it, or send nothing more until it has caught up."""
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        """The bookie does not lag any more. Follows `bookie_lags`."""
 
 
 @dataclass(slots=True)
@@ -110,15 +122,19 @@ class AddChannel:
         self._spawn = spawn
         self._clock = clock
         self._timeout_s = options.add_entry_timeout_s
-        self._max_lag_bytes = options.max_bookie_lag_bytes
+        self._max_lag_bytes = options.lag_bound_bytes
         self._recovery = recovery
         # By ledger; several recoveries of one ledger may run in one process.
         self._sinks: dict[int, list[AddSink]] = {}
         self._line: deque[_Run] = deque()
-        # (ledger id, entry id) → since when, and its bytes. Oldest first; `_unanswered_bytes` is their sum.
-        self._unanswered: dict[tuple[int, int], tuple[float, int]] = {}
-        self._unanswered_bytes = 0
-        # The next look at the oldest one, and when it is due.
+        self._unanswered = UnansweredAdds(self._max_lag_bytes)
+        # Ledgers that were notified of the lag that lasts now, and those that are to be.
+        self._notified_of_lag: dict[int, None] = {}
+        self._to_notify_of_lag: dict[int, None] = {}
+        self._notifying = False
+        # Ledgers whose last sink abandoned the bookie: their records leave the line in the next turn of the loop.
+        self._abandoned: dict[int, None] = {}
+        # The next look at the oldest record that was handed over, and when it is due.
         self._timer: Timer | None = None
         self._check_at = 0.0
         self._link: _Link | None = None
@@ -131,11 +147,18 @@ class AddChannel:
 
     @property
     def unanswered_bytes(self) -> int:
-        return self._unanswered_bytes
+        """Memory of the unanswered records, estimated."""
+        return self._unanswered.bytes
 
     def attach(self, ledger_id: int, sink: AddSink) -> Callable[[], None]:
-        """Has the sink told of the ledger's answers and failures. Returns what ends that."""
+        """Notifies the sink of the ledger's answers, of failures and of lag. Returns the function that ends that.
+
+        If the bookie lags now, the sink is notified before this returns.
+        """
         self._sinks.setdefault(ledger_id, []).append(sink)
+        if self._unanswered.lags:
+            self._notified_of_lag[ledger_id] = None
+            sink.bookie_lags(self._bookie_id, self._lag())
 
         def detach() -> None:
             sinks = self._sinks.get(ledger_id, [])
@@ -146,28 +169,43 @@ class AddChannel:
 
         return detach
 
+    def abandon(self, ledger_id: int, sink: AddSink) -> None:
+        """Ends the sink's attachment. Records of a ledger without another sink are sent no more, if that can be."""
+        sinks = self._sinks.get(ledger_id, [])
+        if sink in sinks:
+            sinks.remove(sink)
+        self._notified_of_lag.pop(ledger_id, None)
+        if not sinks:
+            self._sinks.pop(ledger_id, None)
+            if not self._abandoned:
+                asyncio.get_running_loop().call_soon(self._drop_abandoned)
+            self._abandoned[ledger_id] = None
+
+    def _drop_abandoned(self) -> None:
+        """Those of all ledgers that abandoned the bookie in one turn of the loop, in one pass."""
+        abandoned, self._abandoned = self._abandoned, {}
+        self._unanswered.drop(abandoned.__contains__, self._clock.monotonic())
+        kept = [run for run in self._line if run.ledger_id not in abandoned]
+        self._line.clear()
+        self._line.extend(kept)
+        self._check_caught_up()
+
     def send(self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool) -> None:
         """Puts the records of these entries, `first` and those that follow it, in line."""
         assert recovery is self._recovery, "recovery's adds have a channel of their own: adds(…, recovery=True)"
-        now, unanswered = self._clock.monotonic(), self._unanswered
-        added = 0
-        for entry_id, record in enumerate(records, first):
-            key, since, size = (ledger_id, entry_id), now, len(record) + _OVERHEAD_BYTES
-            if key in unanswered:  # sent again: it is the oldest copy that is waited for
-                since, before = unanswered[key]
-                added -= before
-            unanswered[key] = since, size
-            added += size
-        self._unanswered_bytes += added
+        if ledger_id in self._abandoned:
+            self._drop_abandoned()
+        unanswered = self._unanswered
+        unanswered.put(ledger_id, first, records)
         if self._breaking is not None:
             return
         if self._closed:
             self._break_soon("the ledger client is closed")
-        elif self._link is None and now < self._not_before:
+        elif self._link is None and self._clock.monotonic() < self._not_before:
             self._break_soon("it failed a moment ago")
-        elif self._unanswered_bytes > self._max_lag_bytes:
-            self._break_soon(f"it is behind by {self._unanswered_bytes} bytes, and may be by {self._max_lag_bytes}")
         else:
+            if unanswered.lags and ledger_id not in self._notified_of_lag:
+                self._notify_of_lag_soon(ledger_id)
             self._line.append(_Run(ledger_id, master_key, first, records))
             link = self._link
             if link is None:
@@ -177,8 +215,6 @@ class AddChannel:
             elif not link.handing:
                 link.handing = True
                 asyncio.get_running_loop().call_soon(self._hand_over, link)
-            if self._timer is None:
-                self._check_in(self._timeout_s)
 
     def registered_anew(self) -> None:
         """The bookie is there again: no reason to spare it."""
@@ -224,10 +260,12 @@ class AddChannel:
         line, at_hand = self._line, link.at_hand
         if link is not self._link or at_hand is None:
             return
+        unanswered, now = self._unanswered, self._clock.monotonic()
         try:
             try:
                 while line and at_hand.ready(link.frames):
                     run = line.popleft()
+                    unanswered.hand_over(run.ledger_id, run.first, run.first + len(run.records), now)
                     left = at_hand.take(run.ledger_id, run.master_key, run.first, run.records, recovery=self._recovery)
                     if link is not self._link:  # it broke by what was answered: nothing of it is in line any more
                         break
@@ -241,6 +279,7 @@ class AddChannel:
         except Exception as error:
             log.exception("adds to bookie %s failed", self._bookie_id)
             self._break(link, f"a fault of ours: {error!r}")
+        self._watch_oldest()
         if line:
             link.wake()
 
@@ -255,7 +294,8 @@ class AddChannel:
                 asyncio.get_running_loop().call_soon(self._break, link, f"a fault of ours: {error!r}")
 
     def _next_frame(self) -> bytes:
-        builder, line = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES), self._line
+        """Records from the head of the line. They count as handed over: the caller sends the frame at once."""
+        builder, line, now = FrameBuilder(max_entry_bytes=MAX_RECORD_BYTES), self._line, self._clock.monotonic()
         runs: list[AddRun] = []
         last: tuple[int, bytes] | None = None
         while line:
@@ -269,10 +309,13 @@ class AddChannel:
                 last = key
                 if builder.runs > len(runs):
                     runs.append(AddRun(master_key=run.master_key, recovery=self._recovery))
+            if taken:
+                self._unanswered.hand_over(run.ledger_id, run.first, run.first + taken, now)
             if taken < len(run.records):
                 run.first, run.records = run.first + taken, run.records[taken:]
                 break
             line.popleft()
+        self._watch_oldest()
         parts = builder.take_parts()
         head = field_head(AddRequest.FRAME_FIELD_NUMBER, sum(map(len, parts)))
         return b"".join((head, *parts, AddRequest(runs=runs).SerializeToString()))
@@ -291,17 +334,54 @@ class AddChannel:
         return "it ended the stream"
 
     def _take(self, ledger_id: int, first: int, count: int, status: int) -> None:
-        unanswered = self._unanswered
-        # Never more work than there are unanswered records, whatever the bookie claims.
-        entry_ids: Iterable[int] = range(first, first + count)
-        if count > len(unanswered):
-            entry_ids = [entry_id for ledger, entry_id in unanswered if ledger == ledger_id and entry_id in entry_ids]
-        for entry_id in entry_ids:
-            found = unanswered.pop((ledger_id, entry_id), None)
-            if found is not None:
-                self._unanswered_bytes -= found[1]
+        self._unanswered.answered(ledger_id, first, count, self._clock.monotonic())
+        if self._notified_of_lag:
+            self._check_caught_up()
         for sink in tuple(self._sinks.get(ledger_id, ())):
             sink.answered(self._bookie_id, first, count, status)
+
+    # ── lag ──
+
+    def _notify_of_lag_soon(self, ledger_id: int) -> None:
+        if not (self._notified_of_lag or self._to_notify_of_lag):
+            self._to_notify_of_lag = self._unanswered.ledger_ids
+        self._to_notify_of_lag[ledger_id] = None
+        self._notify_soon()
+
+    def _check_caught_up(self) -> None:
+        if self._notified_of_lag and not self._unanswered.lags:
+            self._notify_soon()
+
+    def _notify_soon(self) -> None:
+        if not self._notifying:
+            self._notifying = True
+            asyncio.get_running_loop().call_soon(self._notify)
+
+    def _notify(self) -> None:
+        """Tells ledgers of a lag that lasts still, or all that were told of one that is over."""
+        self._notifying = False
+        to_notify, self._to_notify_of_lag = self._to_notify_of_lag, {}
+        if not self._unanswered.lags:
+            notified, self._notified_of_lag = self._notified_of_lag, {}
+            for ledger_id in notified:
+                for sink in tuple(self._sinks.get(ledger_id, ())):
+                    sink.bookie_caught_up(self._bookie_id)
+            return
+        reason = self._lag()
+        for ledger_id in to_notify:
+            if ledger_id not in self._notified_of_lag:
+                self._notified_of_lag[ledger_id] = None
+                for sink in tuple(self._sinks.get(ledger_id, ())):
+                    sink.bookie_lags(self._bookie_id, reason)
+
+    def _lag(self) -> str:
+        return f"{self._unanswered.bytes} bytes are unanswered, of at most {self._max_lag_bytes}"
+
+    # ── the time-out ──
+
+    def _watch_oldest(self) -> None:
+        if self._timer is None and self._unanswered.is_handed_over:
+            self._check_in(self._timeout_s)
 
     def _check_in(self, seconds: float) -> None:
         self._check_at = self._clock.monotonic() + seconds
@@ -309,16 +389,19 @@ class AddChannel:
 
     def _check_oldest(self) -> None:
         self._timer = None
-        if not self._unanswered:
-            return
         now, grace_s = self._clock.monotonic(), self._timeout_s / 10
-        since, _ = next(iter(self._unanswered.values()))
+        self._unanswered.find_oldest(now)
+        if not self._unanswered.is_handed_over:
+            return
+        due = self._unanswered.oldest_since + self._timeout_s
         if now > self._check_at + grace_s:
             self._check_in(grace_s)  # this process was asleep: the answers may have come meanwhile
-        elif now < since + self._timeout_s:
-            self._check_in(since + self._timeout_s - now)
+        elif now < due:
+            self._check_in(due - now)
         else:
             self._break(self._link, f"it has not answered an add within {self._timeout_s} s")
+
+    # ── the end of a stream ──
 
     def _break_soon(self, reason: str) -> None:
         self._breaking = reason
@@ -343,10 +426,10 @@ class AddChannel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        ledger_ids = dict.fromkeys(ledger_id for ledger_id, _ in self._unanswered)
+        ledger_ids = self._unanswered.ledger_ids
         self._unanswered.clear()
-        self._unanswered_bytes = 0
         self._line.clear()
+        self._check_caught_up()
         for ledger_id in ledger_ids:
             for sink in tuple(self._sinks.get(ledger_id, ())):
                 sink.bookie_failed(self._bookie_id, reason)

@@ -1,9 +1,16 @@
 """What a process knows of the bookies, and its connections to them.
 
 `/bookies/available` says who is alive, one node each that goes with its bookie's session; it is watched, and so is each
-node, since a bookie turns read-only in place. `/bookies/leaving` names those that are being emptied. What is known may
-be a little old: a bookie that is not there any more fails when it is used, and one that failed is in quarantine, so
-that it is not chosen again at once. A bookie seen before is called at its last known address, registered or not: its
+node, since a bookie turns read-only in place. What is known may be a little old: a bookie that is not there any more
+fails when it is used, and one that failed is in quarantine, so that it is not chosen again at once.
+
+A bookie's cookie says whether it is being decommissioned. For this an old answer is not enough: with an ack quorum of
+one an entry could be acknowledged by a bookie that is struck off already. So whoever names a bookie in a ledger puts
+`cookie_checks` into the same transaction. They hold the version at which the cookie was last read without a mark, and
+marking, cancelling and striking off each change it. The cookies are read when a bookie registers and when the names
+below `/bookies/leaving` change, so that naming a bookie costs no read. After a refused check `reread_cookies` brings
+the versions up to date.
+ A bookie seen before is called at its last known address, registered or not: its
 session may be lost while it serves on. So nothing is forgotten before the client is closed: an address, a watch, a
 connection and two add channels for each bookie id there was, and operators give those out.
 
@@ -15,7 +22,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -23,12 +31,14 @@ from google.protobuf.message import DecodeError, Message
 
 from magnetar_bookie import paths
 from magnetar_bookie.client.add_channel import AddChannel
+from magnetar_bookie.client.foreign_nodes import decode_node
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
-from magnetar_bookie.errors import ClientClosed
-from magnetar_metadata.errors import SessionLost, Unavailable
-from magnetar_metadata.store import MetadataStore, Watch
-from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_bookie.errors import ClientClosed, EnsembleOutdated
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import ForeignValue, SessionLost, Unavailable
+from magnetar_metadata.store import ABSENT, Check, MetadataStore, Watch
+from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import Connection, Disconnected, Failed, NotReached, Stream, Transport
@@ -58,6 +68,14 @@ class BookieInfo:
         return dict(self.listeners).get(listener_name, self.address)
 
 
+@dataclass(frozen=True, slots=True)
+class _CookieState:
+    # ABSENT: there is none, or none that can be read.
+    version: int
+    # The bookie must not be named in a ledger.
+    marked: bool
+
+
 class Bookies:
     """All of them, for one ledger client."""
 
@@ -74,7 +92,10 @@ class Bookies:
         self._sessions: dict[str, int] = {}
         # Of those that were: what runs until they are lost; None: they are.
         self._gone: dict[str, Timer | None] = {}
+        # The names below /bookies/leaving for which the cookies were read last.
         self._leaving: list[str] = []
+        # Each registered bookie's cookie: the newest version that was read, and whether it has a mark.
+        self._cookies: dict[str, _CookieState] = {}
         self._quarantine = Quarantine(clock, options.bookie_quarantine_time_s, self._tell)
         self._listeners: list[Callable[[], object]] = []
         self._connections: dict[str, tuple[str, Connection]] = {}
@@ -133,7 +154,7 @@ class Bookies:
         """What keeps a bookie that is not `writable` from being chosen, in words that follow its name."""
         if bookie_id not in self._sessions:
             return "is not registered"
-        if bookie_id in self._leaving:
+        if not self._may_be_named(bookie_id):
             return "is being decommissioned"
         if self._known[bookie_id].read_only:
             return "is read-only"
@@ -151,8 +172,32 @@ class Bookies:
         return [
             bookie_id
             for bookie_id, info in self.alive().items()
-            if not info.read_only and bookie_id not in self._leaving
+            if not info.read_only and self._may_be_named(bookie_id)
         ]
+
+    def _may_be_named(self, bookie_id: str) -> bool:
+        cookie = self._cookies.get(bookie_id)
+        return cookie is not None and not cookie.marked
+
+    def cookie_checks(self, bookie_ids: Sequence[str]) -> list[Check]:
+        """Return the checks for a transaction that names these bookies. Raises `EnsembleOutdated`."""
+        leaving = [bookie_id for bookie_id in bookie_ids if not self._may_be_named(bookie_id)]
+        if leaving:
+            raise EnsembleOutdated(f"{', '.join(leaving)} is being decommissioned: choose other bookies", bookie_ids)
+        return [Check(paths.cookie(bookie_id), self._cookies[bookie_id].version) for bookie_id in bookie_ids]
+
+    async def reread_cookies(self, bookie_ids: Sequence[str]) -> None:
+        """Read these cookies again, after a sync. Until then the bookies can't be chosen.
+
+        Raises `Unavailable` where the store gives no answer; they are read as soon as it does.
+        """
+        for bookie_id in bookie_ids:
+            self._cookies.pop(bookie_id, None)
+        try:
+            await self._read_cookies(bookie_ids)
+        except Unavailable:
+            self.spawn(self._reread_patiently(bookie_ids))
+            raise
 
     def quarantine(self, bookie_id: str) -> None:
         """It failed: it is not chosen for some time, unless it registers anew."""
@@ -269,9 +314,36 @@ class Bookies:
 
     async def _read_leaving(self) -> None:
         leaving = await self._metadata.children(paths.LEAVING)
-        if leaving != self._leaving:
-            self._leaving = leaving
+        changed = [one for one in self._known if (one in leaving) != (one in self._leaving)]
+        for bookie_id in changed:
+            await self._read_cookie(bookie_id)
+        self._leaving = leaving
+        if changed:
             self._tell()
+
+    async def _read_cookie(self, bookie_id: str) -> None:
+        path = paths.cookie(bookie_id)
+        try:
+            stored = await compare_and_set.read(self._metadata, path)
+            mark = decode_node(Cookie, path, stored.payload).decommission_mark if stored else b""
+        except ForeignValue as error:
+            log.error("bookie %s is given no entries: %s", bookie_id, error)
+            stored, mark = None, b""
+        known = self._cookies.get(bookie_id)
+        if stored is None:
+            self._cookies[bookie_id] = _CookieState(ABSENT, marked=True)
+        elif known is None or stored.version >= known.version:
+            self._cookies[bookie_id] = _CookieState(stored.version, marked=bool(mark))
+
+    async def _read_cookies(self, bookie_ids: Sequence[str]) -> None:
+        await self._metadata.sync()
+        for bookie_id in bookie_ids:
+            await self._read_cookie(bookie_id)
+        self._tell()
+
+    async def _reread_patiently(self, bookie_ids: Sequence[str]) -> None:
+        with suppress(SessionLost):
+            await self._patiently(functools.partial(self._read_cookies, bookie_ids))
 
     async def _read_available(self) -> None:
         names = await self._metadata.children(paths.AVAILABLE)
@@ -297,6 +369,8 @@ class Bookies:
         info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only, listeners)
         session = node.stat.ephemeral_owner
         anew = self._sessions.get(bookie_id) != session
+        if anew:
+            await self._read_cookie(bookie_id)
         if not anew and self._known.get(bookie_id) == info:
             return
         self._known[bookie_id], self._sessions[bookie_id] = info, session

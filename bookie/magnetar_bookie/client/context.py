@@ -10,6 +10,7 @@ from __future__ import annotations
 from magnetar_bookie.client.bookies import Bookies
 from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.recovery_budget import RecoveryBudget
 from magnetar_bookie.core.placement import Placement, SpreadPlacement
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
@@ -35,3 +36,4 @@ class LedgerContext:
         self.placement = placement or SpreadPlacement()
         self.ledgers = LedgerStore(metadata, clock, randomness)
         self.bookies = Bookies(metadata, transport, clock, self.options)
+        self.recovery_budget = RecoveryBudget(self.options.max_recovery_bytes)

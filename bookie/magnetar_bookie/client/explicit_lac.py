@@ -28,12 +28,15 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 class ExplicitLac:
-    def __init__(self, client: LedgerContext, ledger_id: int, master_key: bytes, adds: ReplicatedAdds) -> None:
+    def __init__(
+        self, client: LedgerContext, ledger_id: int, master_key: bytes, adds: ReplicatedAdds, interval_s: float
+    ) -> None:
+        """`interval_s`: 0: nothing is ever sent."""
         self._client = client
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._adds = adds
-        self._interval_s = client.options.explicit_lac_interval_ms / 1000
+        self._interval_s = interval_s
         # What the last record said, or each bookie that has answered since.
         self._told = NO_ENTRY
         self._told_to: dict[str, int] = {}

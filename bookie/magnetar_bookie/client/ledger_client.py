@@ -21,6 +21,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.placement import Placement
+from magnetar_bookie.errors import EnsembleOutdated
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import Clock
@@ -60,25 +61,37 @@ class LedgerClient(LedgerContext):
         await self.bookies.close()
 
     async def create(
-        self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        self,
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
-        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept.
+        """Makes a ledger. Its owner records it with `LedgerStore.record`, or it will be swept. Without `explicit_lac` a
+        silent writer does not send its LAC, for ledgers that nobody reads before they are recovered.
 
         With fewer bookies than an ensemble takes, but an ack quorum, it is made degraded. With fewer than that this
         raises `NotEnoughBookies`, which says who is missing and why: `wait_for_bookies` and try again.
         `ValueTooLarge`: the properties don't fit into a node.
         """
-        ensemble = await self._choice.choose(striping)
-        size = len(ensemble)
-        actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
-        made = await self.ledgers.make(
-            ensemble,
-            actual,
-            wanted_ensemble_size=striping.ensemble_size,
-            purpose=purpose,
-            properties=properties,
-        )
-        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None))
+        while True:
+            ensemble = await self._choice.choose(striping)
+            size = len(ensemble)
+            actual = Striping(size, min(striping.write_quorum, size), striping.ack_quorum)
+            try:
+                made = await self.ledgers.make(
+                    ensemble,
+                    actual,
+                    wanted_ensemble_size=striping.ensemble_size,
+                    purpose=purpose,
+                    cookie_checks=self.bookies.cookie_checks(ensemble),
+                    properties=properties,
+                )
+                break
+            except EnsembleOutdated as error:
+                await self.bookies.reread_cookies(error.bookie_ids)
+        writer = LedgerWriter(self, made, lambda: self._writers.pop(made.ledger_id, None), explicit_lac=explicit_lac)
         self._writers[made.ledger_id] = writer
         return made, writer
 

@@ -2,10 +2,15 @@
 
 `recover` takes the ledger into recovery and makes attempts until one of them, or somebody else, has closed it. An
 attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
-(core/recovery.py decides what that shows), writes what is kept to an ack quorum, and closes. Everything that it relies
-on is checked by the compare-and-set of the close; an attempt that comes to nothing has at most written records to more
-bookies, and the next one begins anew. So a recoverer may be stopped, or wake up late, anywhere. Those bookies are among
-the former ones in the metadata before they are sent anything: whoever deletes the ledger waits for them.
+(core/recovery.py decides what that shows; the first entries come with the answers to the fences), writes what is kept
+to an ack quorum, and closes. Everything that it relies on is checked by the compare-and-set of the close; an attempt
+that comes to nothing has at most written records to more bookies, and the next one begins anew. So a recoverer may be
+stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
+anything: whoever deletes the ledger waits for them.
+
+What is read ahead is bounded for each recovery, and in bytes for all of the process (recovery_budget.py). The first
+answer that a bookie is asked for is small, and each is twice as large as the one before where that was cut short: as a
+rule the unconfirmed end of a ledger is small, and hundreds of recoveries have it read at once.
 
 An entry that is damaged on all bookies that could have it is kept without a record: nothing is written of it, readers
 find it lost, and the entries behind it are recovered as usual. Where the last entry is lost, the ledger's length is
@@ -20,13 +25,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from magnetar_bookie.client.context import LedgerContext
+from magnetar_bookie.client.ledger_store import KnownLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import (
     FragmentChanged,
     LedgerMetadata,
+    LedgerState,
     SomebodyElseClosed,
     begin_recovery,
     closed_by_recovery,
@@ -35,6 +44,7 @@ from magnetar_bookie.core.ledger_metadata import (
 from magnetar_bookie.core.recovery import FenceAnswers, RecoveryReads, first_to_recover
 from magnetar_bookie.errors import (
     AddFailed,
+    EnsembleOutdated,
     LedgerDeleted,
     LedgerError,
     LedgerFenced,
@@ -43,9 +53,10 @@ from magnetar_bookie.errors import (
     RecoveryUndecided,
 )
 from magnetar_bookie.read.range_reader import EntryReader, NotRead
-from magnetar_bookie.read.read_answer import BadAnswer, read_entries, status_name
+from magnetar_bookie.read.read_answer import BadAnswer, ReadEntries, read_entries, status_name
 from magnetar_bookie.read.record import NO_ENTRY, check_record
 from magnetar_bookie.read.striping import Fragment
+from magnetar_metadata.errors import Unavailable
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, ReadRequest
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -58,6 +69,9 @@ _log = logging.getLogger(__name__)
 # How much of the ledger's end is held in memory at a time, and comes in one answer.
 _WINDOW_BYTES: Final = 16_777_216
 _ANSWER_BYTES: Final = 1_048_576
+_FIRST_ANSWER_BYTES: Final = 16_384
+# What comes with the answer to a fence, of that size at most: all that most writers leave behind.
+_FIRST_READ_ENTRIES: Final = 16
 # Between asking a bookie and asking it again; doubles up to the second.
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -70,15 +84,23 @@ async def recover(client: LedgerContext, ledger_id: int) -> LedgerMetadata:
     """
     deadline = client.clock.monotonic() + client.options.recovery_timeout_s
     pause_s = _FIRST_PAUSE_S
+    node = KnownLedger()
+    # Closed is for ever, however stale the read is. Anything else is decided by the change below.
+    with suppress(NoSuchLedger, Unavailable):
+        metadata = await client.ledgers.read(ledger_id, known=node)
+        if metadata.state is LedgerState.CLOSED:
+            return metadata
     while True:
         try:
-            metadata = await client.ledgers.change(ledger_id, begin_recovery)
+            metadata = await client.ledgers.change(ledger_id, begin_recovery, known=node)
             if metadata.closed:
                 return metadata
-            return await _Attempt(client, ledger_id, metadata, deadline).run()
+            return await _Attempt(client, ledger_id, metadata, node, deadline).run()
         except SomebodyElseClosed as closed:
             return closed.metadata
-        except (FragmentChanged, OutcomeNotKnown, _Failed) as error:
+        except (EnsembleOutdated, FragmentChanged, OutcomeNotKnown, _Failed) as error:
+            if isinstance(error, EnsembleOutdated):
+                await client.bookies.reread_cookies(error.bookie_ids)
             if client.clock.monotonic() + pause_s >= deadline:
                 raise RecoveryUndecided(
                     f"ledger {ledger_id} was not recovered within {client.options.recovery_timeout_s} s: {error}; "
@@ -95,15 +117,23 @@ class _Failed(LedgerError):
 class _Attempt:
     """One attempt, based on the metadata as it was when it began."""
 
-    def __init__(self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, deadline: float) -> None:
+    def __init__(
+        self, client: LedgerContext, ledger_id: int, metadata: LedgerMetadata, node: KnownLedger, deadline: float
+    ) -> None:
         self._client = client
         self._clock = client.clock
         self._ledger_id = ledger_id
         self._metadata = metadata
+        self._node = node
         self._fragment = metadata.last_fragment
         self._deadline = deadline
         # What became of the ensemble where recovery had to replace bookies; nobody reads by it before the close.
         self._own_fragments: list[Fragment] = []
+        # By slot, what was read from its LAC on, right after its fence.
+        self._first_reads: dict[int, ReadEntries] = {}
+        self._share = client.recovery_budget.open_share()
+        # How large the next answer of a slot may be.
+        self._answer_bytes = [_FIRST_ANSWER_BYTES] * len(self._fragment.bookies)
         # Whoever waits looks again when this has pulsed.
         self._pulse = asyncio.Event()
         # Why the attempt can't go on; and what says that no attempt has to.
@@ -111,30 +141,36 @@ class _Attempt:
         self._decided: SomebodyElseClosed | LedgerDeleted | NoSuchLedger | None = None
 
     async def run(self) -> LedgerMetadata:
+        try:
+            return await self._run()
+        finally:
+            self._share.close()
+
+    async def _run(self) -> LedgerMetadata:
         last_add_confirmed = await self._fence()
         first = first_to_recover(self._fragment, last_add_confirmed)
         last, length = await self._read_and_write(first)
         if length is None:
             length = await self._length_up_to(last)
         now_ms = self._clock.time_ms()
+        own = dict.fromkeys(bookie_id for fragment in self._own_fragments for bookie_id in fragment.bookies)
         return await self._client.ledgers.change(
             self._ledger_id,
             lambda current: closed_by_recovery(current, self._fragment, self._own_fragments, last, length, now_ms),
+            self._client.bookies.cookie_checks([one for one in own if one not in self._fragment.bookies]),
+            self._node,
         )
 
     async def _fence(self) -> int:
         """Returns the LAC when no ack quorum can form any more."""
         answers = FenceAnswers(self._metadata.striping)
         said = dict.fromkeys(self._fragment.bookies, "it has not answered")
-        request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
 
         async def fence(slot: int, bookie_id: str) -> None:
             pause_s = _FIRST_PAUSE_S
             while True:
                 try:
-                    answer = await self._client.bookies.call(
-                        bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
-                    )
+                    answer = await self._fence_at(slot, bookie_id)
                 except TransportError as error:
                     said[bookie_id] = str(error)
                 else:
@@ -155,12 +191,44 @@ class _Attempt:
             )
         return answers.last_add_confirmed
 
+    async def _fence_at(self, slot: int, bookie_id: str) -> FenceAnswer:
+        """With the first read, unless other recoveries hold too much. `_read_slot` repeats one that makes no sense."""
+        request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
+        reads = self._share.try_reserve(_FIRST_ANSWER_BYTES)
+        if reads:
+            request.read_entries = min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries)
+            request.max_bytes = _FIRST_ANSWER_BYTES
+        try:
+            answer = await self._client.bookies.call(
+                bookie_id, "fence", request, FenceAnswer, timeout_s=self._client.options.read_entry_timeout_s
+            )
+            if reads and answer.HasField("read"):
+                first = answer.last_add_confirmed + 1
+                asked = ReadRequest(
+                    ledger_id=self._ledger_id,
+                    first_entry_id=first,
+                    last_entry_id=first + request.read_entries - 1,
+                    step=1,
+                )
+                with suppress(BadAnswer):
+                    self._first_reads[slot] = read_entries(asked, answer.read)
+                held = [one for read in self._first_reads.values() for one in read.entries.values()]
+                self._share.set_held(sum(len(one) for one in held if isinstance(one, bytes)), writing=False)
+            return answer
+        finally:
+            if reads:
+                self._share.release(_FIRST_ANSWER_BYTES)
+
     async def _read_and_write(self, first: int) -> tuple[int, int | None]:
         """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
         options = self._client.options
         reads = RecoveryReads(
             self._metadata.striping, first, window_entries=options.recovery_window_entries, window_bytes=_WINDOW_BYTES
         )
+        for slot, read in self._first_reads.items():
+            if read.next_entry_id > first:  # it begins at its own LAC, which is not above the one that counts
+                reads.answered(slot, read)
+        self._first_reads.clear()
         adds = self._adds(first)
         unwritten = 0
         length: int | None = None
@@ -168,6 +236,7 @@ class _Attempt:
         def written(_: int, records: Sequence[bytes], error: AddFailed | None) -> None:
             nonlocal unwritten
             unwritten -= len(records)
+            self._note_held(reads, adds)
             if error is not None:
                 self._broken = self._broken or f"what was kept can't be written: {error}"
             self._tell()
@@ -196,12 +265,13 @@ class _Attempt:
                 unwritten += 1
                 taken = True
                 adds.add(entry_id, [record], written)
+            self._note_held(reads, adds)
             if taken:  # the window has moved on
                 self._tell()
             return reads.done and not unwritten
 
         try:
-            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, slot, bookie_id), write_kept)
+            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, adds, slot, bookie_id), write_kept)
         finally:
             adds.stop()
         if self._decided is not None:
@@ -212,17 +282,19 @@ class _Attempt:
         return reads.last_entry_id, length
 
     def _adds(self, first: int) -> ReplicatedAdds:
-        async def publish(fragment: Fragment) -> None:
+        async def publish(change: Change) -> None:
             try:
                 await self._client.ledgers.change(
-                    self._ledger_id, lambda current: with_recovery_writing_to(current, fragment.bookies)
+                    self._ledger_id,
+                    lambda current: with_recovery_writing_to(current, change.fragment.bookies),
+                    known=self._node,
                 )
             except (SomebodyElseClosed, LedgerDeleted, NoSuchLedger) as error:
                 self._decided = error
                 self._broken = str(error)
                 self._tell()
                 raise LedgerFenced(f"ledger {self._ledger_id} needs no recovery any more: {error}") from error
-            self._own_fragments.append(fragment)
+            self._own_fragments.append(change.fragment)
 
         return ReplicatedAdds(
             self._ledger_id,
@@ -239,14 +311,25 @@ class _Attempt:
             recovery=True,
         )
 
-    async def _read_slot(self, reads: RecoveryReads, slot: int, bookie_id: str) -> None:
+    def _note_held(self, reads: RecoveryReads, adds: ReplicatedAdds) -> None:
+        writing = reads.has_kept or adds.pending_entries > 0
+        self._share.set_held(reads.held_bytes + adds.pending_bytes, writing=writing)
+
+    async def _read_slot(self, reads: RecoveryReads, adds: ReplicatedAdds, slot: int, bookie_id: str) -> None:
         """Reads from one bookie what it is asked for, until the end is found."""
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
-            asked = reads.ask(slot)
-            if asked is not None:
-                await self._read(reads, slot, bookie_id, *asked)
-                self._tell()
+            if reads.ask(slot) is not None:
+                max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
+                try:
+                    # Others may have answered meanwhile.
+                    asked = reads.ask(slot)
+                    if asked is not None:
+                        await self._read(reads, slot, bookie_id, *asked, max_bytes)
+                        self._note_held(reads, adds)
+                        self._tell()
+                finally:
+                    self._share.release(max_bytes)
             elif reads.owes_an_answer(slot):
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -254,13 +337,15 @@ class _Attempt:
             else:
                 await self._pulse.wait()
 
-    async def _read(self, reads: RecoveryReads, slot: int, bookie_id: str, first: int, last: int) -> None:
+    async def _read(
+        self, reads: RecoveryReads, slot: int, bookie_id: str, first: int, last: int, max_bytes: int
+    ) -> None:
         request = ReadRequest(
             ledger_id=self._ledger_id,
             first_entry_id=first,
             last_entry_id=last,
             step=1,
-            max_bytes=_ANSWER_BYTES,
+            max_bytes=max_bytes,
             fence=True,
             master_key=self._metadata.master_key,
         )
@@ -270,6 +355,8 @@ class _Attempt:
             )
             self._refused(bookie_id, answer.status)
             reads.answered(slot, read_entries(request, answer))
+            if answer.next_entry_id <= last:
+                self._answer_bytes[slot] = min(2 * self._answer_bytes[slot], _ANSWER_BYTES)
         except (TransportError, BadAnswer) as error:
             reads.not_answered(slot, first, last, str(error))
 

@@ -14,20 +14,29 @@ from magnetar_bookie.client.foreign_nodes import ForeignNodes, decode_node
 from magnetar_bookie.client.ledger_ids import LedgerIds
 from magnetar_bookie.core import ledger_metadata
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.errors import IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
+from magnetar_bookie.errors import EnsembleOutdated, IntentSwept, LedgerError, NoSuchLedger, OutcomeNotKnown
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import BadVersion, NodeExists, NoNode, OutcomeUnknown
-from magnetar_metadata.store import ABSENT, Change, Delete, MetadataStore, Put
+from magnetar_metadata.store import ABSENT, Change, Check, Delete, MetadataStore, Put
 from magnetar_protos.ledger_pb2 import LedgerIdCounter, LedgerIntent
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["LedgerStore", "MadeLedger"]
+__all__ = ["KnownLedger", "LedgerStore", "MadeLedger"]
 
 _MASTER_KEY_BYTES: Final = 16
 
 Update = Callable[[LedgerMetadata | None], LedgerMetadata]
+
+
+class KnownLedger:
+    """A ledger's node as its holder has read or changed it last: given to `LedgerStore.change`, it saves a read."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: compare_and_set.Stored | None = None) -> None:
+        self.stored = stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class MadeLedger:
 
     ledger_id: int
     metadata: LedgerMetadata
+    # The node as it was made.
+    stored: compare_and_set.Stored | None = None
 
     @property
     def release(self) -> Delete:
@@ -60,9 +71,13 @@ class LedgerStore:
         *,
         wanted_ensemble_size: int,
         purpose: str,
+        cookie_checks: Sequence[Check],
         properties: Mapping[str, bytes] | None = None,
     ) -> MadeLedger:
-        """Makes a ledger and its intent, under an id above all there ever were."""
+        """Makes a ledger and its intent, under an id above all there ever were.
+
+        `cookie_checks` are those of the ensemble (`Bookies.cookie_checks`): `EnsembleOutdated` if one is refused.
+        """
         now_ms = self._clock.time_ms()
         metadata = LedgerMetadata(
             state=LedgerState.OPEN,
@@ -77,17 +92,19 @@ class LedgerStore:
         while True:
             ledger_id = await self._ids.next()
             nodes = {paths.intent(ledger_id): intent.SerializeToString(), paths.ledger(ledger_id): metadata.encode()}
-            puts = [
-                Put(path, compare_and_set.first_value(payload, self._randomness), ABSENT)
-                for path, payload in nodes.items()
-            ]
+            values = {path: compare_and_set.first_value(payload, self._randomness) for path, payload in nodes.items()}
+            puts = [Put(path, value, ABSENT) for path, value in values.items()]
             try:
-                await self.store.transaction(puts)
+                await self.store.transaction([*puts, *cookie_checks])
             except OutcomeUnknown:
                 continue  # if both nodes are there, or come to be, the sweeper finds the intent
             except NodeExists as error:
                 raise LedgerError(f"ledger {ledger_id} is there already, though its id is new: {error}") from None
-            return MadeLedger(ledger_id, metadata)
+            except (BadVersion, NoNode) as error:
+                if error.index < len(puts):
+                    raise
+                raise _outdated(f"ledger {ledger_id} was not made", ensemble) from error
+            return MadeLedger(ledger_id, metadata, compare_and_set.made(values[paths.ledger(ledger_id)]))
 
     async def _draw(self, count: int) -> int:
         """The last of so many ids."""
@@ -111,30 +128,47 @@ class LedgerStore:
         return decode_node(LedgerIdCounter, paths.LEDGER_IDS, stored.payload).last_ledger_id if stored else 0
 
     async def record(
-        self, made: MadeLedger, owner: str, update: compare_and_set.Update, along: Sequence[Change] = ()
+        self,
+        made: MadeLedger,
+        owner: str,
+        update: compare_and_set.Update,
+        along: Sequence[Change] = (),
+        known: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
         """Records a new ledger in its owner's node and takes its intent away, in one transaction, and `along` with it.
+        `known` is the owner's node as it was read or changed last, if it was.
 
         Raises `IntentSwept`, and changes nothing, where the sweeper was faster.
         """
         try:
-            return await self._change(owner, update, along=[made.release, *along])
+            return await self._change(owner, update, along=[made.release, *along], known=known)
         except (BadVersion, NoNode) as error:
             if error.index != 1:
                 raise
             raise IntentSwept(f"ledger {made.ledger_id} was not recorded in time and is being deleted") from None
 
-    async def read(self, ledger_id: int, *, fresh: bool = False) -> LedgerMetadata:
-        """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`."""
+    async def read(self, ledger_id: int, *, fresh: bool = False, known: KnownLedger | None = None) -> LedgerMetadata:
+        """What stands there, possibly stale unless it is to be fresh. Raises `NoSuchLedger`. Fills in `known`."""
         stored = await compare_and_set.read(self.store, paths.ledger(ledger_id), fresh=fresh)
+        if known is not None:
+            known.stored = stored
         if stored is None:
             raise NoSuchLedger(f"there is no ledger {ledger_id}")
         return ledger_metadata.decode(stored.payload)
 
-    async def change(self, ledger_id: int, update: Update) -> LedgerMetadata:
-        """Changes what stands there to what `update` makes of it, and returns that.
+    async def change(
+        self,
+        ledger_id: int,
+        update: Update,
+        cookie_checks: Sequence[Check] = (),
+        known: KnownLedger | None = None,
+    ) -> LedgerMetadata:
+        """Changes what stands there to what `update` makes of it, and returns that. Starts from `known`, and fills it
+        in.
 
-        Raises what `update` raises of a fresh value, and `OutcomeNotKnown` where it can't be found out.
+        `cookie_checks` are those of the bookies that the change names anew (`Bookies.cookie_checks`). Raises
+        `EnsembleOutdated` if one is refused, what `update` raises of a fresh value, and `OutcomeNotKnown` where it
+        can't be found out.
         """
         result: LedgerMetadata | None = None
 
@@ -145,10 +179,19 @@ class LedgerStore:
             return compare_and_set.LEAVE if result is current or result == current else result.encode()
 
         try:
-            await self._change(paths.ledger(ledger_id), changed)
+            stored = await self._change(
+                paths.ledger(ledger_id), changed, cookie_checks, known.stored if known is not None else None
+            )
         except OutcomeUnknown as error:
             raise OutcomeNotKnown(f"whether ledger {ledger_id} was changed is not known: {error}") from error
+        except (BadVersion, NoNode) as error:
+            if not error.index:
+                raise
+            bookie_ids = [check.path.rpartition("/")[2] for check in cookie_checks]
+            raise _outdated(f"ledger {ledger_id} was not changed", bookie_ids) from error
         assert result is not None
+        if known is not None:
+            known.stored = stored
         return result
 
     async def ledger_ids(self) -> AsyncIterator[int]:
@@ -177,8 +220,16 @@ class LedgerStore:
                     yield name + rest
 
     async def _change(
-        self, path: str, update: compare_and_set.Update, along: Sequence[Change] = ()
+        self,
+        path: str,
+        update: compare_and_set.Update,
+        along: Sequence[Change] = (),
+        known: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
         return await compare_and_set.change(
-            self.store, path, update, clock=self._clock, randomness=self._randomness, along=along
+            self.store, path, update, clock=self._clock, randomness=self._randomness, along=along, known=known
         )
+
+
+def _outdated(what: str, bookie_ids: Sequence[str]) -> EnsembleOutdated:
+    return EnsembleOutdated(f"{what}: one of {', '.join(bookie_ids)} is being decommissioned", bookie_ids)

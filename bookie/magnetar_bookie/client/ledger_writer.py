@@ -3,8 +3,9 @@
     ledger_id, errors first: after the first add that fails all later ones fail, and what is left is `close`
 
 `append_run` makes the records, once: with the LAC of this moment and the bytes of all entries so far. They are taken as
-long as there is room; `room` waits for that, `add` for that and for the completion too. A caller of `add` that is
-cancelled leaves the add with the ledger: it is decided like any other.
+long as there is room: less than `max_pending_entries` and `max_pending_bytes` are pending, and no bookie lags that the
+ledger needs. `room` waits for that, `on_room` is called when it comes about, and `add` waits for room and for the
+completion too. A caller of `add` that is cancelled leaves the add with the ledger: it is decided like any other.
 
 `close` waits until nothing is pending and closes the ledger at its LAC. If it returns, no failed add will ever be read.
 If it raises `CloseLost`, somebody else has closed the ledger or is about to. If it raises `OutcomeNotKnown` or an error
@@ -23,13 +24,13 @@ from typing import Final
 
 from magnetar_bookie.client.context import LedgerContext
 from magnetar_bookie.client.explicit_lac import ExplicitLac
-from magnetar_bookie.client.ledger_store import MadeLedger
+from magnetar_bookie.client.ledger_store import KnownLedger, MadeLedger
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
-from magnetar_bookie.read.striping import Fragment
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
 
@@ -45,10 +46,18 @@ _MANY_FRAGMENTS: Final = 200
 class LedgerWriter:
     """`LedgerClient.create` makes it."""
 
-    def __init__(self, client: LedgerContext, made: MadeLedger, ended: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        client: LedgerContext,
+        made: MadeLedger,
+        ended: Callable[[], object] = lambda: None,
+        *,
+        explicit_lac: bool = True,
+    ) -> None:
         self.ledger_id = made.ledger_id
         # As this writer last saw or made it.
         self.metadata = made.metadata
+        self._node = KnownLedger(made.stored)
         self._client = client
         self._ended = ended
         options = client.options
@@ -67,8 +76,10 @@ class LedgerWriter:
             options,
             recovery=False,
             told=self._after_completions,
+            released=self._released,
         )
-        self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds)
+        lac_interval_s = options.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
+        self._lac = ExplicitLac(client, made.ledger_id, made.metadata.master_key, self._adds, lac_interval_s)
         self._next_entry_id = 0
         # Of all entries that were appended, and of those that have completed.
         self._appended_bytes = 0
@@ -80,6 +91,8 @@ class LedgerWriter:
         self._close_result: asyncio.Future[LedgerMetadata] | None = None
         # Those that wait for room, first come first served.
         self._waiting: list[asyncio.Future[None]] = []
+        # Called when there is room that no completion has made: the last bookie that the writer waited for caught up.
+        self.on_room: Callable[[], object] | None = None
 
     @property
     def last_add_confirmed(self) -> int:
@@ -91,12 +104,23 @@ class LedgerWriter:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._adds.pending_bytes
 
     @property
     def failed(self) -> AddFailed | None:
         """What the first add that failed failed with; so will every later one."""
         return self._adds.failed
+
+    @property
+    def held_up(self) -> bool:
+        """Nothing is taken until bookies that lag have caught up, since the ledger needs them."""
+        return self._adds.held_up
+
+    @property
+    def held_up_by(self) -> list[str]:
+        """These bookies."""
+        return self._adds.held_up_by
 
     @property
     def absent(self) -> list[str]:
@@ -130,7 +154,9 @@ class LedgerWriter:
         if not self.has_room():
             raise TooManyPending(
                 f"ledger {self.ledger_id} has {adds.pending_entries} adds of {adds.pending_bytes} bytes "
-                f"pending, and may have {self._max_entries} of {self._max_bytes}: wait for room"
+                f"pending, and may have {self._max_entries} of {self._max_bytes}"
+                + (f"; it needs {', '.join(adds.held_up_by)}, and they lag" if adds.held_up else "")
+                + ": wait for room"
             )
         first, confirmed = self._next_entry_id, adds.last_add_confirmed
         ledger_id, length, records = self.ledger_id, self._appended_bytes, []
@@ -238,7 +264,7 @@ class LedgerWriter:
             return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms(), properties)
 
         try:
-            self.metadata = await self._client.ledgers.change(self.ledger_id, closed)
+            self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)
         except LedgerFenced as error:
             raise CloseLost(
                 f"ledger {self.ledger_id} was to be closed at entry {last}, and somebody else was faster: what "
@@ -267,13 +293,15 @@ class LedgerWriter:
 
     @property
     def room_bytes(self) -> int:
-        """How many more bytes: the entry that passes this is taken still."""
+        """How much more memory, by `count_entry_memory` of the records; the entry that passes this is still taken."""
         return self._max_bytes - self._adds.pending_bytes
 
     def has_room(self) -> bool:
         """Whether `append` takes an entry now, or it will fail anyway."""
         adds = self._adds
-        return self._closing or (adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes)
+        if self._closing:
+            return True
+        return not adds.held_up and adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes
 
     def _after_completions(self) -> None:
         if self._waiting and self.has_room():
@@ -281,13 +309,22 @@ class LedgerWriter:
         if not self._adds.pending_entries and self._adds.failed is None:
             self._lac.idle()
 
+    def _released(self) -> None:
+        if self.has_room():
+            self._wake()
+            if self.on_room is not None:
+                self.on_room()
+
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for room in waiting:
             if not room.done():
                 room.set_result(None)
 
-    async def _publish(self, fragment: Fragment) -> None:
+    async def _publish(self, change: Change) -> None:
         self.metadata = await self._client.ledgers.change(
-            self.ledger_id, lambda current: ledger_metadata.in_new_ensemble(current, fragment)
+            self.ledger_id,
+            lambda current: ledger_metadata.in_new_ensemble(current, change.fragment),
+            self._client.bookies.cookie_checks(change.named),
+            self._node,
         )

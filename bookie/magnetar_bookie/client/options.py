@@ -10,18 +10,23 @@ __all__ = ["LedgerClientOptions"]
 
 
 class LedgerClientOptions(Configuration):
-    # A bookie that has not answered an add for so long has failed.
+    # Seconds after which a bookie has failed that does not answer the oldest add it was sent. They count from when the
+    # add left this process, or from the answer to the add before it, whichever is later.
     add_entry_timeout_s: float = Field(default=5.0, gt=0)
     read_entry_timeout_s: float = Field(default=5.0, gt=0)
     # After so long the next replica is asked as well.
     speculative_read_timeout_ms: int = Field(default=2000, gt=0)
     # A writer that adds nothing for so long tells the bookies its LAC; 0: never.
     explicit_lac_interval_ms: int = Field(default=100, ge=0)
-    # Per ledger: what may be added and not completed. The entry that passes the bound in bytes is still taken.
+    # Entries of one ledger that are added and not completed, and the memory of their records. The entry that passes the
+    # bound in bytes is still taken.
     max_pending_entries: int = Field(default=1000, gt=0)
     max_pending_bytes: int = Field(default=67_108_864, gt=0)
-    # Of one bookie, over all ledgers of the process: with more bytes unanswered it has failed.
-    max_bookie_lag_bytes: int = Field(default=134_217_728, gt=0)
+    # Memory, in bytes, that the adds of all ledgers which one bookie has not answered may take. Beyond it ledgers that
+    # can complete their adds without this bookie replace it, and all others wait for it. 0: in a broker, twice
+    # max_message_publish_buffer_size_in_mb; in other processes, four times max_pending_bytes. A broker refuses to start
+    # with less than max_message_publish_buffer_size_in_mb.
+    max_bookie_lag_bytes: int = Field(default=0, ge=0)
     # A bookie that failed is not chosen for so long; for longer each time that it fails again soon after.
     bookie_quarantine_time_s: float = Field(default=30.0, gt=0)
     # A writer replaces a bookie that has had no registration for so long, though it adds nothing, where another one can
@@ -31,7 +36,15 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
+    # Bytes of entries that all recoveries of a process hold at a time, read ahead and not written yet. Recoveries wait
+    # for each other above it. Each may hold one entry whatever the limit is, so that all of them go on.
+    max_recovery_bytes: int = Field(default=134_217_728, gt=0)
     # So many entries a reader has fetched or on their way before they are asked for; and a few MiB of them at most.
     read_ahead_entries: int = Field(default=2048, ge=0)
     # So long a bookie keeps a tailing reader's question for the LAC.
     long_poll_timeout_ms: int = Field(default=10_000, gt=0)
+
+    @property
+    def lag_bound_bytes(self) -> int:
+        """`max_bookie_lag_bytes`, or what its 0 means where no broker has said it."""
+        return self.max_bookie_lag_bytes or 4 * self.max_pending_bytes

@@ -4,6 +4,9 @@ The writer adds through it, and recovery does with the records that it keeps. It
 to the ensemble's bookies, and hands what bookies answer to the rules. After the answers of one turn of the event loop
 it asks the rules once what follows. A new ensemble is made known by `publish`, its owner's; a bookie that failed is put
 into quarantine, or, where it refused this very ledger, is not chosen for it again.
+
+A bookie that lags is left, like one that failed, where the ledger can do without it. While the ledger needs it,
+`held_up` is True, and the owner adds nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +25,13 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.add_pipeline import AddPipeline, Complete, Fail
 from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.core.placement import Placement
-from magnetar_bookie.errors import AddFailed, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
 from magnetar_bookie.read.read_answer import status_name
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["Done", "ReplicatedAdds"]
@@ -59,16 +65,21 @@ class ReplicatedAdds:
         next_entry_id: int,
         bookies: Bookies,
         placement: Placement,
-        publish: Callable[[Fragment], Awaitable[None]],
+        publish: Callable[[Change], Awaitable[None]],
         clock: Clock,
         randomness: Randomness,
         options: LedgerClientOptions,
         *,
         recovery: bool,
         told: Callable[[], object] = lambda: None,
+        released: Callable[[], object] = lambda: None,
     ) -> None:
         # Called after adds were told their fate, once for all that were at a time.
         self._told = told
+        # Called when `held_up` becomes False.
+        self._released = released
+        # A bookie lags that the ledger needs.
+        self.held_up = False
         self._ledger_id = ledger_id
         self._master_key = master_key
         self._bookies = bookies
@@ -117,12 +128,18 @@ class ReplicatedAdds:
 
     @property
     def pending_bytes(self) -> int:
+        """The memory of the records that are pending."""
         return self._pending_bytes
 
     @property
     def absent(self) -> list[int]:
         """Slots whose bookie failed, and which nobody could be found for."""
         return self._pipeline.absent
+
+    @property
+    def held_up_by(self) -> list[str]:
+        """The bookies that `held_up` is due to."""
+        return self._pipeline.held_up_by
 
     def add(self, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
         """Sends the records. `done` is called when their fate is known here, in order, never from within this call."""
@@ -133,7 +150,7 @@ class ReplicatedAdds:
             return
         sends = self._pipeline.add_run(first_entry_id, len(records))
         self._pending.update(enumerate(records, first_entry_id))
-        self._pending_bytes += sum(map(len, records))
+        self._pending_bytes += count_entry_memory(records)
         self._runs.append(run)
         for slots, first, count in sends:
             at = first - first_entry_id
@@ -187,6 +204,23 @@ class ReplicatedAdds:
         self._bookie_failed(bookie_id, reason, passes=True)
         self._settle_soon()
 
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self._pipeline.set_lagging(bookie_id, True)
+        # At once, so that nothing more is added in this turn of the loop.
+        self.held_up = bool(self._pipeline.held_up_by)
+        self._settle_soon()
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        self._pipeline.set_lagging(bookie_id, False)
+        self._settle_soon()
+
+    def _leave_dispensable(self) -> None:
+        """Sends the bookies that lag, and that the ledger can do without, nothing more. Others' adds there go on."""
+        for bookie_id in self._pipeline.dispensable():
+            slot = self._pipeline.fragment.bookies.index(bookie_id)
+            self._channels[slot].abandon(self._ledger_id, self)
+            self._bookie_failed(bookie_id, "it lags, and the others suffice", passes=True)
+
     def _bookie_failed(self, bookie_id: str, reason: str, *, passes: bool) -> None:
         if passes:
             self._bookies.quarantine(bookie_id)
@@ -227,6 +261,8 @@ class ReplicatedAdds:
 
     def _settle(self) -> None:
         self._settling = False
+        if not self._stopped:
+            self._leave_dispensable()
         # After the end nothing but a failure is left to be told.
         for action in self._pipeline.settle() if not self._stopped or self._pipeline.failed else ():
             if isinstance(action, Complete):
@@ -240,6 +276,9 @@ class ReplicatedAdds:
                 run = self._late.popleft()
                 _tell(run, self._pipeline.failed or self._ended)
             self._told()
+        if self.held_up and not self._pipeline.held_up_by:
+            self.held_up = False
+            self._released()
         if self._waiting and self._resting():
             waiting, self._waiting = self._waiting, []
             for resting in waiting:
@@ -254,7 +293,7 @@ class ReplicatedAdds:
     def _complete(self, up_to: int) -> None:
         completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
         self._first_pending = up_to + 1
-        self._pending_bytes -= sum(map(len, completed))
+        self._pending_bytes -= count_entry_memory(completed)
         while self._runs and self._runs[0].first <= up_to:
             run = self._runs[0]
             count = up_to + 1 - run.first
@@ -281,11 +320,17 @@ class ReplicatedAdds:
         if self._bookies.closed:
             self.lose(WriterClosed(f"ledger {self._ledger_id} has lost its bookies: the ledger client is closed"))
         else:
-            self._publishing = self._bookies.spawn(self._make_known(change.fragment))
+            self._publishing = self._bookies.spawn(self._make_known(change))
 
-    async def _make_known(self, fragment: Fragment) -> None:
+    async def _make_known(self, change: Change) -> None:
+        fragment, refused = change.fragment, False
         try:
-            await self._publish(fragment)
+            await self._publish(change)
+        except EnsembleOutdated as error:
+            refused = True
+            log.info("ledger %d needs other bookies than %s: %s", self._ledger_id, change.named, error)
+            with suppress(MetadataError):  # until they are read again they are not chosen
+                await self._bookies.reread_cookies(error.bookie_ids)
         except AddFailed as error:
             self._pipeline.lose(error)
         except Exception as error:  # noqa: BLE001 (whatever it is: nobody knows what the metadata says now)
@@ -296,7 +341,9 @@ class ReplicatedAdds:
                 )
             )
         self._publishing = None
-        if self._pipeline.failed is None:
+        if refused:
+            self._pipeline.change_refused()
+        elif self._pipeline.failed is None:
             self._take_on(fragment)
         self._settle_soon()
 

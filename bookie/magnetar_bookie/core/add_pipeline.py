@@ -20,6 +20,9 @@ tells what is on that bookie's disk. Told twice, or of an entry that has complet
 A change takes the slots that it replaces out of all masks, and has the pending entries sent to who is there now.
 
 Nothing completes during a change, so the LAC that its fragment was made from is still the LAC when it is made.
+
+Bookies that lag are noted, too (`set_lagging`). Before it calls `settle` the caller asks which of them the ledger can
+do without (`dispensable`), leaves those, and reports them as failed. The rule is in ensemble_change.py.
 """
 
 from __future__ import annotations
@@ -137,6 +140,19 @@ class AddPipeline:
         """Nothing more can be expected of it. Whether that is news of a bookie of this ensemble."""
         return self.failed is None and self._ensemble.fail(bookie_id)
 
+    def set_lagging(self, bookie_id: str, lags: bool) -> None:
+        """The bookie is over its lag bound, or has caught up."""
+        self._ensemble.set_lagging(bookie_id, lags)
+
+    def dispensable(self) -> list[str]:
+        """The lagging bookies that the ledger can do without. The caller leaves them and calls `bookie_failed`."""
+        return [] if self.failed is not None else self._ensemble.dispensable()
+
+    @property
+    def held_up_by(self) -> list[str]:
+        """The lagging bookies that the ledger goes on with: it adds nothing more until they have caught up."""
+        return [] if self.failed is not None else self._ensemble.held_up_by
+
     def bookies_came(self) -> None:
         """Absent slots may be filled again."""
         self._ensemble.refill()
@@ -146,6 +162,10 @@ class AddPipeline:
         if self.failed is None:
             self.failed = error
             self._masks.clear()
+
+    def change_refused(self) -> None:
+        """The metadata will not have the change that is under way: the next `settle` chooses other bookies."""
+        self._ensemble.change_refused()
 
     def change_made(self) -> list[Send]:
         """The metadata has the change that is under way."""

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
 from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
-__all__ = ["RECORD_OVERHEAD_BYTES", "Answer", "CommitGroup"]
+__all__ = ["Answer", "CommitGroup"]
 
-# What a record in line takes besides its bytes.
-RECORD_OVERHEAD_BYTES: Final = 200
 _OK: Final = Status.OK  # an enum of protobuf looks each name up in Python
 
 
@@ -42,7 +41,7 @@ class CommitGroup:
     waiting: list[Any] = field(default_factory=list)
     # The LACs that may be said then: ledger id → the highest.
     confirmed: dict[int, int] = field(default_factory=dict)
-    # Of the records, with what they take in memory.
+    # The memory of the records.
     pending_bytes: int = 0
     # Deleted while the group gathered, after records of theirs had been taken into it.
     deleted: dict[int, None] = field(default_factory=dict)
@@ -58,14 +57,14 @@ class CommitGroup:
 
     def put_record(self, ledger_id: int, entry_id: int, record: bytes, last_add_confirmed: int) -> None:
         self.changes.records[ledger_id, entry_id] = record
-        self.pending_bytes += len(record) + RECORD_OVERHEAD_BYTES
+        self.pending_bytes += len(record) + ENTRY_OVERHEAD_BYTES
         if last_add_confirmed > self.confirmed.get(ledger_id, -1):
             self.confirmed[ledger_id] = last_add_confirmed
 
     def put_records(self, ledger_id: int, entry_ids: range, records: Sequence[bytes], last_add_confirmed: int) -> None:
         """The same for many, of which the highest LAC is this."""
         self.changes.records.update(zip(zip(repeat(ledger_id), entry_ids, strict=False), records, strict=True))
-        self.pending_bytes += sum(map(len, records)) + len(records) * RECORD_OVERHEAD_BYTES
+        self.pending_bytes += count_entry_memory(records)
         if last_add_confirmed > self.confirmed.get(ledger_id, -1):
             self.confirmed[ledger_id] = last_add_confirmed
 
@@ -73,7 +72,7 @@ class CommitGroup:
         """The ledger is deleted. Storage drops first and writes then, so what gathered of it here must go."""
         changes = self.changes
         for key in [key for key in changes.records if key[0] == ledger_id]:
-            self.pending_bytes -= len(changes.records.pop(key)) + RECORD_OVERHEAD_BYTES
+            self.pending_bytes -= len(changes.records.pop(key)) + ENTRY_OVERHEAD_BYTES
         changes.discarded = [key for key in changes.discarded if key[0] != ledger_id]
         if ledger_id not in changes.dropped:
             changes.dropped.append(ledger_id)

@@ -3,12 +3,14 @@
 A slot is in one of four conditions:
 
     present ──fails──► failed ──a replacement──► being replaced ──the metadata says so──► present
-                         │                             ▲
+              ▲          │                      │      ▲
+              └──────────┼──── refused ─────────┘      │
                          └──none──► absent ────────────┘  when the placement has a bookie for it again
 
 - **present**: its bookie is sent every entry of which it is to hold a copy;
 - **failed**: its bookie failed, and nobody has dealt with that yet. It is sent nothing more;
-- **being replaced**: the metadata is being changed. Nothing completes meanwhile;
+- **being replaced**: the metadata is being changed. Nothing completes meanwhile. The change is refused where one of
+  the new bookies is being decommissioned: then others are chosen;
 - **absent**: nobody could take its place. It stays listed, is sent nothing, and what its bookie acknowledged counts on:
   that is on its disk.
 
@@ -16,6 +18,12 @@ Slots that are replaced are named by the change itself. Comparing ensembles woul
 slot that it left, and yet lacks what was added in between.
 
 One change is under way at a time. Bookies that fail during it are dealt with after it, before anything completes.
+
+A present bookie may also **lag**: it takes entries, but has more bytes to answer than it may. Lag alone fails it only
+where the ledger can do without it: every write set that its slot is in keeps an ack quorum of present bookies that do
+not lag (`dispensable`). A ledger that needs a lagging bookie goes on with it and adds nothing more until it has caught
+up (`held_up_by`). If lag failed it there, its adds would fail, and the ledger that the owner makes next would need the
+same bookie, which still has the entries of the former ledger to write: no ledger would ever store anything.
 """
 
 from __future__ import annotations
@@ -39,6 +47,11 @@ class Change:
     # In order.
     replaced: tuple[int, ...]
 
+    @property
+    def named(self) -> list[str]:
+        """The bookies that the change puts into slots."""
+        return [self.fragment.bookies[slot] for slot in self.replaced]
+
 
 class Ensemble:
     """The slots of one ledger's last fragment."""
@@ -53,6 +66,8 @@ class Ensemble:
         self._absent: dict[int, None] = {}
         # Somebody may be there for an absent slot.
         self._refill = False
+        # An ordered set of present slots.
+        self._lagging: dict[int, None] = {}
         self.changing: Change | None = None
 
     def slot_of(self, bookie_id: str) -> int | None:
@@ -75,7 +90,35 @@ class Ensemble:
         if slot is None or not self.present(slot):
             return False
         self._failed[slot] = None
+        self._lagging.pop(slot, None)
         return True
+
+    def set_lagging(self, bookie_id: str, lags: bool) -> None:
+        """Notes whether the bookie is over its lag bound."""
+        slot = self._slots.get(bookie_id)
+        if slot is None or not self.present(slot):
+            return
+        if lags:
+            self._lagging[slot] = None
+        else:
+            self._lagging.pop(slot, None)
+
+    def dispensable(self) -> list[str]:
+        """The lagging bookies that every write set can do without."""
+        return [self.bookies[slot] for slot in self._lagging if self._can_do_without(slot)]
+
+    def _can_do_without(self, slot: int) -> bool:
+        striping = self._striping
+        write_sets = map(striping.write_set, range(striping.ensemble_size))
+        return all(sum(map(self._keeps_up, slots)) >= striping.ack_quorum for slots in write_sets if slot in slots)
+
+    def _keeps_up(self, slot: int) -> bool:
+        return self.present(slot) and slot not in self._lagging
+
+    @property
+    def held_up_by(self) -> list[str]:
+        """The bookies that lag and take entries still."""
+        return [self.bookies[slot] for slot in self._lagging]
 
     def refill(self) -> None:
         """Bookies came: absent slots are looked at again by the next `begin_change`."""
@@ -102,6 +145,15 @@ class Ensemble:
             return None
         self.changing = Change(Fragment(first_entry_id, tuple(bookies)), tuple(replaced))
         return self.changing
+
+    def change_refused(self) -> None:
+        """The metadata will not have it: the slots wait for other bookies."""
+        change = self.changing
+        assert change is not None
+        self.changing = None
+        for slot in change.replaced:
+            del self._absent[slot]
+            self._failed[slot] = None
 
     def change_made(self) -> Change:
         """The metadata has it."""

@@ -91,6 +91,11 @@ class RecoveryReads:
         full = self._held_bytes >= self._window_bytes and (bool(self._kept) or first > self.undecided)
         return None if first > last or full else (first, last)
 
+    def needs(self, slot: int) -> bool:
+        """Whether what `ask` says of this slot begins with the entry that is to be decided."""
+        asked = self.ask(slot)
+        return asked is not None and asked[0] == self.undecided
+
     def answered(self, slot: int, read: ReadEntries) -> None:
         self._next[slot] = read.next_entry_id
         for entry_id, found in read.entries.items():
@@ -139,6 +144,16 @@ class RecoveryReads:
     def done(self) -> bool:
         """The end is found and every kept record taken."""
         return self.last_entry_id is not None and not self._kept
+
+    @property
+    def held_bytes(self) -> int:
+        """The records that were read and not taken."""
+        return self._held_bytes
+
+    @property
+    def has_kept(self) -> bool:
+        """There is a record for `take`."""
+        return bool(self._kept)
 
     def answers(self) -> dict[int, str]:
         """What each slot of the undecided entry's write set said of it."""

@@ -8,6 +8,7 @@ refused with INVALID_ARGUMENT; nothing of it was done.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -265,7 +266,20 @@ class Bookie:
         if status != Status.OK:
             return FenceAnswer(status=status, last_add_confirmed=NO_ENTRY)
         last_add_confirmed = await self.reader.last_add_confirmed(request.ledger_id)
-        return FenceAnswer(status=status, last_add_confirmed=last_add_confirmed)
+        answer = FenceAnswer(status=status, last_add_confirmed=last_add_confirmed)
+        if request.read_entries:
+            first = last_add_confirmed + 1
+            asked = ReadRequest(
+                ledger_id=request.ledger_id,
+                first_entry_id=first,
+                last_entry_id=min(first + request.read_entries - 1, MAX_ENTRY_ID),
+                step=1,
+                max_bytes=request.max_bytes,
+            )
+            with suppress(Refusal):  # with too many reads it comes without one
+                read = await self._bounded(self._read, asked)
+                answer.read.MergeFromString(read if isinstance(read, bytes) else read.SerializeToString())
+        return answer
 
     async def _fenced(self, ledger_id: int, master_key: bytes) -> Status:
         self.counters.fences += 1

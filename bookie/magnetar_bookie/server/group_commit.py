@@ -16,11 +16,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from magnetar_bookie.core.commit_group import RECORD_OVERHEAD_BYTES, CommitGroup
+from magnetar_bookie.core.commit_group import CommitGroup
 from magnetar_bookie.core.counters import BookieCounters
 from magnetar_bookie.core.ledger_replicas import Durable, LedgerReplicas
 from magnetar_bookie.storage.interface import LedgerStorage, StorageFailed, StorageFull
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["GroupCommit"]
 
@@ -156,7 +157,7 @@ class GroupCommit:
 
     def _count(self, group: CommitGroup) -> None:
         entries = 0 if group.full else len(group.changes.records)
-        size_bytes = 0 if group.full else group.pending_bytes - entries * RECORD_OVERHEAD_BYTES
+        size_bytes = 0 if group.full else group.pending_bytes - entries * ENTRY_OVERHEAD_BYTES
         self._counters.synced(entries, size_bytes, self._clock.monotonic())
 
     def _answer(self, group: CommitGroup) -> None:

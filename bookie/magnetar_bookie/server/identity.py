@@ -40,7 +40,7 @@ async def establish_identity(bookie: Bookie, store: MetadataStore, clock: Clock,
         def published(payload: bytes | None) -> bytes | compare_and_set.Instead:
             if payload is None:
                 return cookie.SerializeToString(deterministic=True)
-            if _cookie(payload) == cookie:
+            if _cookie(payload).instance_id == cookie.instance_id:
                 return compare_and_set.LEAVE
             raise WipedBookie(f"another disk became bookie {bookie.bookie_id!r} at the same time: choose another name")
 

@@ -136,6 +136,7 @@ def internal_stats(topic: Topic) -> pb.InternalStats:
             )
             for lease, left_s in topic.log.leases.standing()[:_MAX_SHOWN]
         ],
+        lapsed_leases=topic.log.leases.lapsed,
     )
 
 

@@ -23,6 +23,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import with_broker_metadata
 from magnetar_wire.errors import WireError
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["Append", "AppendDone", "AppendQueue"]
 
@@ -48,6 +49,7 @@ class AppendQueue:
         self.next_index = next_index
         self._last_time_ms = last_time_ms
         self._max_bytes = max_bytes
+        # The memory of entries that are appended and not decided.
         self.pending_bytes = 0
         # How many were refused and are not told.
         self.refused = 0
@@ -80,7 +82,7 @@ class AppendQueue:
                 self.refuse(BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)), done)
                 return taken
             self.next_index = index + 1
-            self.pending_bytes += len(stored)
+            self.pending_bytes += len(stored) + ENTRY_OVERHEAD_BYTES
             waiting.append(Append(LogEntry(_NOWHERE, stored, messages, batch_size, index, time_ms, chunk), done))
         return len(entries)
 
@@ -125,7 +127,8 @@ class AppendQueue:
             confirmed = []
             while len(confirmed) < count and sent[0].refused is None:
                 confirmed.append(sent.popleft())
-        self.pending_bytes -= sum([len(append.entry.stored) for append in confirmed])
+        size_bytes = sum([len(append.entry.stored) for append in confirmed])
+        self.pending_bytes -= size_bytes + len(confirmed) * ENTRY_OVERHEAD_BYTES
         return confirmed
 
     def take_refused(self) -> list[Append]:

@@ -143,12 +143,14 @@ class BrokerCounters:
     __slots__ = (
         "bundle_claims",
         "bundle_splits",
+        "bundle_take_overs",
         "bundle_unloads",
         "bundles_lost",
         "connections_opened",
         "connections_refused",
         "delivered",
         "entry_bytes",
+        "leases_lapsed",
         "load_seconds",
         "loads_failed",
         "lookups",
@@ -170,6 +172,8 @@ class BrokerCounters:
         # both, with how many they are.
         self.publish_seconds = Histogram(SECONDS)
         self.entry_bytes = Histogram(BYTES)
+        # Leases of topics' logs that were not renewed in time.
+        self.leases_lapsed = 0
         # Of topics that were opened.
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0
@@ -182,6 +186,7 @@ class BrokerCounters:
         self.lookups_failed = 0
         # Bundles that were taken, that were given up in peace, and whose loss was found out.
         self.bundle_claims = 0
+        self.bundle_take_overs = 0
         self.bundle_unloads = 0
         self.bundles_lost = 0
         self.bundle_splits = 0

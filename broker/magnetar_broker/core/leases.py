@@ -14,6 +14,9 @@ it; time may pass in between.
 A lease that is renewed with more than half of its time left is as good as it is. A lease that moves on lets go of what
 is before it at once, and the node says so with its next change; until then a successor keeps more than it must. One
 that moves back is written, and so has its turn behind the trims that were decided before (log_leases.py).
+
+A lease that was not renewed in time *lapses*: it holds nothing any more. It leaves the node with the next change of
+that, for which housekeeping sees to where there is no other one.
 """
 
 from __future__ import annotations
@@ -48,13 +51,15 @@ class Lease:
 class Leases:
     """Those of one topic, as its owner's present life knows them."""
 
-    __slots__ = ("_recorded", "_standing")
+    __slots__ = ("_recorded", "_standing", "lapsed")
 
     def __init__(self) -> None:
         # All that have not ended, and some that have: they go with the next change of the node.
         self._standing: dict[bytes, Lease] = {}
         # The ledger from which on each holds by what the node says, whatever becomes of a change that is under way.
         self._recorded: dict[bytes, int] = {}
+        # How many have lapsed in this life.
+        self.lapsed = 0
 
     # ── what there is ──
 
@@ -64,6 +69,10 @@ class Leases:
     def get(self, lease_id: bytes, now: float) -> Lease | None:
         lease = self._standing.get(lease_id)
         return lease if lease is not None and now < lease.until else None
+
+    def any_lapsed(self, now: float) -> bool:
+        """One has lapsed, and is not removed yet."""
+        return any(lease.until <= now for lease in self._standing.values())
 
     def any_stands(self, now: float) -> bool:
         return any(now < lease.until for lease in self._standing.values())
@@ -108,7 +117,9 @@ class Leases:
 
     def begin(self, new: Lease | None, now: float) -> list[Lease]:
         """What the node is to hold after a change that begins now: those that stand, and the new one among them."""
-        self._standing = {lease.lease_id: lease for lease in self.standing(now)}
+        standing = {lease.lease_id: lease for lease in self.standing(now)}
+        self.lapsed += len(self._standing) - len(standing)
+        self._standing = standing
         kept = dict(self._standing)
         if new is not None:
             kept[new.lease_id] = new

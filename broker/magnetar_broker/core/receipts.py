@@ -2,15 +2,25 @@
 
 Entries of one producer that follow each other, and lie one behind the other in one ledger, are one receipt, however
 many turns of the event loop they became durable in. Within one message things count in the order opened, receipts,
-refused, ended, so `take` never lets one of these out before what stands before it for the same producer.
+refused, ended, flow, so `take` never lets one of these out before what stands before it for the same producer. Of flow
+a producer's last state alone is told: there never is more than one for each.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from magnetar_broker.core.position import Position
-from magnetar_protos.broker_pb2 import EntryRefused, Problem, ProduceAnswer, ProducerEnded, ProducerOpened, Receipt
+from magnetar_protos.broker_pb2 import (
+    EntryRefused,
+    Problem,
+    ProduceAnswer,
+    ProducerEnded,
+    ProducerFlow,
+    ProducerOpened,
+    Receipt,
+)
 
 __all__ = ["ProduceAnswers"]
 
@@ -32,7 +42,7 @@ class _Range:
 
 
 class ProduceAnswers:
-    __slots__ = ("_ended", "_last", "_opened", "_receipts", "_refused")
+    __slots__ = ("_ended", "_flow", "_last", "_opened", "_receipts", "_refused")
 
     def __init__(self) -> None:
         self._opened: list[ProducerOpened] = []
@@ -41,9 +51,11 @@ class ProduceAnswers:
         self._last: dict[int, _Range] = {}
         self._refused: list[EntryRefused] = []
         self._ended: list[ProducerEnded] = []
+        # By producer: whether it is paused.
+        self._flow: dict[int, bool] = {}
 
     def __len__(self) -> int:
-        return len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended)
+        return len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended) + len(self._flow)
 
     def opened(self, answer: ProducerOpened) -> None:
         self._opened.append(answer)
@@ -65,7 +77,11 @@ class ProduceAnswers:
         self._refused.append(EntryRefused(producer_id=producer_id, number=number, problem=_short(problem)))
 
     def ended(self, producer_id: int, problem: Problem | None) -> None:
+        self._flow.pop(producer_id, None)
         self._ended.append(ProducerEnded(producer_id=producer_id, problem=problem and _short(problem)))
+
+    def set_paused(self, producer_id: int, paused: bool) -> None:
+        self._flow[producer_id] = paused
 
     def take(self) -> ProduceAnswer:
         """What leaves next: all there is, or, where that is much, what stands first."""
@@ -73,6 +89,7 @@ class ProduceAnswers:
         receipts: list[_Range] = []
         refused: list[EntryRefused] = []
         ended: list[ProducerEnded] = []
+        flow: list[int] = []
         if not self._opened:
             receipts, self._receipts = self._receipts[:_AT_ONCE], self._receipts[_AT_ONCE:]
             self._last.clear()  # what has left grows no more
@@ -80,6 +97,7 @@ class ProduceAnswers:
                 refused, self._refused = self._refused[:_AT_ONCE], self._refused[_AT_ONCE:]
             if not self._receipts and not self._refused:
                 ended, self._ended = self._ended[:_AT_ONCE], self._ended[_AT_ONCE:]
+            flow = list(islice(self._flow, _AT_ONCE))
         return ProduceAnswer(
             opened=opened,
             receipts=[
@@ -94,6 +112,7 @@ class ProduceAnswers:
             ],
             refused=refused,
             ended=ended,
+            flow=[ProducerFlow(producer_id=one, paused=self._flow.pop(one)) for one in flow],
         )
 
 

@@ -37,7 +37,7 @@ from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.process.open_files import allow_many_files
 from magnetar_wire.process.stop_signals import StopSignals
 from magnetar_wire.randomness import Randomness, SystemRandomness
-from magnetar_wire.transport import NotReached, Transport
+from magnetar_wire.transport import NotReached, ProbingTransport
 
 __all__ = ["BrokerDaemon", "Parts", "run_broker"]
 
@@ -53,7 +53,7 @@ class Parts:
     """What a broker stands on."""
 
     # To bookies and other brokers, and for whoever comes.
-    transport: Transport
+    transport: ProbingTransport
     open_metadata: Callable[[], Awaitable[MetadataStore]]
     clock: Clock
     randomness: Randomness

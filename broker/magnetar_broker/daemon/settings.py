@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_broker.lag_bound import check_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 from magnetar_wire.http_options import HttpOptions
@@ -108,6 +109,11 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     @classmethod
     def _is_an_address(cls, value: str) -> str:
         return value and check_address(value)
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
+        return self
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:

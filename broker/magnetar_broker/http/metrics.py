@@ -94,9 +94,15 @@ class BrokerMetrics:
         yield self._counter("lb_bundle_claims", "Bundles that were taken.", counters.bundle_claims)
         yield self._counter("lb_unload_bundle", "Bundles that were given up in peace.", counters.bundle_unloads)
         yield self._counter("lb_bundles_split", "Bundles that were split.", counters.bundle_splits)
+        yield self._counter(
+            "lb_bundle_take_overs", "Bundles taken over from brokers that were gone.", counters.bundle_take_overs
+        )
         yield self._counter("lb_bundles_lost", "Bundles whose loss was found out.", counters.bundles_lost)
         yield self._counter("broker_topic_load_failed", "Topics that could not be loaded.", counters.loads_failed)
         yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
+        yield self._counter(
+            "broker_leases_lapsed", "Leases of readers that were not renewed in time.", counters.leases_lapsed
+        )
         yield _FAMILIES.histogram(
             "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds
         )
@@ -107,7 +113,9 @@ class BrokerMetrics:
             yield self._gauge("lb_bundles_owned", "Bundles that this broker has.", len(life.ownership.owned()))
             streams = life.sessions + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
-            yield self._gauge("broker_pending_publish_bytes", "Published and not stored yet.", life.budget.used_bytes)
+            yield self._gauge(
+                "broker_pending_publish_bytes", "Memory of entries not stored yet.", life.budget.used_bytes
+            )
             cache = life.cache
             yield self._gauge("ml_cache_used_size", "Bytes in the cache of entries.", cache.size_bytes)
             yield self._gauge("ml_cache_entries", "Entries in that cache.", len(cache))

@@ -43,16 +43,27 @@ _NOT_CLAIMED: Final = -1
 
 
 class KnownNode:
-    """A cursor's node as this life has read or written it; None: there is none."""
+    """A cursor's node as this life has read or written it last."""
 
-    __slots__ = ("foreign", "ledger_id", "payload")
+    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored")
 
-    def __init__(self, payload: bytes | None = None, foreign: str = "") -> None:
-        self.payload = payload
+    def __init__(self, stored: compare_and_set.Stored | None = None, foreign: str = "") -> None:
+        self.set(stored, foreign)
+
+    def set(self, stored: compare_and_set.Stored | None, foreign: str = "") -> None:
+        # None: there is none.
+        self.stored = stored
         # Why the bytes are no cursor's node; empty: they are one.
         self.foreign = foreign
+        node = self.node
         # The ledger that it points at; 0: none.
-        self.ledger_id = self.node.ledger_id
+        self.ledger_id = node.ledger_id
+        # How many ledgers it names that are to be deleted.
+        self.left_ledgers = len(node.deleting)
+
+    @property
+    def payload(self) -> bytes | None:
+        return self.stored.payload if self.stored is not None else None
 
     @property
     def node(self) -> CursorNode:
@@ -122,9 +133,8 @@ class CursorNodes:
         except MetadataError as error:
             raise _told(error, self._topic) from error
         except DecodeError as error:
-            assert stored is not None
-            return KnownNode(stored.payload, f"{path} holds no cursor: {error}")
-        return KnownNode(stored.payload)
+            return KnownNode(stored, f"{path} holds no cursor: {error}")
+        return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
         """Writes `node` in the place of `known`, and claims the new ledger with it. Raises `IntentSwept`, too."""
@@ -136,13 +146,12 @@ class CursorNodes:
 
         path = paths.cursor(self._topic, name)
         if made is None:
-            await self._change(path, update)
+            known.set(await self._change(path, update, seen=known.stored))
         else:
             try:
-                await self._client.ledgers.record(made, path, update, [self._check])
+                known.set(await self._client.ledgers.record(made, path, update, [self._check], known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
-        known.payload, known.ledger_id, known.foreign = payload, node.ledger_id, ""
 
     async def remove(self, name: str, known: KnownNode) -> None:
         def update(found: bytes | None) -> compare_and_set.Instead:
@@ -151,8 +160,8 @@ class CursorNodes:
             self._compare(name, known, found)
             return compare_and_set.DELETE
 
-        await self._change(paths.cursor(self._topic, name), update)
-        known.payload = None
+        await self._change(paths.cursor(self._topic, name), update, seen=known.stored)
+        known.set(None)
 
     async def remove_table(self) -> None:
         """When no cursor is left, and the topic is deleted."""

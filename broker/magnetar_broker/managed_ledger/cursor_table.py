@@ -12,10 +12,11 @@ for, one that is being deleted until the metadata store says that it is, and one
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
@@ -23,7 +24,12 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import damaged_cursor, delete_ledger, read_cursor_ledger
+from magnetar_broker.managed_ledger.cursor_ledger import (
+    damaged_cursor,
+    delete_ledger,
+    fence_ledger,
+    read_cursor_ledger,
+)
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
@@ -121,13 +127,18 @@ class CursorTable:
             nodes = CursorNodes(log.name, client, clock, randomness)
             await nodes.claim(lambda: log.still_ours)
         table = cls(log, client, options, clock, randomness, nodes)
+        await table.open_all()
+        return table
+
+    async def open_all(self) -> None:
+        """Reads all nodes and begins to open the cursors, once. Nothing else is called before. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def read_one(name: str) -> KnownNode:
             async with gate:
-                return await nodes.read(name)
+                return await self._home.nodes.read(name)
 
-        names = await nodes.names()
+        names = await self._home.nodes.names()
         try:
             async with OrderedTaskGroup() as tasks:
                 reading = [(name, tasks.create_task(read_one(name))) for name in names]
@@ -135,8 +146,7 @@ class CursorTable:
             raise _first(group) from group
         for name, task in reading:
             if task.result().payload is not None:
-                table._begin_opening(name, task.result(), gate)
-        return table
+                self._begin_opening(name, task.result(), gate)
 
     def _begin_opening(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
         node = known.node
@@ -148,7 +158,7 @@ class CursorTable:
             # Of a topic that was deleted, so it was to go with it.
             left = self._deleting[name] = DurableCursor(self._home, name, self._state_of(unopened), {}, known)
             self._tasks.spawn(self._finish_deletion(left))
-        elif not node.ledger_id and not node.deleting:
+        elif not node.ledger_id:
             state = self._state_of(unopened)
             state.settle()
             self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, known)
@@ -191,11 +201,6 @@ class CursorTable:
         node, state = known.node, self._state_of(unopened)
         if node.ledger_id:
             await read_cursor_ledger(home.client, node.ledger_id, state, self._described(name))
-        if node.deleting:
-            for ledger_id in node.deleting:
-                await delete_ledger(home.client, ledger_id)
-            del node.deleting[:]
-            await home.nodes.write(name, known, node)
         state.settle()
         return DurableCursor(home, name, state, unopened.properties, known)
 
@@ -252,6 +257,10 @@ class CursorTable:
         """To be called now and then, with the monotonic clock's time."""
         for cursor in self._cursors.values():
             cursor.tick(now)
+        # One at a time, since all of them have such ledgers after a take-over.
+        for cursor in self._cursors.values():
+            if cursor.delete_left_ledgers():
+                break
 
     # ── what comes and goes ──
 
@@ -391,22 +400,36 @@ class CursorTable:
 
     # ── its end ──
 
+    async def settle(self) -> None:
+        """Saves everything before consumers are told that it is over: those who wait for receipts get them."""
+
+        async def settle(cursor: DurableCursor) -> None:
+            with contextlib.suppress(BrokerError):  # those who wait for a receipt are told
+                await cursor.settle()
+
+        await self._with_each(settle)
+
     async def close(self) -> None:
         """Saves everything. Raises `BrokerError`, and has then given up what could not be saved."""
+        try:
+            await self._with_each(DurableCursor.close)
+        finally:
+            self.abandon()
+
+    async def _with_each(self, work: Callable[[DurableCursor], Coroutine[Any, Any, None]]) -> None:
+        """For all cursors, some at a time."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def close_one(cursor: DurableCursor) -> None:
+        async def work_on(cursor: DurableCursor) -> None:
             async with gate:
-                await cursor.close()
+                await work(cursor)
 
         try:
             async with OrderedTaskGroup() as tasks:
-                for cursor in self._cursors.values():
-                    tasks.create_task(close_one(cursor))
+                for cursor in list(self._cursors.values()):
+                    tasks.create_task(work_on(cursor))
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        finally:
-            self.abandon()
 
     def abandon(self) -> None:
         """Stops at once. What had no receipt is saved or not."""
@@ -450,6 +473,9 @@ async def delete_cursors(
         known = await nodes.read(cursor)
         if known.payload is not None:
             node = known.node
+            if node.ledger_id:
+                # A broker that does not know that it has lost the topic must not acknowledge anything any more.
+                await fence_ledger(client, node.ledger_id)
             for ledger_id in (*node.deleting, node.ledger_id):
                 if ledger_id:
                     await delete_ledger(client, ledger_id)

@@ -14,15 +14,14 @@ So it names that life, and the deletion is begun only if the node has it still; 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.errors import LedgerError
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_ledger import fence_ledger
 from magnetar_broker.managed_ledger.cursor_table import delete_cursors
 from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
@@ -40,7 +39,6 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["delete_topic", "finish_deletion", "topic_exists"]
 
 _ROUNDS: Final = 5
-_log = logging.getLogger(__name__)
 
 
 async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
@@ -135,7 +133,7 @@ async def _delete_ledgers(
     except ForeignList as error:
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
     if listed.written is not None:
-        await _fence(client, listed.written.ledger_id)
+        await fence_ledger(client, listed.written.ledger_id)
     held = await leave_remains(name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks)
     # Leases that hold any hold all up to the last.
     not_held = listed.ledgers[: len(listed.ledgers) - len(held)]
@@ -144,14 +142,6 @@ async def _delete_ledgers(
     if left:
         text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted; try again"
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text)
-
-
-async def _fence(client: LedgerClient, ledger_id: int) -> None:
-    """Whoever wrote it does not go on to take what nobody will ever read; as far as its bookies can be reached."""
-    try:
-        await client.recover(ledger_id)
-    except LedgerError as error:
-        _log.warning("ledger %d is deleted, and could not be closed before: %s", ledger_id, error)
 
 
 async def _remove(store: MetadataStore, path: str, *checks: Check) -> None:

@@ -13,8 +13,11 @@ once. A group is done when its last record is durable, and then all who waited f
 
 A new ledger is begun with a snapshot of all that is known: at the first save, when the ledger before has become long
 or an add to it failed. Then the node is pointed at it, which counts only if the cursor is still this broker's
-(cursor_nodes.py), and the one before is deleted. What was added to that one, and failed, may be in it or not: it is in
-the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
+(cursor_nodes.py), and names the one before as one to be deleted. What was added to that one, and failed, may be in it
+or not: it is in the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
+
+Neither opening nor closing a cursor waits for the deletion of ledgers: `delete_left_ledgers` performs it later, one
+cursor of a topic at a time, at the broker that has the topic then.
 
 An add that meets a fence is no different: whether another broker has opened the cursor, or repair has closed its
 ledger, is told by the node. In the first case it can't be changed any more, and the topic is given up.
@@ -47,6 +50,8 @@ __all__ = ["DurableCursor"]
 _log = logging.getLogger(__name__)
 # Between two attempts to begin a ledger.
 _PAUSE_S: Final = 0.5
+# Ledgers that a cursor's node names to be deleted later.
+_MOST_LEFT_LEDGERS: Final = 4
 
 
 class DurableCursor(AnyCursor):
@@ -125,6 +130,21 @@ class DurableCursor(AnyCursor):
         self._saved_mark_delete = self.saved_mark_delete
         await self.saved()
 
+    def delete_left_ledgers(self) -> bool:
+        """Begins to delete the ledgers that were this cursor's, unless there are none or something else is being done.
+        Returns whether it began."""
+        if not self._known.left_ledgers or self._saver is not None or self._problem is not None or self._paused:
+            return False
+        self._saver = self._home.tasks.spawn(self._delete_left_ledgers())
+        return True
+
+    async def _delete_left_ledgers(self) -> None:
+        try:
+            await self._forget_ledgers()
+        finally:
+            self._saver = None
+        self._go_on()
+
     def tick(self, now: float) -> None:
         """To be called now and then: one that is idle gives its ledger up."""
         state, idle_s = self._state, self._home.options.managed_ledger_cursor_idle_time_seconds
@@ -139,7 +159,7 @@ class DurableCursor(AnyCursor):
     async def _rest(self) -> None:
         """What is acknowledged meanwhile is saved when this is done."""
         try:
-            if not (self._state.has_holes or self._dirty):  # it may be idle no more by now
+            if not self._state.has_holes:  # there may be some by now
                 await self._leave_place()
         except TopicGivenUp:
             raise
@@ -179,7 +199,8 @@ class DurableCursor(AnyCursor):
                     options.managed_ledger_cursor_max_size_per_ledger_bytes,
                 ):
                     await self._begin_ledger()
-                    await self._forget_ledgers()
+                    if self._known.left_ledgers > _MOST_LEFT_LEDGERS:
+                        await self._forget_ledgers()
                 else:
                     await self._add_changes(ledger)
                 if not self._waiting:
@@ -304,6 +325,19 @@ class DurableCursor(AnyCursor):
 
     # ── its end ──
 
+    async def settle(self) -> None:
+        """Saves everything. A cursor that knows no more than a place gives its ledger up with that, so that nobody has
+        to recover it."""
+        while self._saver is not None:
+            await self._wait_for_saver()
+        if self._problem is None and self._dirty:
+            if self._state.has_holes:
+                await self.saved()
+            else:
+                self._cancel_timer()
+                self._saver = self._home.tasks.spawn(self._rest())
+                await self._wait_for_saver()
+
     async def close(self) -> None:
         """Saves what there is to save. One that knows no more than a place leaves no ledger behind.
 
@@ -332,7 +366,6 @@ class DurableCursor(AnyCursor):
         await self._write_node(self._pointing_at(0, mark_delete))
         self._drop_ledger()
         self._now_saved(changes, mark_delete)
-        await self._forget_ledgers()
 
     async def _wait_for_saver(self) -> None:
         assert self._saver is not None

@@ -17,11 +17,10 @@ from typing import Final
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["CachedEntries", "EntryCache"]
 
-# What an entry takes besides its bytes: the object, its place, and its rows in table and queue.
-_OVERHEAD_BYTES: Final = 400
 _MANY_EMPTY: Final = 1000
 
 
@@ -49,7 +48,7 @@ class EntryCache:
             position = entry.position
             table[position] = entry
             queue.append((topic, position))
-            self.size_bytes += len(entry.stored) + _OVERHEAD_BYTES
+            self.size_bytes += len(entry.stored) + ENTRY_OVERHEAD_BYTES
         while self.size_bytes > self._max_bytes:
             self._drop_oldest()
 
@@ -60,13 +59,13 @@ class EntryCache:
         if entry is None:
             self._empty -= 1
             return
-        self.size_bytes -= len(entry.stored) + _OVERHEAD_BYTES
+        self.size_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
         if not table:
             topic.table = None
 
     def dropped(self, entries: int, stored_bytes: int) -> None:
         """A topic has let so many go."""
-        self.size_bytes -= stored_bytes + entries * _OVERHEAD_BYTES
+        self.size_bytes -= stored_bytes + entries * ENTRY_OVERHEAD_BYTES
         self._empty += entries
         if self._empty > _MANY_EMPTY and self._empty * 2 > len(self._queue):
             self._queue = deque(place for place in self._queue if place[0].holds(place[1]))

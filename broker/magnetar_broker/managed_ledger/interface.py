@@ -63,7 +63,7 @@ class Log(Protocol):
 
     @property
     def pending_bytes(self) -> int:
-        """Of what was appended and is not decided."""
+        """The memory of entries that are appended and not decided."""
 
     def first_after(self, position: Position) -> Position:
         """The first entry behind it that there still is; of a position at or behind `last`, the one that will be next,

@@ -58,6 +58,16 @@ class LogLeases:
     def any_stands(self) -> bool:
         return self._node.leases.any_stands(self._clock.monotonic())
 
+    @property
+    def any_lapsed(self) -> bool:
+        """One was not renewed in time, and stands in the topic's node still."""
+        return self._node.leases.any_lapsed(self._clock.monotonic())
+
+    @property
+    def lapsed(self) -> int:
+        """How many were not renewed in time, in this life of the topic."""
+        return self._node.leases.lapsed
+
     def standing(self) -> list[tuple[Lease, float]]:
         """Those that have not ended, each with the seconds that are left of it."""
         now = self._clock.monotonic()
@@ -121,6 +131,14 @@ class LogLeases:
         await self._node.settled()
         self._check_open()
         if self._node.leases.end(lease_id):
+            await self._change(ListChange())
+
+    async def remove_lapsed(self) -> None:
+        """Removes leases that were not renewed in time. Raises what `end` raises."""
+        self._check_open()
+        await self._node.settled()
+        self._check_open()
+        if self.any_lapsed:
             await self._change(ListChange())
 
     async def _write(self, lease: Lease) -> int:

@@ -97,9 +97,7 @@ async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) ->
     written = node.list.written
     if written is None:
         return
-    metadata = await client.ledgers.read(written.ledger_id)
-    if not metadata.closed:
-        metadata = await client.recover(written.ledger_id)
+    metadata = await client.recover(written.ledger_id)
     entries = metadata.last_entry_id + 1
     if not entries:
         node.list.closed(metadata.closed_ms)

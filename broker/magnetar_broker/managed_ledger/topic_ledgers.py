@@ -1,8 +1,10 @@
 """Makes a topic's next ledger, and closes its last.
 
 Both are tried until they are done, while that may pass: too few bookies are there, the metadata store does not answer
-or takes nothing. `waiting_for` says so. What does not pass raises, and then the topic is given up: `TopicGivenUp` where
-the list or the ledger is another owner's, or where nobody can tell; `LedgerError` and `MetadataError` for the rest.
+or takes nothing. After ledgers that failed and stored nothing, the next one is made after a pause
+(core/ledger_backoff.py). `waiting_for` says what is waited for. What does not pass raises, and then the topic is given
+up: `TopicGivenUp` where the list or the ledger is another owner's, or where nobody can tell; `LedgerError` and
+`MetadataError` for the rest.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -32,7 +35,7 @@ _CLOSES: Final = 5
 
 
 class TopicLedgers:
-    __slots__ = ("_client", "_clock", "_node", "_pause_s", "_striping", "waiting_for")
+    __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
 
     def __init__(self, node: TopicNode, client: LedgerClient, striping: Striping, clock: Clock) -> None:
         self._node = node
@@ -40,6 +43,9 @@ class TopicLedgers:
         self._striping = striping
         self._clock = clock
         self._pause_s = _PAUSE_S
+        self._backoff = LedgerBackoff()
+        # Why the last ledger failed that stored nothing.
+        self._last_failure = ""
         # Empty: for nothing but the bookies' answers.
         self.waiting_for = ""
 
@@ -48,6 +54,7 @@ class TopicLedgers:
 
         Cancelled, it may be in the list, for the next life to find it empty.
         """
+        await self._pause_after_failures()
         while True:
             made, writer = await self._make()
             try:
@@ -61,12 +68,25 @@ class TopicLedgers:
             self._waits_no_more()
             return writer
 
+    def entry_stored(self) -> None:
+        """The log stores entries: the next ledger that fails is replaced at once."""
+        self._backoff.entry_stored()
+
+    async def _pause_after_failures(self) -> None:
+        if self._backoff.fruitless:
+            pause_s = self._backoff.pause_s(self._client.randomness.random())
+            self._say(
+                f"{self._backoff.fruitless} ledgers in a row have failed and stored nothing, and the next one is made "
+                f"after {pause_s:.2f} s: {self._last_failure}"
+            )
+            await self._clock.sleep(pause_s)
+
     async def _make(self) -> tuple[MadeLedger, LedgerWriter]:
         while True:
             try:
                 return await self._client.create(self._striping, f"topic {self._node.name}")
             except NotEnoughBookies as error:
-                self._say(error)
+                self._say(str(error))
                 await self._client.wait_for_bookies(self._striping)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
@@ -97,6 +117,9 @@ class TopicLedgers:
             known = f"{listed.entries} entries of {listed.ledger_id} are known"
             raise TopicGivenUp(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
         self._waits_no_more()
+        if writer.failed is not None and not listed.entries:
+            self._backoff.ledger_failed()
+            self._last_failure = str(writer.failed)
         self._node.list.closed(self._clock.time_ms())
 
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
@@ -107,14 +130,14 @@ class TopicLedgers:
                 await self._wait(error)
 
     async def _wait(self, error: Exception) -> None:
-        self._say(error)
+        self._say(str(error))
         await self._clock.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
-    def _say(self, error: Exception) -> None:
+    def _say(self, reason: str) -> None:
         if not self.waiting_for:
-            _log.warning("publishing on %s waits: %s", self._node.name, error)
-        self.waiting_for = str(error)
+            _log.warning("publishing on %s waits: %s", self._node.name, reason)
+        self.waiting_for = reason
 
     def _waits_no_more(self) -> None:
         self.waiting_for = ""

@@ -55,7 +55,7 @@ class TopicNode:
         "_life",
         "_path",
         "_randomness",
-        "_version",
+        "_stored",
         "leases",
         "list",
         "name",
@@ -70,9 +70,9 @@ class TopicNode:
         self._life = randomness.token(_LIFE_BYTES)
         self.list = LedgerList("")
         self.leases = Leases()
-        # The topic's, and the node's version as this life has left it.
+        # The topic's, and the node as this life has left it.
         self._incarnation = ""
-        self._version = 0
+        self._stored = Stored(b"", 0, b"")
         # The change under way, if any; whoever comes next waits for it.
         self._changing: asyncio.Task[None] | None = None
 
@@ -104,7 +104,7 @@ class TopicNode:
                 node = decode_topic(self._path, stored.payload)
                 if node.state == pb.DELETING:
                     raise BeingDeleted(node.incarnation)
-        self._version = stored.version
+        self._stored = stored
         pages = await read_pages(self._store, self.name, node)
         try:
             self.list = LedgerList.decode(node, pages)
@@ -165,7 +165,7 @@ class TopicNode:
     @property
     def still_ours(self) -> Sequence[Check]:
         """What goes into a transaction that is to be made only if the topic is still this life's."""
-        return Check(self._path, self._version), self._is_this_one
+        return Check(self._path, self._stored.version), self._is_this_one
 
     async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
@@ -215,9 +215,9 @@ class TopicNode:
         along += [Delete(page_path(self.name, number), ANY) for number in gone]
         try:
             if made is not None:
-                stored = await self._client.ledgers.record(made, self._path, changed, along)
+                stored = await self._client.ledgers.record(made, self._path, changed, along, self._stored)
             else:
-                stored = await self._changed_to(changed, along)
+                stored = await self._changed_to(changed, along, self._stored)
         except OutcomeUnknown as error:
             raise TopicGivenUp(
                 f"whether the ledgers of topic {self.name} were changed is not known: {error}"
@@ -225,7 +225,7 @@ class TopicNode:
         except (BadVersion, NoNode) as error:
             raise TopicGivenUp(f"topic {self.name} was deleted: {error}") from error
         assert stored is not None
-        self._version = stored.version
+        self._stored = stored
         known.apply(change, result)
         self.leases.made(leases, change.lease, asked_at, self._clock.monotonic())
 

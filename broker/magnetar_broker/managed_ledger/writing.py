@@ -40,6 +40,7 @@ from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["LogWriting", "Written"]
 
@@ -127,7 +128,10 @@ class LogWriting:
 
     @property
     def waiting_for(self) -> str:
-        return self._ledgers.waiting_for
+        waiting_for, written = self._ledgers.waiting_for, self.written
+        if not waiting_for and written is not None and written.writer.held_up:
+            return f"ledger {written.writer.ledger_id} needs {', '.join(written.writer.held_up_by)}, and they lag"
+        return waiting_for
 
     @property
     def state(self) -> str:
@@ -159,7 +163,7 @@ class LogWriting:
             return
         writer = written.writer
         if not writer.has_room():
-            return  # what completes makes room, and comes back
+            return  # what completes makes room, and comes back; so does `_room_made`
         rule, age_s = self._rule, self._age_s(written)
         failed, wants_roll = writer.failed is not None, writer.wants_roll  # neither changes by what is sent
         room_entries, room_bytes = writer.room_entries, writer.room_bytes
@@ -177,7 +181,7 @@ class LogWriting:
             stored = entry.stored
             run.append(stored)
             queue.sent()
-            room_bytes -= len(stored) + RECORD_HEADER_BYTES
+            room_bytes -= len(stored) + RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES
             written.entries += 1
             written.length_bytes += len(stored)
             if entry.chunk is not None:
@@ -186,6 +190,11 @@ class LogWriting:
             writer.append_run(run, partial(self._completed, written))
         if rolls:
             self._roll(written)
+
+    def _room_made(self, written: Written) -> None:
+        """A bookie that the ledger needs has caught up."""
+        if written is self.written and self.queue.waits:
+            self._feed()
 
     def _is_due(self, written: Written) -> bool:
         writer = written.writer
@@ -227,6 +236,7 @@ class LogWriting:
         if not self._announced:
             self._announced = True
             asyncio.get_running_loop().call_soon(self._announce)
+        self._ledgers.entry_stored()
         begun, done, untold = 0, appends[0].done, self._untold
         for at, append in enumerate(appends):
             if append.done != done:
@@ -318,7 +328,8 @@ class LogWriting:
         if self.ended is not None:
             writer.abandon()
             return
-        self.written = Written(writer, self._clock.monotonic(), takes_chunks=chunks)
+        self.written = written = Written(writer, self._clock.monotonic(), takes_chunks=chunks)
+        writer.on_room = partial(self._room_made, written)
 
     async def _close(self, written: Written) -> None:
         await self._ledgers.close(written.writer)

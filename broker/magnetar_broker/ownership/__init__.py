@@ -13,5 +13,6 @@ ledgers' fences and the lives of topics and cursors (protocol.md).
     assigning.py            giving one that nobody has to the least loaded of registered_brokers.py
     registration.py         being one of those, with what load.py tells
     predecessor.py          nodes that a former self has left behind
+    refused_owners.py       nodes of a broker whose process is gone
     upkeep.py               looking now and then at whether all of that is still so
 """

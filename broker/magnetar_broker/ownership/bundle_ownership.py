@@ -13,8 +13,10 @@ on. With it all is lost (life.py): this object ends, and the next life's begins 
 be rebuilt from the store: a node of this session's own that is not held, which only an outcome that could not be told
 leaves behind, is taken in when somebody looks for its bundle.
 
-**Former selves.** Nodes that this broker left behind when it was killed, or lost a session, are taken away by whoever
-meets them here (predecessor.py); others answer lookups by them, and their clients come here.
+**Owners that are gone.** A node that this broker left behind when it was killed, or lost a session, is replaced when a
+lookup meets it here (predecessor.py). Other brokers answer lookups by it, and the clients come here. The node of
+another broker whose address refuses connections is replaced by the broker that the bundle is assigned to, which probes
+the address itself (refused_owners.py).
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from magnetar_broker.ownership.load import LoadSource
 from magnetar_broker.ownership.options import OwnershipOptions
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
 from magnetar_broker.ownership.predecessor import Predecessor
+from magnetar_broker.ownership.refused_owners import RefusedOwners
 from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
 from magnetar_broker.ownership.registration import Registration
 from magnetar_broker.ownership.shared_work import SharedWork
@@ -101,6 +104,7 @@ class BundleOwnership:
         self._nodes = OwnerNodes(store, clock)
         self._predecessor = Predecessor(broker_id, instance, peers, options.bundle_claim_timeout_s)
         self._registered = RegisteredBrokers(store, clock)
+        self._refused = RefusedOwners(store, peers, self._registered, clock)
         registration = BrokerRegistration(
             instance=instance,
             listeners=listeners,
@@ -143,6 +147,7 @@ class BundleOwnership:
         await self._registration.close()
         await self._seeking.close()
         await self._claiming.close()
+        await self._refused.close()
         await self._registered.close()
         await self._held.close()
 
@@ -260,22 +265,20 @@ class BundleOwnership:
             return await self._claimed(namespace, bundle)
         with told(f"the owner of bundle {bundle} of {namespace}"):
             node = await self._nodes.read(namespace, bundle)
-            if node is not None and not await self._took_away(namespace, bundle, node):
-                if self._nodes.is_ours(node) and (namespace, bundle) not in self._claiming:
-                    await self._held.take_in(namespace, bundle, node.owner.namespace_incarnation)
-                return node.owner
+            if node is not None:
+                if self._nodes.is_ours(node):
+                    if (namespace, bundle) not in self._claiming:
+                        await self._held.take_in(namespace, bundle, node)
+                    return node.owner
+                if await self._was_a_former_self(node.owner):
+                    # The others see that its address is answered at: this broker alone replaces the node.
+                    return await self._claimed(namespace, bundle)
+                if not await self._refused.is_gone(node.owner):
+                    return node.owner
         return await self._assigning.assign(namespace, bundle, self._claimed)
 
-    async def _took_away(self, namespace: NamespaceName, bundle: BundleRange, node: OwnerNode) -> bool:
-        """Where it was a former self's, which is gone."""
-        owner = node.owner
-        if self._nodes.is_ours(node) or not await self._predecessor.is_gone(
-            owner.broker_id, owner.instance, owner.listeners
-        ):
-            return False
-        _log.info("bundle %s of %s was this broker's before it began anew", bundle, namespace)
-        await self._nodes.take_away(namespace, bundle, node)
-        return True
+    async def _was_a_former_self(self, owner: BundleOwner) -> bool:
+        return await self._predecessor.is_gone(owner.broker_id, owner.instance, owner.listeners)
 
     # ── taking, giving, splitting ──
 
@@ -293,6 +296,8 @@ class BundleOwnership:
     async def _claim(self, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
         what = f"bundle {bundle} of {namespace}"
         fresh = False
+        # Of an owner that is gone.
+        replaced: OwnerNode | None = None
         while True:
             held = self._held.get(namespace, bundle)
             if held is not None:
@@ -310,21 +315,25 @@ class BundleOwnership:
                     continue
                 owner = self._owner_in(found.node.incarnation)
                 try:
-                    node = await self._nodes.take(namespace, bundle, found.version, owner)
+                    node = await self._nodes.take(namespace, bundle, found.version, owner, replaced)
                 except NamespaceChanged:
                     if fresh:
                         await self._clock.sleep(_PAUSE_S)
                     fresh = True
                     continue
                 if not self._nodes.is_ours(node):
-                    if await self._took_away(namespace, bundle, node):
+                    if await self._was_a_former_self(node.owner) or await self._refused.is_gone(node.owner):
+                        replaced = node
                         continue
                 elif node.made:
-                    self._held.add(namespace, bundle, node.owner.namespace_incarnation)
+                    if replaced is not None:
+                        _log.info("%s is taken over from broker %s", what, replaced.owner.broker_id)
+                        self._counters.bundle_take_overs += 1
+                    self._held.add(namespace, bundle, node)
                     self._counters.bundle_claims += 1
                 else:
                     # By a split that has not been told, say: whatever is being done knows better.
-                    await self._held.take_in(namespace, bundle, node.owner.namespace_incarnation)
+                    await self._held.take_in(namespace, bundle, node)
                     if self._held.get(namespace, bundle) is None:
                         await self._clock.sleep(_PAUSE_S)
                     continue

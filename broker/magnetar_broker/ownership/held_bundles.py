@@ -19,7 +19,7 @@ from magnetar_broker.core.bundle_map import BundleMap
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
 from magnetar_broker.ownership.interface import BundleTopics
-from magnetar_broker.ownership.owner_nodes import OwnerNodes
+from magnetar_broker.ownership.owner_nodes import OwnerNode, OwnerNodes
 from magnetar_broker.ownership.shared_work import outcome
 from magnetar_broker.ownership.store_errors import told
 from magnetar_wire.bundles import BundleRange
@@ -31,12 +31,16 @@ _log = logging.getLogger(__name__)
 
 
 class HeldBundle:
-    __slots__ = ("bundle", "namespace", "namespace_incarnation", "serving", "work")
+    __slots__ = ("bundle", "namespace", "namespace_incarnation", "node_version", "serving", "work")
 
-    def __init__(self, namespace: NamespaceName, bundle: BundleRange, namespace_incarnation: bytes) -> None:
+    def __init__(
+        self, namespace: NamespaceName, bundle: BundleRange, namespace_incarnation: bytes, node_version: int
+    ) -> None:
         self.namespace = namespace
         self.bundle = bundle
         self.namespace_incarnation = namespace_incarnation
+        # Of its owner's node, which is not changed once it is made.
+        self.node_version = node_version
         # Its topics may be opened.
         self.serving = True
         # What is being done with it. Where there is nothing, it serves.
@@ -74,15 +78,16 @@ class HeldBundles:
     def is_held(self, held: HeldBundle) -> bool:
         return self._map.get(held.namespace, held.bundle) is held
 
-    def add(self, namespace: NamespaceName, bundle: BundleRange, namespace_incarnation: bytes) -> None:
+    def add(self, namespace: NamespaceName, bundle: BundleRange, node: OwnerNode) -> None:
         """Its node was made just now, so it is a bundle. Others that lie across it are none any more: their nodes have
         gone, and somebody else has split them; or the namespace was deleted and made again."""
         for other in self._map.across(namespace, bundle):
             self.lose(other, f"bundle {bundle} lies across it")
-        self._map.add(namespace, bundle, HeldBundle(namespace, bundle, namespace_incarnation))
+        held = HeldBundle(namespace, bundle, node.owner.namespace_incarnation, node.version)
+        self._map.add(namespace, bundle, held)
         self._changed()
 
-    async def take_in(self, namespace: NamespaceName, bundle: BundleRange, namespace_incarnation: bytes) -> None:
+    async def take_in(self, namespace: NamespaceName, bundle: BundleRange, node: OwnerNode) -> None:
         """A node of this session's own was seen, and it is not held: it was made by something that could not be told,
         or has not been told yet, or was seen when it was gone already. Returns when it is held, or need not be."""
         for held in self._map.across(namespace, bundle):
@@ -91,7 +96,7 @@ class HeldBundles:
                 self.verify(held)
             await self.wait_worked(held)
         if not self._map.across(namespace, bundle):
-            self.add(namespace, bundle, namespace_incarnation)
+            self.add(namespace, bundle, node)
             for held in self._map.across(namespace, bundle):
                 self.verify(held)
                 await self.wait_worked(held)
@@ -100,7 +105,7 @@ class HeldBundles:
         """In one step, so that no topic is without an owner."""
         self._map.remove(held.namespace, held.bundle)
         for part in parts:
-            self._map.add(held.namespace, part, HeldBundle(held.namespace, part, held.namespace_incarnation))
+            self._map.add(held.namespace, part, HeldBundle(held.namespace, part, held.namespace_incarnation, 0))
         self._changed()
 
     # ── one thing at a time ──
@@ -201,7 +206,8 @@ class HeldBundles:
     async def _verify(self, held: HeldBundle) -> None:
         with told(str(held)):
             node = await self._nodes.read_for_sure(held.namespace, held.bundle)
-        if self._nodes.is_ours(node):
+        if node is not None and self._nodes.is_ours(node):
+            held.node_version = node.version
             held.serving = True
         elif self.is_held(held):
             self.lose(held, "its node is gone")

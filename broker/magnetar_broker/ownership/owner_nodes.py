@@ -4,6 +4,11 @@ A node is ephemeral, and belongs to the session that made it: whose it is its st
 ABSENT, along with a check that the namespace's node is as it was read, so that nobody takes a range that a split has
 done away with meanwhile.
 
+A bundle whose owner is gone is taken over by replacing the owner's node at the version that was read. The new node has
+another version. So of several brokers that found the same owner gone one takes the bundle, and the others find its
+node. A node that was released and claimed again in between may have the old version again. To replace it does no harm,
+as the fences decide, and its owner finds out (upkeep.py).
+
 A lost answer is settled by reading, after a sync: a session's requests are taken in order and from one connection, so
 what was on its way has arrived by then or never will (compare_and_set.py has the argument). Until that read has
 succeeded `take` and `drop` go on, however long the store is away: whoever waits for them has a bound of its own, and
@@ -75,23 +80,29 @@ class OwnerNodes:
                 await self.wait_connected()
 
     async def take(
-        self, namespace: NamespaceName, bundle: BundleRange, namespace_version: int, owner: BundleOwner
+        self,
+        namespace: NamespaceName,
+        bundle: BundleRange,
+        namespace_version: int,
+        owner: BundleOwner,
+        replaced: OwnerNode | None = None,
     ) -> OwnerNode:
-        """Makes the node unless there is one; returns the one that stands there. Raises `NamespaceChanged`, `NotSent`,
-        `SessionLost`, and what refuses the change whatever stands there."""
+        """Makes the node unless there is one other than `replaced`; returns the one that stands there. Raises
+        `NamespaceChanged`, `NotSent`, `SessionLost`, and what refuses the change whatever stands there."""
         path = paths.owner(namespace, bundle)
         value = owner.SerializeToString(deterministic=True)
         # A copy is on its way, or was made.
         unknown = False
         while True:
             try:
-                await self._store.transaction(
+                expected = ABSENT if replaced is None else replaced.version
+                _, made = await self._store.transaction(
                     [
                         Check(paths.namespace(namespace), namespace_version),
-                        Put(path, value, ABSENT, ephemeral=True),
+                        Put(path, value, expected, ephemeral=True),
                     ]
                 )
-                return OwnerNode(owner, 0, self._store.session.id, made=True)
+                return OwnerNode(owner, made.version, self._store.session.id, made=True)
             except NotSent:
                 if not unknown:
                     raise
@@ -105,10 +116,12 @@ class OwnerNodes:
                 if not unknown:
                     raise
             node = await self.read_for_sure(namespace, bundle)
-            if node is not None:
+            if node is not None and not _is_same(node, replaced):
                 return node
             # By now no copy can arrive any more.
             unknown = False
+            if node is None:
+                replaced = None
 
     async def drop(self, namespace: NamespaceName, bundle: BundleRange) -> None:
         """Returns when no node of this session stands there. Raises `SessionLost`, and what refuses any change."""
@@ -123,11 +136,6 @@ class OwnerNodes:
             except (BadVersion, NoNode):
                 pass  # it has gone by now, or another one stands there
             node = await self.read_for_sure(namespace, bundle)
-
-    async def take_away(self, namespace: NamespaceName, bundle: BundleRange, node: OwnerNode) -> None:
-        """That one, which is another session's. Raises `MetadataError`."""
-        with contextlib.suppress(NoNode):
-            await self._store.delete(paths.owner(namespace, bundle), node.version)
 
     async def tidy(self, namespace: NamespaceName) -> None:
         """Takes away what is left where the nodes of a namespace that is gone stood."""
@@ -161,6 +169,10 @@ class OwnerNodes:
         except Unavailable:
             await self.wait_connected()
             return await self.read_for_sure(namespace, bundle)
+
+
+def _is_same(node: OwnerNode, other: OwnerNode | None) -> bool:
+    return other is not None and (node.session, node.version) == (other.session, other.version)
 
 
 def _decoded(namespace: NamespaceName, bundle: BundleRange, node: Node) -> OwnerNode:

@@ -39,6 +39,10 @@ class RegisteredBrokers:
             return await self._reading.result(None, self._read)
         return self._kept[1]
 
+    def forget(self) -> None:
+        """The next `read` asks the metadata store."""
+        self._kept = None
+
     async def close(self) -> None:
         await self._reading.close()
 

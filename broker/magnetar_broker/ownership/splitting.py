@@ -7,8 +7,6 @@ Whoever had read the namespace before, and claims the whole now, is refused, sin
 
 from __future__ import annotations
 
-from typing import Final
-
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
@@ -28,9 +26,6 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["split"]
-
-# Whoever makes an owner's node never changes it.
-_FIRST_VERSION: Final = 0
 
 
 async def split(
@@ -65,7 +60,7 @@ async def split(
         return node.SerializeToString(deterministic=True)
 
     value = owner.SerializeToString(deterministic=True)
-    along: list[Change] = [Delete(paths.owner(name, held.bundle), _FIRST_VERSION)]
+    along: list[Change] = [Delete(paths.owner(name, held.bundle), held.node_version)]
     along += [Put(paths.owner(name, half), value, ABSENT, ephemeral=True) for half in halves]
     with told(f"the split of {held}"):
         try:

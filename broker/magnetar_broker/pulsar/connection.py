@@ -97,7 +97,7 @@ class PulsarConnection(asyncio.BufferedProtocol):
         self._gathering: list[ConnectedProducer] = []
         # What is left of a command that is taken in steps; nothing behind it is taken before.
         self._steps: Iterator[object] | None = None
-        # Published and not decided, and how much that may be.
+        # The memory of entries that are published and not decided, and its bound.
         self.undecided_bytes = 0
         self._most_undecided_bytes = door.options.max_pending_publish_bytes_per_connection
         # Asked and not answered.
@@ -354,8 +354,8 @@ class PulsarConnection(asyncio.BufferedProtocol):
                 self._waits_for_room = True
                 self.spawn(self._until_room(producer))
 
-    def decided(self, size_bytes: int) -> None:
-        self.undecided_bytes -= size_bytes
+    def decided(self, memory_bytes: int) -> None:
+        self.undecided_bytes -= memory_bytes
         if self._held:
             self._go_on_soon()
 

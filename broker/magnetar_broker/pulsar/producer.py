@@ -38,6 +38,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandSendError,
     ProducerAccessMode,
 )
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ class ConnectedProducer:
         "_closing",
         "_connection",
         "_first",
-        "_gathered_bytes",
         "_gathered_from",
         "_logged",
         "_producer",
@@ -100,7 +100,6 @@ class ConnectedProducer:
         self._logged = False
         # Not handed to the topic yet: the last of `_sent`.
         self.gathered: list[bytes] = []
-        self._gathered_bytes = 0
         self._gathered_from = 0
 
     @property
@@ -121,7 +120,7 @@ class ConnectedProducer:
         if is_system_topic(name):
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: servers alone write to it")
         _check_asked(asked)
-        topic = await serving.topics.find(name, "", True)
+        topic = await serving.topics.find(name, "", True, to_publish=not asked.initial_subscription_name)
         if asked.initial_subscription_name:
             await topic.subscriptions.make_on_first_use(asked.initial_subscription_name, StartAt(earliest=True))
         producer = await self._open(topic, asked)
@@ -186,7 +185,7 @@ class ConnectedProducer:
         if self.opening is not None:
             self.opening.cancel()
         self._connection.forget_producer(self)
-        self._drop_gathered()
+        self.gathered = []
         for _ in self._refused:
             self._connection.answered()
         self._refused.clear()
@@ -201,7 +200,6 @@ class ConnectedProducer:
             self._gathered_from = self._first + len(self._sent)
         self._sent.append((sequence_id, highest_sequence_id))
         self.gathered.append(entry)
-        self._gathered_bytes += len(entry)
 
     def publish(self) -> bool:
         """Whether it must wait: its topic, or the broker, has too much that is not decided."""
@@ -211,18 +209,15 @@ class ConnectedProducer:
         if self.gathered and not self.closed:
             assert self._producer is not None
             entries, self.gathered = self.gathered, []
-            size, self._gathered_bytes = self._gathered_bytes, 0
             if self._producer.stopped:  # it would pass them over, and tell nothing of them ever
                 for _ in entries:
                     self._sent.pop()
             else:
-                budget.used_bytes += size
-                self._connection.undecided_bytes += size
+                memory_bytes = count_entry_memory(entries)
+                budget.take(memory_bytes)
+                self._connection.undecided_bytes += memory_bytes
                 self._producer.publish(self._gathered_from, entries)
-        return budget.used_bytes >= budget.max_bytes or topic.budget.full
-
-    def _drop_gathered(self) -> None:
-        self.gathered, self._gathered_bytes = [], 0
+        return budget.full or topic.budget.full
 
     async def room(self) -> None:
         if self._topic is not None and self._budget is not None:
@@ -274,10 +269,10 @@ class ConnectedProducer:
             )
             self._connection.write(frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=told)))
 
-    def decided(self, size_bytes: int) -> None:
+    def decided(self, memory_bytes: int) -> None:
         if self._budget is not None:
-            self._budget.give_back(size_bytes)
-        self._connection.decided(size_bytes)
+            self._budget.give_back(memory_bytes)
+        self._connection.decided(memory_bytes)
 
     def ended(self, error: BrokerError) -> None:
         """The client connects it again, where the topic is by then, and sends again what has no receipt."""

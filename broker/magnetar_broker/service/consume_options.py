@@ -13,7 +13,7 @@ __all__ = ["ConsumeOptions"]
 class ConsumeOptions(Configuration):
     # Of one client.
     max_consumers_per_stream: int = Field(default=10_000, gt=0)
-    # Entries that wait for one stream: some frames, so that the next is ready when one has left.
+    # Memory of the entries that wait for one stream: some frames, so that the next is ready when one has left.
     max_queued_bytes_per_stream: int = Field(default=4 * FRAME_FILL_BYTES, gt=0)
     # Of all streams together; each may always have a little.
     max_queued_bytes_of_all_streams: int = Field(default=268_435_456, gt=0)

@@ -4,8 +4,8 @@ Entries of many consumers leave together, up to a frame's bounds; an entry joins
 said of it. Within a message the parts count in the order of their fields, so whatever tells of epochs leaves before the
 entries that came after it, and what tells of an end behind those that came before.
 
-Entries are bounded in bytes: `room_bytes` is what the stream's consumers may still put in. The rest is answers to what
-the client has asked, and few of them: the session reads no further while they wait (`waiting_answers`).
+The memory of entries is bounded (`magnetar_wire.memory`): `room_bytes` is how much the stream's consumers may add. The
+rest is answers to the client's requests, and few: the session reads no further while they wait (`waiting_answers`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.blobs import field_head
 from magnetar_wire.entry import split_broker_metadata
 from magnetar_wire.frame import FrameBuilder
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["ConsumeOutbox", "DeliveryChannel"]
 
@@ -96,7 +97,7 @@ class ConsumeOutbox:
 
     def deliver(self, channel: DeliveryChannel, run: DeliveryRun) -> None:
         self._runs.append((channel, run))
-        self._queue(run.bytes)
+        self._queue(run.memory_bytes)
 
     def tell_before(self, told: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         self._before.append(told)
@@ -148,13 +149,14 @@ class ConsumeOutbox:
                         joins = (channel.consumer_id, entry.position.next, run.epoch, run.redelivery_count)
                     channel.next_number += 1
                     self._left += 1
-                    self._queue(-len(entry.stored))
-                    run.bytes -= len(entry.stored)
+                    memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
+                    self._queue(-memory_bytes)
+                    run.memory_bytes -= memory_bytes
                     messages += entry.messages
                     entries += 1
                     size += len(entry.stored)
                 bits += len(run.acknowledged)
-            self._queue(-run.bytes)
+            self._queue(-run.memory_bytes)
             self._runs.popleft()
             self._left = 0
         self._count(messages, entries, size)

@@ -1,8 +1,9 @@
 """The broker's end of one `produce` stream: many producers, frames of entries in, ranges of receipts out.
 
-A message is taken as a whole: opens, entries, closes. Then the stream is read on as soon as there is room: for what it
-has undecided, for what the broker has undecided in all, and for the answers that its client has not taken.
-So nobody can have the broker hold more than that. What became durable together is told in one message.
+A message is taken as a whole: opens, entries, closes. Then the stream is read on as soon as there is room: for the
+entries of this stream that are not decided, for those of the whole broker, and for the answers that its client has not
+taken. So no client makes the broker hold more than that. A topic that has no room holds up its own producers alone
+(producer_channel.py). Entries that became durable together are answered in one message.
 
 When the stream breaks its producers are gone with it, at once. What they sent and the topics have taken is stored or
 not, as it comes; their clients do not know, and send it again on another stream, in a higher epoch.
@@ -11,8 +12,8 @@ not, as it comes; their clients do not know, and send it again on another stream
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -26,6 +27,7 @@ from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
 from magnetar_wire.errors import InvalidTopicName, WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, TransportError
@@ -54,9 +56,11 @@ class ProduceSession:
         self._address = address
         # Those whose end was not told yet, by id.
         self._channels: dict[int, ProducerChannel] = {}
-        # Taken, and not decided yet.
+        # The memory of entries that were received and are not decided.
         self._undecided_bytes = 0
         self._sending = False
+        # While it is served.
+        self._tasks: OrderedTaskGroup | None = None
         self._told_to_end = asyncio.Event()
         # The sender waits for answers; the receiver for room, or for the end.
         self._to_send: asyncio.Future[None] | None = None
@@ -66,6 +70,7 @@ class ProduceSession:
         """Until the client has finished, or `end`, and all is told; or the stream breaks. Raises `Refusal`."""
         try:
             async with OrderedTaskGroup() as tasks:
+                self._tasks = tasks
                 sender = tasks.create_task(self._send())
                 receiver = tasks.create_task(self._receive(tasks))
                 told = tasks.create_task(self._told_to_end.wait())
@@ -97,14 +102,13 @@ class ProduceSession:
                 self._open(asked, tasks)
                 if at % _AT_ONCE == 0:  # others have their turn
                     await asyncio.sleep(0)
-            touched = self._take(runs)
+            for run in runs:
+                self._take_run(run)
             for at, close in enumerate(request.close, 1):
                 if (channel := self._channels.get(close.producer_id)) is not None:
                     self._close(channel, tasks)
                 if at % _AT_ONCE == 0:
                     await asyncio.sleep(0)
-            for channel in touched:
-                await channel.room()
             await self._room()
 
     def _decode(self, message: bytes) -> tuple[ProduceRequest, list[DecodedRun]]:
@@ -120,19 +124,12 @@ class ProduceSession:
             raise Refusal(Code.INVALID_ARGUMENT, f"one message has {parts} parts, and at most {limit} are taken")
         return request, runs
 
-    def _take(self, runs: Sequence[DecodedRun]) -> Iterable[ProducerChannel]:
-        """Returns those that entries came for."""
-        touched: dict[ProducerChannel, None] = {}
-        for run in runs:
-            channel = self._channels.get(run.channel)
-            if channel is not None:  # otherwise it has ended
-                self._take_run(run, channel)
-                touched[channel] = None
-        return touched
-
-    def _take_run(self, run: DecodedRun, channel: ProducerChannel) -> None:
+    def _take_run(self, run: DecodedRun) -> None:
+        channel = self._channels.get(run.channel)
+        if channel is None:  # it has ended
+            return
         channel.expect(run)
-        size = sum(map(len, run.entries))
+        size = count_entry_memory(run.entries)
         self._undecided_bytes += size
         self._budget.take(size)
         channel.take(run)
@@ -195,13 +192,17 @@ class ProduceSession:
             self._sending = False
             self._tell_receiver()
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        return self._tasks.create_task(work)
+
     def wake(self) -> None:
         if self._to_send is not None and not self._to_send.done():
             self._to_send.set_result(None)
 
-    def decided(self, size_bytes: int) -> None:
-        self._undecided_bytes -= size_bytes
-        self._budget.give_back(size_bytes)
+    def decided(self, memory_bytes: int) -> None:
+        self._undecided_bytes -= memory_bytes
+        self._budget.give_back(memory_bytes)
         self._tell_receiver()
 
     def channel_over(self, channel: ProducerChannel) -> None:

@@ -3,15 +3,22 @@
     opening ──► open ──► closing ──► over
        └───────────┴────────────────►┘
 
-While it is opened (the topic may have to be recovered, or its predecessor's entries be decided) what comes for it waits
-here, counted like everything that the stream has undecided. Numbers have no gaps: one that is not the next is the
-client's fault, and ends the stream, since nobody could say any more which receipt is for what.
+While it is opened (the topic may have to be recovered, or its predecessor's entries be decided) entries that come for
+it wait here, counted like all entries of the stream that are not decided. Numbers have no gaps: one that is not the
+next is the client's fault, and ends the stream, since nobody could say any more which receipt is for which entry.
+
+**Flow.** Entries go to the topic while its budget has room, run by run, and wait here while it has none. The client is
+told to pause the producer as soon as the topic is full, so only entries that are on their way by then come still; when
+they have gone to the topic, and it has room, the client is told to resume. The stream is read on meanwhile: its other
+producers are not held up. A client that does not pause is held by the stream's own bound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.receipts import ProduceAnswers
@@ -20,6 +27,7 @@ from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
 from magnetar_wire.frame import DecodedRun
+from magnetar_wire.memory import count_entry_memory
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["ChannelOwner", "ProducerChannel"]
@@ -30,10 +38,13 @@ class ChannelOwner(Protocol):
 
     answers: ProduceAnswers
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it as one of the stream's tasks."""
+
     def wake(self) -> None:
         """There are answers."""
 
-    def decided(self, size_bytes: int) -> None: ...
+    def decided(self, memory_bytes: int) -> None: ...
 
     def channel_over(self, channel: ProducerChannel) -> None: ...
 
@@ -41,15 +52,31 @@ class ChannelOwner(Protocol):
 class ProducerChannel:
     """Is its producer's `ProducerSink`."""
 
-    __slots__ = ("_next", "_owner", "_producer", "_topic", "_waiting", "closing", "opening", "over", "producer_id")
+    __slots__ = (
+        "_drained",
+        "_next",
+        "_owner",
+        "_producer",
+        "_resuming",
+        "_topic",
+        "_waiting",
+        "closing",
+        "opening",
+        "over",
+        "producer_id",
+    )
 
     def __init__(self, producer_id: int, owner: ChannelOwner) -> None:
         self.producer_id = producer_id
         self._owner = owner
         self._topic: Topic | None = None
         self._producer: Producer | None = None
-        # What came before it was open.
-        self._waiting: list[DecodedRun] = []
+        # Entries that came before it was open, or while its topic had no room; in order.
+        self._waiting: deque[DecodedRun] = deque()
+        # The client was told to pause, and this task waits for room.
+        self._resuming: asyncio.Task[None] | None = None
+        # `close` waits until nothing waits here.
+        self._drained: asyncio.Future[None] | None = None
         self._next = 0
         # Its end has been told, or nobody is there to be told.
         self.over = False
@@ -71,9 +98,7 @@ class ProducerChannel:
             )
         )
         self._owner.wake()
-        waiting, self._waiting = self._waiting, []
-        for run in waiting:
-            producer.publish(run.first, run.entries)
+        self._publish_waiting()
 
     def expect(self, run: DecodedRun) -> None:
         """Raises `Refusal` unless it is what comes next."""
@@ -85,20 +110,44 @@ class ProducerChannel:
 
     def take(self, run: DecodedRun) -> None:
         self._next += len(run.entries)
-        if self._producer is not None:
-            self._producer.publish(run.first, run.entries)
-        else:
-            self._waiting.append(run)
+        self._waiting.append(run)
+        self._publish_waiting()
 
-    async def room(self) -> None:
-        """Returns when its topic has not too much undecided."""
-        if self._topic is not None:
-            await self._topic.budget.room()
+    def _publish_waiting(self) -> None:
+        """Hand entries to the topic while it has room; once it has none, pause the client until it has."""
+        producer, topic, waiting = self._producer, self._topic, self._waiting
+        if producer is None or topic is None:
+            return
+        while waiting and not topic.budget.full:
+            run = waiting.popleft()
+            producer.publish(run.first, run.entries)
+        if self.over:  # it ended by that
+            return
+        if not waiting and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if topic.budget.full and self._resuming is None:
+            self._set_paused(True)
+            self._resuming = self._owner.spawn(self._resume(topic))
+
+    async def _resume(self, topic: Topic) -> None:
+        while topic.budget.full or self._waiting:
+            await topic.budget.room()
+            self._publish_waiting()
+        if not self.over:
+            self._resuming = None
+            self._set_paused(False)
+
+    def _set_paused(self, paused: bool) -> None:
+        self._owner.answers.set_paused(self.producer_id, paused)
+        self._owner.wake()
 
     async def close(self) -> None:
         """What was sent before is decided and told; then its end is."""
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
+            if self._waiting and not self.over:
+                self._drained = asyncio.get_running_loop().create_future()
+                await self._drained
             producer.stop()
             await producer.settled()
         self._end(None)
@@ -122,9 +171,14 @@ class ProducerChannel:
         self._owner.wake()
 
     def _let_go(self, error: BrokerError) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         for run in waiting:
-            self._owner.decided(sum(map(len, run.entries)))
+            self._owner.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
             self._topic.leave(self._producer, error)
 
@@ -138,8 +192,8 @@ class ProducerChannel:
         self._owner.answers.refused(self.producer_id, number, error.problem)
         self._owner.wake()
 
-    def decided(self, size_bytes: int) -> None:
-        self._owner.decided(size_bytes)
+    def decided(self, memory_bytes: int) -> None:
+        self._owner.decided(memory_bytes)
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)

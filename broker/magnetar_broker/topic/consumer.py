@@ -33,7 +33,7 @@ class DeliveryRun:
     # Of one entry that is a batch: the messages that are done, as in `Delivery`.
     acknowledged: bytes
     entries: list[LogEntry]
-    bytes: int
+    memory_bytes: int
 
 
 class ConsumerSink(Outlet, Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from magnetar_broker.core.dispatch.dispatch import Deliverable
 from magnetar_broker.topic.consumer import DeliveryRun
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["delivery_runs"]
 
@@ -17,9 +18,10 @@ def delivery_runs(epoch: int, entries: Sequence[Deliverable]) -> list[DeliveryRu
     for one in entries:
         entry = one.entry
         position = entry.position
+        memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
         if one.acknowledged:
             bits = one.acknowledged.to_bytes((one.acknowledged.bit_length() + 7) // 8, "little")
-            runs.append(DeliveryRun(epoch, one.redelivery_count, bits, [entry], len(entry.stored)))
+            runs.append(DeliveryRun(epoch, one.redelivery_count, bits, [entry], memory_bytes))
             run = None
             continue
         if (
@@ -29,9 +31,9 @@ def delivery_runs(epoch: int, entries: Sequence[Deliverable]) -> list[DeliveryRu
             and one.redelivery_count == run.redelivery_count
         ):
             run.entries.append(entry)
-            run.bytes += len(entry.stored)
+            run.memory_bytes += memory_bytes
         else:
-            run = DeliveryRun(epoch, one.redelivery_count, b"", [entry], len(entry.stored))
+            run = DeliveryRun(epoch, one.redelivery_count, b"", [entry], memory_bytes)
             runs.append(run)
         ledger_id, expected = position.ledger_id, position.entry_id + 1
     return runs

@@ -3,7 +3,8 @@
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
 age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where no durable cursor
-asks for anything in its first ledger any more and no lease holds it, or one is not deleted yet. One that nobody uses,
+asks for anything in its first ledger any more and no lease holds it, or one is not deleted yet. Leases that have lapsed
+are removed from its node, and counted. One that nobody uses,
 nor reads by a lease, is deleted or closed, where the options say so.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
@@ -29,10 +31,13 @@ _MAX_AT_WORK: Final = 16
 
 
 class Housekeeping:
-    def __init__(self, topics: Topics, options: TopicOptions, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, options: TopicOptions, clock: Clock, counters: BrokerCounters | None = None
+    ) -> None:
         self._topics = topics
         self._options = options
         self._clock = clock
+        self._counters = counters or BrokerCounters()
         # Topics that are being trimmed, deleted or closed.
         self._at_work: dict[Topic, None] = {}
 
@@ -63,12 +68,22 @@ class Housekeeping:
         topic.cursors.tick(now)
         if topic.in_use or topic.log.leases.any_stands:
             topic.unused_since = now
+        self._count_lapsed(topic)
         if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
             self._at_work[topic] = None
             tasks.create_task(self._work(topic, now), name="housekeeping")
 
+    def _count_lapsed(self, topic: Topic) -> None:
+        lapsed = topic.log.leases.lapsed
+        if lapsed > topic.counted_lapsed_leases:
+            more = lapsed - topic.counted_lapsed_leases
+            _log.info("%s: %d leases were not renewed in time, and are removed", topic.name, more)
+            self._counters.leases_lapsed += more
+            topic.counted_lapsed_leases = lapsed
+
     def _has_work(self, topic: Topic, now: float) -> bool:
-        return self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
+        lapsed = topic.log.leases.any_lapsed
+        return lapsed or self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
 
     def _to_trim(self, topic: Topic) -> bool:
         log = topic.log
@@ -88,6 +103,8 @@ class Housekeeping:
 
     async def _work(self, topic: Topic, now: float) -> None:
         try:
+            if topic.log.leases.any_lapsed:
+                await topic.log.leases.remove_lapsed()
             if self._to_trim(topic):
                 await self._trim(topic)
             elif self._inactive_too_long(topic, now):

@@ -26,8 +26,9 @@ class TopicOptions(Configuration):
     max_producers_per_stream: int = Field(default=10_000, gt=0)
     # Of one message on it: what is opened and closed, and runs of entries, together. More ends the stream.
     max_parts_per_produce_request: int = Field(default=20_000, gt=0)
-    # Taken and not decided yet, of one topic, one stream, and all: streams are not read on while there is more. That of
-    # a topic is far enough below managed_ledger_max_pending_bytes, where what comes ends its producer.
+    # Memory of entries that are received and not stored yet, each with ENTRY_OVERHEAD_BYTES besides its payload: of one
+    # topic, of one stream or connection, and of the broker. Streams are not read on while there is more. That of a
+    # topic is far enough below managed_ledger_max_pending_bytes, where an entry that comes ends its producer.
     max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
     max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
     max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)

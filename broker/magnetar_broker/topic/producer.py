@@ -21,6 +21,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.topic.producer_sink import ProducerSink
 from magnetar_broker.topic.publish_budget import PublishBudget
 from magnetar_wire.clock import Clock
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
 __all__ = ["Producer"]
 
@@ -124,13 +125,13 @@ class Producer:
         """Takes entries numbered `first`, `first + 1` …; passes them over once it has ended."""
         now = self._clock.monotonic()
         name, limit = self.producer_name, self._max_message_bytes
-        self._budget.take(sum(map(len, entries)))
+        self._budget.take(count_entry_memory(entries))
         # What is to be appended together, and what will be pending of it.
         new: list[NewEntry] = []
         rows: list[_Pending] = []
         for number, entry in enumerate(entries, first):
             if self._stopped:
-                self._release(len(entry))
+                self._release(1, len(entry))
                 continue
             try:
                 messages, batch_size, sequence_id, chunk = accept_entry(entry, name, limit)
@@ -154,21 +155,22 @@ class Producer:
         # not be stored.
         self.stop()
         self._pending.extend(rows[: taken + 1])
-        self._release(sum(row[1] for row in rows[taken + 1 :]))
+        dropped = rows[taken + 1 :]
+        self._release(len(dropped), sum(row[1] for row in dropped))
 
     def _refuse(self, number: int, entry: bytes, error: BrokerError) -> None:
         if not self._stopped:
             self._topic_counters.refused_entries += 1
             self._all_counters.refused_entries += 1
             self._sink.refused(number, error)
-        self._release(len(entry))
+        self._release(1, len(entry))
 
     def _decided(self, result: Sequence[Position] | BrokerError) -> None:
         pending = self._pending
         if isinstance(result, BrokerError):
             _, size, _, _, taken_at = pending.popleft()
             self._topic_counters.failed_entries += 1
-            self._release(size)
+            self._release(1, size)
             self.end(result)
             if not pending or pending[0][4] != taken_at:
                 self._count()
@@ -222,12 +224,13 @@ class Producer:
             traffic.count(messages, entries, size)
         self._all_counters.publish_seconds.observe(self._clock.monotonic() - self._counts_of, entries)
         self._all_counters.entry_bytes.observe(size / entries, entries)
-        self._release(size)
+        self._release(entries, size)
 
-    def _release(self, size_bytes: int) -> None:
-        """It is decided."""
-        self._budget.give_back(size_bytes)
-        self._sink.decided(size_bytes)
+    def _release(self, entries: int, size_bytes: int) -> None:
+        """Return to the budgets what these entries have taken from them: they are decided."""
+        memory_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES
+        self._budget.give_back(memory_bytes)
+        self._sink.decided(memory_bytes)
 
     def _wake(self) -> None:
         waiting, self._settled = self._settled, []

@@ -18,8 +18,8 @@ class ProducerSink(Protocol):
     def refused(self, number: int, error: BrokerError) -> None:
         """It was not and will not be stored; what follows is not held up."""
 
-    def decided(self, size_bytes: int) -> None:
-        """So much of what was taken is pending no more."""
+    def decided(self, memory_bytes: int) -> None:
+        """Entries that were handed over are decided; they took this much memory, by `count_entry_memory`."""
 
     def ended(self, error: BrokerError) -> None:
         """Nothing more is taken, or told, of this producer; but `decided` still is."""

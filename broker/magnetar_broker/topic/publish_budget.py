@@ -1,6 +1,7 @@
-"""How much may have been taken and not be decided yet: of one topic, and of all that a broker has.
+"""A bound on the memory of entries that a broker has received and not decided: one per topic, one for the broker.
 
-Streams wait here before they are read on. What is decided makes room; those that wait longest go on first.
+Sizes are those of `magnetar_wire.memory`. Streams wait here before they are read on, and are woken in the order in
+which they began to wait. An entry larger than the whole budget passes: streams wait only while it is used up.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
 """What makes a topic of its stored parts, and deletes them.
 
 A topic is opened from below: the log, which recovers its last ledger; the cursors in it; the subscriptions on those.
-What was opened is abandoned again where a later part can't be, or where whoever asked has gone.
+It takes messages as soon as the log is open. What was opened is abandoned again where a later part can't be, or where
+the opening is cancelled.
 
 A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
@@ -101,6 +102,7 @@ class StoredTopics:
         along: Sequence[Change],
         policies: Policies,
         seen: SeenTopic | None = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
         options = self._options(policies)
@@ -122,19 +124,9 @@ class StoredTopics:
             claimed=claim_cursors,
             on_lost_entry=self._counters.count_lost_entry,
         )
-        try:
-            cursors = await CursorTable.open(log, client, options.cursors, clock, randomness, nodes)
-        except BaseException:
-            log.abandon()
-            raise
+        cursors = CursorTable(log, client, options.cursors, clock, randomness, nodes)
         subscriptions = Subscriptions(name, log, cursors, options.subscriptions, clock, randomness)
-        try:
-            await subscriptions.open()
-        except BaseException:
-            cursors.abandon()
-            log.abandon()
-            raise
-        return Topic(
+        topic = Topic(
             name,
             log,
             cursors,
@@ -144,6 +136,14 @@ class StoredTopics:
             randomness,
             self._counters,
         )
+        try:
+            log_opened(topic)
+            await cursors.open_all()
+            await subscriptions.open()
+        except BaseException as error:
+            topic.abandon(TopicGivenUp(f"{name} could not be opened: {str(error) or 'it was unloaded meanwhile'}"))
+            raise
+        return topic
 
     def _options(self, policies: Policies) -> _Options:
         if not policies.ByteSize():

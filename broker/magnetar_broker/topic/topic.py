@@ -12,7 +12,6 @@ and cursors closed. Where that takes too long they are abandoned: the next life 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +29,7 @@ from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
+from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Topic"]
@@ -53,6 +53,7 @@ class Topic:
         "_pending_of",
         "_randomness",
         "budget",
+        "counted_lapsed_leases",
         "counters",
         "cursors",
         "ended",
@@ -87,6 +88,8 @@ class Topic:
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
         # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
         self.unused_since = clock.monotonic()
+        # Leases that have lapsed, as far as the broker's metrics have them.
+        self.counted_lapsed_leases = 0
         self._options = options
         self._clock = clock
         self._randomness = randomness
@@ -215,6 +218,19 @@ class Topic:
         for producer in self.producers():
             producer.end(error)
 
+    async def close_consumers(self, problem: BrokerError) -> None:
+        """Ends all consumers and saves their cursors, within a bounded time. Producers go on, until `close`."""
+        if self.ended is None:
+            closing = asyncio.get_running_loop().create_task(self._close_consumers(problem))
+            await self._wait_closed(closing)
+            if not closing.cancelled() and (error := closing.exception()) is not None:
+                _log.warning("%s: not all cursors were saved: %s: %s", self.name, type(error).__name__, error)
+
+    async def _close_consumers(self, problem: BrokerError) -> None:
+        await self.cursors.settle()
+        await self.subscriptions.close(problem)
+        await self.cursors.close()
+
     async def close(self, problem: BrokerError) -> None:
         """In peace, within a bounded time; at once, where it was given up."""
         lost = self.ended is not None
@@ -222,16 +238,22 @@ class Topic:
         closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
         self._closing = closing
         try:
-            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_s)
+            await self._wait_closed(closing)
         finally:
-            if not closing.done():
-                closing.cancel()
-                await asyncio.wait([closing])
             self._abandon()
         if closing.cancelled():
             _log.warning("%s was not closed in peace: it was given up, or took too long", self.name)
         elif (error := closing.exception()) is not None:
             _log.warning("%s was not closed in peace: %s: %s", self.name, type(error).__name__, error)
+
+    async def _wait_closed(self, closing: asyncio.Task[None]) -> None:
+        """Cancels it where it takes too long."""
+        try:
+            await asyncio.wait([closing], timeout=self._options.topic_close_timeout_s)
+        finally:
+            if not closing.done():
+                closing.cancel()
+                await asyncio.wait([closing])
 
     async def _close(self, problem: BrokerError, *, in_peace: bool) -> None:
         producers = self.producers()
@@ -242,13 +264,17 @@ class Topic:
                 await producer.settled()
             producer.end(problem)
         if in_peace:
-            for cursor in self.cursors.durable():
-                with contextlib.suppress(BrokerError):  # whoever waits for a receipt is told
-                    await cursor.saved()
+            await self.cursors.settle()
         await self.subscriptions.close(problem)
         if in_peace:
-            await self.cursors.close()
-            await self.log.close()
+            async with OrderedTaskGroup() as tasks:
+                tasks.create_task(self.cursors.close())
+                tasks.create_task(self.log.close())
+
+    def abandon(self, error: BrokerError) -> None:
+        """At once, and nobody else is told: it was not opened whole."""
+        self.ended = self.ended or error
+        self._abandon()
 
     def _abandon(self) -> None:
         """What is closed takes no notice."""

@@ -3,7 +3,8 @@
 A name is in one of three states besides "not here", and goes through them in this order: being opened, loaded, ending.
 Whoever asks for a topic that is being opened waits for the same opening, and takes nothing from the others by going
 away; whoever asks for one that is ending waits until it has ended, and has it opened anew. So there are never two lives
-of a topic in one process.
+of a topic in one process. Producers are served as soon as the topic's log is open, while its cursors are still being
+opened (`to_publish`); if those can't be opened, or the opening is cancelled, the producers are ended.
 
 `TopicStorage` makes and deletes what is stored, `TopicCatalog` says which topics there may be, and `Ownership` which of
 them may be open here: that is looked at before one is opened and after, since its bundle may have gone meanwhile.
@@ -43,9 +44,18 @@ class TopicStorage(Protocol):
         """What `open` can go by, read ahead. Raises `BrokerError`."""
 
     async def open(
-        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: Any = None
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        seen: Any = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         """`along`: what the metadata store has to agree with if the topic is made. `policies` hold in its namespace.
+        `log_opened` is called with the topic as soon as it takes messages; where the rest of it can't be opened, it is
+        abandoned.
 
         Raises `BrokerError`, TOPIC_NOT_FOUND among them. Whoever is cancelled leaves nothing open.
         """
@@ -72,6 +82,8 @@ class TopicCatalog(Protocol):
 @dataclass(slots=True, eq=False)
 class _Opening:
     task: asyncio.Task[Topic]
+    # The topic, as soon as it takes messages.
+    log_opened: asyncio.Future[Topic]
     create: bool
     asked: bool
 
@@ -97,6 +109,9 @@ class Topics:
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
         # Those among them that were loaded: they may have to be given up before they have ended in peace.
         self._leaving: dict[TopicName, Topic] = {}
+        # What deletes what is stored of them.
+        self._deleting: dict[asyncio.Task[None], None] = {}
+        self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
         self._loading = LoadingQueue(options, clock)
@@ -112,9 +127,9 @@ class Topics:
     def get_loaded(self, name: TopicName) -> Topic | None:
         return self._loaded.get(name)
 
-    async def get(self, name: TopicName, *, create: bool, asked: bool = False) -> Topic:
+    async def get(self, name: TopicName, *, create: bool, asked: bool = False, to_publish: bool = False) -> Topic:
         """The topic, opened if it is not; made if there is none, `create` is set, and that is allowed on first use.
-        `asked`: an administrator wants it made, and then that need not be allowed.
+        `asked`: an administrator wants it made, and then that need not be allowed. `to_publish`: its log is enough.
 
         Raises `BrokerError`.
         """
@@ -132,9 +147,12 @@ class Topics:
                     await self._ownership.admit(name)
                     continue
                 task = asyncio.get_running_loop().create_task(self._open(name, create, asked))
-                opening = self._opening[name] = _Opening(task, create, asked)
+                log_opened: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
+                opening = self._opening[name] = _Opening(task, log_opened, create, asked)
                 self._by_hash.add(name)
                 task.add_done_callback(lambda done: self._opened(name, done))
+            if to_publish and (topic := await _log_of(opening)) is not None:
+                return topic
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
                 raise TopicGivenUp(f"{name} was not opened: ask again")
@@ -145,9 +163,9 @@ class Topics:
                 continue  # whoever began the opening may not have it made, or did not want it
             raise _told(name, error)
 
-    async def find(self, name: TopicName, incarnation: str, create: bool) -> Topic:
+    async def find(self, name: TopicName, incarnation: str, create: bool, *, to_publish: bool = False) -> Topic:
         """For a producer or consumer: the topic, in the incarnation that it knows if it knows one (TOP-7)."""
-        topic = await self.get(name, create=create and not incarnation)
+        topic = await self.get(name, create=create and not incarnation, to_publish=to_publish)
         if incarnation and topic.log.incarnation != incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
@@ -211,9 +229,14 @@ class Topics:
             raise _told(name, error)
 
     async def unload_within(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
-        """Those of one bundle, in peace, each within a bounded time; returns when none is open, being opened or being
-        deleted any more. `Ownership` lets none be opened meanwhile."""
+        """Closes those of one bundle gracefully, each within a bounded time; returns when none is open, being opened or
+        being deleted any more. `Ownership` lets none be opened meanwhile.
+
+        Producers go on until the cursors of all are saved, which takes most of the time: another broker serves no
+        topic of the bundle before the last one is closed.
+        """
         self._break_off(namespace, bundle)
+        await asyncio.gather(*(topic.close_consumers(problem) for topic in self._loaded_within(namespace, bundle)))
         for topic in self._loaded_within(namespace, bundle):
             self._end(topic, topic.close(problem))
         while tasks := self._under_way_within(namespace, bundle):
@@ -254,8 +277,11 @@ class Topics:
         await self.wait_ended()
 
     def give_up(self, problem: BrokerError) -> None:
-        """All of them, at once: nobody can say any more whose they are."""
-        self._closed = problem
+        """All of them, at once: nobody can say any more whose they are. Deletions are broken off. As after a kill, the
+        next deletion or opening of the topic goes on with them, by this broker's next session or another broker."""
+        self._closed, self._given_up = problem, True
+        for deleting in list(self._deleting):
+            deleting.cancel()
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in [*self.loaded(), *self._leaving.values()]:
@@ -304,12 +330,18 @@ class Topics:
         policies, seen = await asyncio.gather(self._catalog.check_topic(name), self._storage.see(name))
         try:
             # Nearly always there is one: whether is not asked apart.
-            return await self._storage.open(name, create=False, along=(), policies=policies, seen=seen)
+            return await self._storage.open(
+                name, create=False, along=(), policies=policies, seen=seen, log_opened=self._log_opened
+            )
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
         along = await self._catalog.creation(name, asked=asked)
-        return await self._storage.open(name, create=True, along=along, policies=policies)
+        return await self._storage.open(name, create=True, along=along, policies=policies, log_opened=self._log_opened)
+
+    def _log_opened(self, topic: Topic) -> None:
+        if self._closed is None and self._may_be_here(topic.name):
+            self._opening[topic.name].log_opened.set_result(topic)
 
     def _may_be_here(self, name: TopicName) -> bool:
         return self._why_not_here(name) is None
@@ -350,10 +382,22 @@ class Topics:
     async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
         is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
+        if topic is not None:
+            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
+        if self._given_up:
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
+        self._deleting[deleting] = None
+        deleting.add_done_callback(self._deleting.pop)
+        await asyncio.wait([deleting])
+        if deleting.cancelled():
+            raise TopicGivenUp(f"whether {name} was deleted is not known: ask again")
+        deleting.result()
+
+    async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
         life: bytes | None = None
         incarnation = ""
         if topic is not None:
-            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
             life, incarnation = topic.log.life, topic.log.incarnation
         elif not force:
             try:
@@ -371,6 +415,14 @@ class Topics:
         except NothingDone:
             self._ownership.doubt(name)
             raise
+
+
+async def _log_of(opening: _Opening) -> Topic | None:
+    """The topic, once its log is open; None: wait for the end of the opening."""
+    await asyncio.wait([opening.log_opened, opening.task], return_when=asyncio.FIRST_COMPLETED)
+    if opening.task.done() or opening.log_opened.result().ended is not None:
+        return None
+    return opening.log_opened.result()
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

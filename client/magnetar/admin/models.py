@@ -167,6 +167,7 @@ class TopicStats:
     stored_entries: int
     # How many messages the topic has ever taken.
     messages_ever: int
+    # Memory of entries that are published and not stored yet.
     pending_bytes: int
     # Why publishing waits; empty: it does not.
     waiting_for: str
@@ -229,6 +230,8 @@ class InternalStats:
     cursors: Sequence[CursorStats]
     # Why what all have acknowledged may be there still.
     leases: Sequence[LeaseStats]
+    # Leases that were not renewed in time, since the topic was loaded.
+    lapsed_leases: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.server.options import BookieOptions
 from magnetar_bookie.storage.rocksdb import RocksOptions
 from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_broker.lag_bound import check_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
@@ -57,6 +58,11 @@ class StandaloneSettings(
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> Self:
+        check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
+        return self
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -69,6 +69,8 @@ def _request_bytes(changes: Sequence[Change], subtree_roots: Sequence[str]) -> i
         total_bytes += len(change.path.encode()) + CHANGE_OVERHEAD_BYTES
         if isinstance(change, Put):
             total_bytes += len(change.value)
+            if change.ephemeral and change.expected >= 0:  # a delete, a create and a set: `MultiPlan`
+                total_bytes += 2 * (len(change.path.encode()) + CHANGE_OVERHEAD_BYTES) + len(change.value)
             if change.expected in (ABSENT, ANY):
                 parents.update(dict.fromkeys(ancestors_of(change.path)))
         if not isinstance(change, Check):
@@ -91,8 +93,13 @@ def _check_put(put: Put, subtree_roots: Sequence[str]) -> None:
         raise InvalidChange(f"put {put.path!r}: a value is bytes, not {type(value).__name__}")
     if len(put.value) > MAX_VALUE_BYTES:
         raise ValueTooLarge(f"the value for {put.path!r} takes {len(put.value)} bytes, above {MAX_VALUE_BYTES}")
-    if (put.ephemeral or put.sequential) and put.expected != ABSENT:
-        raise InvalidChange(f"put {put.path!r}: an ephemeral or sequential node is made only, so it expects ABSENT")
+    if put.sequential and put.expected != ABSENT:
+        raise InvalidChange(f"put {put.path!r}: a sequential node is made only, so it expects ABSENT")
+    if put.ephemeral and put.expected == ANY:
+        raise InvalidChange(
+            f"put {put.path!r}: an ephemeral node is made (ABSENT) or replaces a node at a version: expect one of the "
+            "two, not ANY"
+        )
     if put.ephemeral and (over := roots_over(put.path, subtree_roots)):
         raise InvalidChange(
             f"put {put.path!r}: an ephemeral node can't be at or below the declared subtree root {over[0]!r}, "

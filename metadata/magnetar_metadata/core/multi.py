@@ -9,6 +9,9 @@ Worked example: Put("/a/b/c", ANY) where only "/a" is there. The set is refused 
 refused (no node): look. "/a/b" is missing: create it before "/a/b/c". If somebody else made "/a/b" between, its create
 is refused (node exists): leave it out again.
 
+A put that replaces a node with an ephemeral one is a delete and a create; and a set, where the new node would have the
+version that was expected of the old one.
+
 Each changed subtree's counter is set in the same multi. It comes last: a refusal's place in the multi is then close to
 the change's place in the transaction, and the change is blamed, not the counter.
 """
@@ -86,14 +89,14 @@ class MultiPlan:
         operations: list[Operation] = []
         created: dict[str, None] = {}
         for index, change in enumerate(self._changes):
-            operation = self._operation(change, index)
-            if operation.kind is Kind.CREATE:
-                for above in ancestors_of(operation.path):
-                    if above in self._missing_parents and above not in created:
-                        created[above] = None
-                        operations.append(Operation(Kind.CREATE, Role.PARENT, above, index))
-                created[operation.path] = None
-            operations.append(operation)
+            for operation in self._operations(change, index):
+                if operation.kind is Kind.CREATE:
+                    for above in ancestors_of(operation.path):
+                        if above in self._missing_parents and above not in created:
+                            created[above] = None
+                            operations.append(Operation(Kind.CREATE, Role.PARENT, above, index))
+                    created[operation.path] = None
+                operations.append(operation)
         return operations + self._counters()
 
     def learn(self, refused: Operation, why: Refusal) -> Next:
@@ -121,6 +124,18 @@ class MultiPlan:
 
     def missing_are(self, paths: Iterable[str]) -> None:
         self._missing_parents = dict.fromkeys(paths)
+
+    def _operations(self, change: Change, index: int) -> list[Operation]:
+        if not (isinstance(change, Put) and change.ephemeral and change.expected >= 0):
+            return [self._operation(change, index)]
+        path, value = change.path, change.value
+        replacing = [
+            Operation(Kind.DELETE, Role.CHANGE, path, index, version=change.expected),
+            Operation(Kind.CREATE, Role.CHANGE, path, index, value, ephemeral=True),
+        ]
+        if change.expected == 0:
+            replacing.append(Operation(Kind.SET, Role.CHANGE, path, index, value, version=0))
+        return replacing
 
     def _operation(self, change: Change, index: int) -> Operation:
         match change:

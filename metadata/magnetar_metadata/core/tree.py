@@ -57,16 +57,14 @@ def _apply_one(table: Overlay, change: Change, index: int, session_id: int, appl
             if change.sequential or expected == ABSENT or (expected == ANY and table.get(path) is None):
                 return _make(table, change, index, session_id, applied)
             record = _expect(table, path, expected, index)
+            if change.ephemeral:
+                return _replace(table, change, index, session_id, applied)
             table.put(path, replace(record, value=value, version=record.version + 1))
             applied.changed.append(path)
             return Made(path, record.version + 1)
         case Delete(path, expected):
             _expect(table, path, expected, index)
-            if any(True for _ in table.child_names(path)):
-                raise NotEmpty(f"{path!r} has children, so it can't be deleted", path, index)
-            table.delete(path)
-            applied.changed.append(path)
-            applied.children_changed.append(parent_of(path))
+            _delete(table, path, index, applied)
             return Made(path, ABSENT)
         case Check(path, expected):
             _expect(table, path, expected, index)
@@ -82,6 +80,21 @@ def _expect(table: Overlay, path: str, expected: int, index: int) -> Record:
     if expected not in (ANY, record.version):
         raise BadVersion(f"{path!r} is at version {record.version}, not {expected}", path, index)
     return record
+
+
+def _delete(table: Overlay, path: str, index: int, applied: Applied) -> None:
+    if any(True for _ in table.child_names(path)):
+        raise NotEmpty(f"{path!r} has children, so it can't be deleted", path, index)
+    table.delete(path)
+    applied.changed.append(path)
+    applied.children_changed.append(parent_of(path))
+
+
+def _replace(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> Made:
+    _delete(table, put.path, index, applied)
+    version = 1 if put.expected == 0 else 0
+    _make_one(table, put.path, Record(put.value, version, ephemeral_owner=session_id), index, applied)
+    return Made(put.path, version)
 
 
 def _make(table: Overlay, put: Put, index: int, session_id: int, applied: Applied) -> Made:

@@ -17,6 +17,9 @@ What kazoo does that must not happen here, and what is done about it (read in 2.
   once a second would wait for a stopped server for ever. Here a request that has no answer for two thirds of the
   session time-out (as in ZooKeeper's own client) ends as `OutcomeUnknown` and the connection is cut, while there is
   still time to go on with another server.
+- It waits for the answer to its request for a session as long as the session time-out. A server that is just starting
+  takes connections, and loses requests that came too early. Here the first attempt waits `_FIRST_PATIENCE_S`, and each
+  further one that gets no answer twice as long, so that a slow server has its time, too.
 - It wakes its thread through a socket pair that is full after some 270 requests, and then blocks the caller: so at most
   `_AT_ONCE` are handed to it.
 - An error code that it does not know ends its thread and leaves the request open; a state of LOST follows, which ends
@@ -55,6 +58,10 @@ from magnetar_wire.clock import Clock
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 128
+# For the answer to a request for a session, at first.
+_FIRST_PATIENCE_S: Final = 1.0
+# For a connection, which a server's kernel makes by itself.
+_CONNECT_TIMEOUT_S: Final = 2.0
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -68,6 +75,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.over:
             raise OSError("the session is over")
+        options["timeout"] = min(options["timeout"], _CONNECT_TIMEOUT_S)
         self._connection = super().create_connection(*args, **options)
         return self._connection
 
@@ -90,9 +98,11 @@ class KazooSession:
             hosts=hosts,
             timeout=timeout_s,
             handler=self._handler,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_jitter=0.3, max_delay=1.0),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_jitter=0.3, max_delay=0.5),
         )
         self.client.add_listener(self._heard)
+        # For the answer to the next request for a session.
+        self._patience_s = _FIRST_PATIENCE_S
         self._read_negotiation()
         self._negotiated_s = timeout_s
         self._asked_at = clock.monotonic()
@@ -165,9 +175,14 @@ class KazooSession:
         invoke = self.client._connection._invoke
 
         def reading(timeout: float, request: Any, xid: int | None = None) -> Any:
+            if not isinstance(request, Connect):
+                return invoke(timeout, request, xid)
             asked_at = self._clock.monotonic()
-            result = invoke(timeout, request, xid)
-            if isinstance(request, Connect) and result[0].time_out > 0:
+            patience_s = min(timeout, self._patience_s)
+            self._patience_s = 2 * patience_s
+            result = invoke(patience_s, request, xid)
+            self._patience_s = _FIRST_PATIENCE_S
+            if result[0].time_out > 0:
                 self._asked_at, self._negotiated_s = asked_at, result[0].time_out / 1000
                 self._session_id = result[0].session_id
             return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar_wire.grpc_transport.connection import GrpcConnection
+from magnetar_wire.grpc_transport.connection_probe import refuses_connections
 from magnetar_wire.grpc_transport.listener import GrpcListener, listen
 from magnetar_wire.grpc_transport.options import GrpcOptions
 from magnetar_wire.transport import Service
@@ -22,6 +23,9 @@ class GrpcTransport:
 
     def connect(self, address: str) -> GrpcConnection:
         return GrpcConnection(address, self._options)
+
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        return await refuses_connections(address, timeout_s)
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
         return await listen(address, service, self._options)

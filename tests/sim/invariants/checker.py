@@ -15,6 +15,7 @@ from tests.sim.invariants.ending import check_chain_entries
 from tests.sim.invariants.history import Disk, History, Violation
 from tests.sim.invariants.metadata import metadata_changed
 from tests.sim.invariants.recoveries import Recoveries
+from tests.sim.invariants.saturation import check_unanswered
 from tests.sim.process import Process
 
 __all__ = ["Checker"]
@@ -22,6 +23,7 @@ __all__ = ["Checker"]
 _REPORTS: Final = (
     "acked",
     "acked_unlisted",
+    "added_by_call",
     "answer_arrived",
     "answer_sent",
     "appended",
@@ -32,6 +34,7 @@ _REPORTS: Final = (
     "metadata_changed",
     "request_arrived",
     "tail_waits",
+    "unanswered",
     "was_read",
 )
 # A tail that long polls learns of what is confirmed at once.
@@ -113,6 +116,7 @@ class Checker:
         if entry_id != len(ledger.payloads):
             raise Violation("4", f"ledger {ledger_id}: entry {entry_id} follows {len(ledger.payloads) - 1}")
         ledger.payloads.append(payload)
+        self.history.longest_payload = max(self.history.longest_payload, len(payload))
 
     def acked(self, ledger_id: int, entry_id: int) -> None:
         check_acked(self.history, self.history.ledger(ledger_id), entry_id)
@@ -120,6 +124,20 @@ class Checker:
     def acked_unlisted(self, ledger_id: int, entry_id: int) -> None:
         """Of a ledger that is written before it is listed."""
         check_acked_unlisted(self.history, self.history.ledger(ledger_id), entry_id)
+
+    def added_by_call(self, bookie_id: str, ledger_id: int, first_entry_id: int, *, overtakes: bool) -> None:
+        """A client handed entries to a bookie of its own process by a call, instead of sending a frame."""
+        self.history.look("4")
+        if overtakes:
+            raise Violation(
+                "4",
+                f"{bookie_id} is given entry {first_entry_id} of ledger {ledger_id} by a call, before it has decided "
+                "on frames that were sent earlier",
+            )
+
+    def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
+        """What a process' ledgers have sent to this bookie, and have no answer to."""
+        check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

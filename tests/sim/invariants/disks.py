@@ -1,5 +1,5 @@
-"""What is written to the disks: one record per entry (4), nothing behind a fence (11, 17) or a tombstone (27), and
-nothing dropped of which the metadata store never had a tombstone (26)."""
+"""What is written to the disks: one record per entry, written once (4), nothing behind a fence (11, 17) or a tombstone
+(27), and nothing dropped of which the metadata store never had a tombstone (26)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,18 @@ def disk_writes(history: History, disk: Disk, changes: Changes) -> None:
     for ledger_id, entry_id in changes.discarded:
         if entry_id not in disk.lost.get(ledger_id, ()):
             raise Violation("15", f"{bookie} discards entry {entry_id} of ledger {ledger_id}, which is not damaged")
+    discarded = set(changes.discarded)
     for (ledger_id, entry_id), record in changes.records.items():
         _record_written(history, disk, ledger_id, entry_id, record)
         state = remembered.get(ledger_id)
+        if state is not None and entry_id in state.entries and ledger_id not in changes.dropped:
+            history.look("4")
+            if (ledger_id, entry_id) not in discarded:
+                raise Violation(
+                    "4",
+                    f"{bookie} writes entry {entry_id} of ledger {ledger_id} over the record that it holds, which it "
+                    "has not compared and discarded",
+                )
         written = changes.ledgers.get(ledger_id) or (state.record if state is not None else None)
         history.look("27")
         if written is not None and written.deleted:

@@ -147,8 +147,13 @@ class History:
         self.tasks: dict[int, ledger_pb2.RepairTask] = {}
         # Ledgers whose node was not there for a while, though nobody deleted it.
         self.forgotten: set[int] = set()
-        # Bookies that are marked as leaving → the ledgers that have named them since before.
-        self.leaving: dict[str, dict[int, None]] = {}
+        # Bookies that are marked as leaving.
+        self.leaving: dict[str, None] = {}
+        # By the name of a log: its newest ledger, and when ledgers were listed behind one that nothing was stored in.
+        self.newest: dict[str, int] = {}
+        self.fruitless: dict[str, list[float]] = {}
+        # Of all entries that were appended.
+        self.longest_payload = 0
         # Entries of which every durable replica was damaged: ledger and entry. They alone may be lost.
         self.destroyed: set[tuple[int, int]] = set()
         # How often which check looked at something: a check that never looks proves nothing.

@@ -2,7 +2,8 @@
 
 A ledger's life goes forward only, its end is decided once (1), the last fragment of an open one is its writer's alone
 (62), that of one that is being recovered stays (16), a writer's new fragment begins behind what it acknowledged (18),
-and it is deleted on purpose only (26, 58). A bookie that is emptied is not struck off before it is empty (28).
+and it is deleted on purpose only (26, 58). No ledger comes to name a bookie that is being decommissioned (STO-2), and
+that is not struck off before it is empty (28).
 A chain's list grows at its end and shrinks at its head (5).
 """
 
@@ -60,6 +61,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
     if new is None:
         _gone(history, ledger, old)
         return
+    _names_none_that_leaves(history, ledger, old, new)
     if old is None:
         if new.state != _OPEN or ledger.records:
             raise Violation("26", f"ledger {ledger.ledger_id} was made in state {new.state}, or made again")
@@ -75,6 +77,23 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
         check_held(history, ledger, range(new.last_entry_id + 1))
     else:
         check_held(history, ledger, _moved(old, new, max(ledger.acked, new.last_entry_id)))
+
+
+def _names_none_that_leaves(
+    history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | None, new: ledger_pb2.LedgerMetadata
+) -> None:
+    """A slot is not given to a bookie that was marked before; one that stays in its slot is nobody's change."""
+    for fragment in new.fragments if history.leaving and new.state != _TOMBSTONE else ():
+        before = [one for one in old.fragments if one.first_entry_id <= fragment.first_entry_id] if old else []
+        had = before[-1].bookies if before else ()
+        history.look("STO-2")
+        for bookie in fragment.bookies:
+            if bookie in history.leaving and bookie not in had:
+                raise Violation(
+                    "STO-2",
+                    f"ledger {ledger.ledger_id} names {bookie} from entry {fragment.first_entry_id} on, "
+                    f"and {bookie} is being decommissioned",
+                )
 
 
 def _state_changed(
@@ -150,28 +169,27 @@ def _gone(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | Non
 def _names_changed(history: History, ledger: Ledger) -> None:
     """What is asked of a bookie on account of a ledger ends when the ledger does not name it any more."""
     ledger_id = ledger.ledger_id
-    bound = [*history.leaving.items(), *((disk.bookie_id, disk.owes) for disk in history.disks.values() if disk.owes)]
     named: list[str] | None = None
-    for bookie, ledgers in bound:
-        if ledger_id in ledgers:
+    for disk in history.disks.values():
+        if ledger_id in disk.owes:
             if named is None:
                 alive = ledger.metadata is not None and ledger.metadata.state != _TOMBSTONE
                 named = ledger.names() if alive else []
-            if bookie not in named:
-                del ledgers[ledger_id]
+            if disk.bookie_id not in named:
+                del disk.owes[ledger_id]
 
 
 def _leaving_changed(history: History, bookie: str, value: bytes | None) -> None:
     if value is None:
         history.leaving.pop(bookie, None)
-    elif bookie not in history.leaving:
-        history.leaving[bookie] = history.naming(bookie)
+    else:
+        history.leaving[bookie] = None
 
 
 def _struck_off(history: History, bookie: str) -> None:
     history.look("28")
-    if left := list(history.leaving.get(bookie, ())):
-        raise Violation("28", f"{bookie} is struck off, and ledgers {left} name it, as when it began to leave")
+    if left := list(history.naming(bookie)):
+        raise Violation("28", f"{bookie} is struck off, and ledgers {left} name it")
 
 
 def _intent_changed(history: History, ledger_id: int, value: bytes | None) -> None:

@@ -1,9 +1,10 @@
 """What each recoverer relies on, held against what it was told (7, 8, 12, 13, 16).
 
-A process reads towards a ledger's end when it has heard of enough fences (7), from the bookies that the last fragment
-names while it is being recovered (16), and reads nothing that the LACs which came with them, or the beginning of the
-last fragment, show to be confirmed (12). When it closes the ledger, so many bookies of the write set of the entry
-behind the end must have said that they never got that entry (7, 13), and each of them was fenced before (8).
+A process reads towards a ledger's end when it has heard of enough fences (7), but for what comes with the answers to
+them, from the bookies that the last fragment names while it is being recovered (16), and reads nothing that the LACs
+which came with them, or the beginning of the last fragment, show to be confirmed (12). When it closes the ledger, so
+many bookies of the write set of the entry behind the end must have said that they never got that entry (7, 13), and
+each of them was fenced before (8).
 
 One process may recover a ledger several times, at once too, and which answers belong together can't be seen from
 outside. So it is held against the least that any of its attempts can have heard.
@@ -42,15 +43,18 @@ class Recoveries:
                 heard = self._of(asker, ledger_pb2.FenceRequest.FromString(request).ledger_id)
                 lowest = heard.fences.get(bookie.name, fenced.last_add_confirmed)
                 heard.fences[bookie.name] = min(lowest, fenced.last_add_confirmed)
+                self._hear_absent(bookie, asker, ledger_pb2.FenceRequest.FromString(request).ledger_id, fenced.read)
         elif method == "read":
             answer = ledger_pb2.ReadAnswer.FromString(message)
-            if answer.status == ledger_pb2.OK and answer.absent:
-                ledger_id = ledger_pb2.ReadRequest.FromString(request).ledger_id
-                fenced_there = ledger_id in self._history.disks[bookie.name].fenced
-                heard = self._of(asker, ledger_id)
-                for entry_id in answer.absent:
-                    said = heard.absent.setdefault(entry_id, {})
-                    said[bookie.name] = fenced_there or said.get(bookie.name, False)
+            self._hear_absent(bookie, asker, ledger_pb2.ReadRequest.FromString(request).ledger_id, answer)
+
+    def _hear_absent(self, bookie: Process, asker: Process, ledger_id: int, answer: ledger_pb2.ReadAnswer) -> None:
+        if answer.status == ledger_pb2.OK and answer.absent:
+            fenced_there = ledger_id in self._history.disks[bookie.name].fenced
+            heard = self._of(asker, ledger_id)
+            for entry_id in answer.absent:
+                said = heard.absent.setdefault(entry_id, {})
+                said[bookie.name] = fenced_there or said.get(bookie.name, False)
 
     def read_arrived(self, asker: Process, bookie: Process, request: bytes) -> None:
         asked = ledger_pb2.ReadRequest.FromString(request)

@@ -197,6 +197,17 @@ def two_payloads(scene: Scene) -> None:
     scene.writes(2, {(LEDGER, 0): record(0, b"p0", -1) + b"!"})
 
 
+def written_over_a_held_record(scene: Scene) -> None:
+    scene.checker.disk_loses("b1", lambda: scene.disks[1].disk.damage(LEDGER, 0))
+    scene.writes(1, {(LEDGER, 0): record(0, b"p0")}, discarded=[(LEDGER, 0)])  # it was damaged
+    scene.writes(0, {(LEDGER, 0): record(0, b"p0")})
+
+
+def added_by_a_call_ahead_of_a_frame(scene: Scene) -> None:
+    scene.checker.added_by_call("b0", LEDGER, 0, overtakes=False)
+    scene.checker.added_by_call("b0", LEDGER, 1, overtakes=True)
+
+
 def acked_behind_the_next_ledger(scene: Scene) -> None:
     scene.history.chains["c"].ledgers.append(8)
     scene.checker.appended(LEDGER, 2, b"p2")
@@ -321,6 +332,12 @@ def struck_off_before_it_is_empty(scene: Scene) -> None:
     scene.checker.metadata_changed("/bookies/cookies/b2", None, scene.b[0])
 
 
+def made_on_a_bookie_that_leaves(scene: Scene) -> None:
+    mark = ledger_pb2.Decommission(asked_ms=1).SerializeToString()
+    scene.checker.metadata_changed("/bookies/leaving/b3", stored(mark), scene.client)
+    scene.metadata_is(OPEN, (0, "b0 b1 b2"), (2, "b0 b1 b3"))
+
+
 def lac_that_falls_after_another_ledger_was_damaged(scene: Scene) -> None:
     scene.fences(0, last_add_confirmed=1)
     scene.history.ledger(8).payloads.append(b"q")
@@ -411,6 +428,8 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("2, 3", replaced_by_one_without_the_entries),
     ("2, 3", kept_on_one),
     ("4", two_payloads),
+    ("4", written_over_a_held_record),
+    ("4", added_by_a_call_ahead_of_a_frame),
     ("5", acked_behind_the_next_ledger),
     ("5", two_open_ledgers),
     ("5", payload_twice),
@@ -442,6 +461,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("21", ok_for_what_was_damaged_and_sent_again),
     ("26", dropped_though_there_is_no_tombstone),
     ("28", struck_off_before_it_is_empty),
+    ("STO-2", made_on_a_bookie_that_leaves),
     ("62", last_fragment_changed_by_a_repair),
     ("62", open_ledger_closed_by_another),
     ("26", dropped_though_nobody_asked),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
 from tests.owns_everything import OwnsEverything
@@ -47,8 +48,16 @@ class BrokerHost(Host):
         return f"{self.name}:6652"
 
     @property
+    def may_start(self) -> bool:
+        return self in self.world.staying and not self.world.over
+
+    @property
     def serves(self) -> bool:
         return self.runs and self.broker is not None and self.broker.life is not None
+
+    def ledger_clients(self) -> list[LedgerClient]:
+        life = None if self.broker is None else self.broker.life
+        return [] if life is None else [life.client]
 
     def start(self) -> None:
         self.broker = None

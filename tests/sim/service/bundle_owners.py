@@ -1,4 +1,5 @@
-"""Who owns the bundles of a namespace: as they stand, no two ranges have a hash in common (OWN-1)."""
+"""Who owns the bundles of a namespace: as they stand, no two ranges have a hash in common (OWN-1). A broker takes what
+another one that lives has only after that one's address has refused it (OWN-2)."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from tests.sim.invariants.history import Violation
+from tests.sim.process import Process
 
-__all__ = ["check_bundles"]
+__all__ = ["check_bundles", "check_taken"]
 
 
 def check_bundles(names: Sequence[str], look: Callable[[str], None]) -> None:
@@ -20,3 +22,11 @@ def check_bundles(names: Sequence[str], look: Callable[[str], None]) -> None:
                 "OWN-1",
                 f"bundles {lower:#010x} … {upper:#010x} and {next_lower:#010x} … {next_upper:#010x} have owners both",
             )
+
+
+def check_taken(path: str, owner: Process, by: Process, refused: bool, look: Callable[[str], None]) -> None:
+    """`by` has deleted or replaced an ephemeral node of `owner`; `refused`: that one's address has refused it."""
+    look("OWN-2")
+    # A broker may do so to its own former self.
+    if not (refused or owner.dead or owner.name == by.name):
+        raise Violation("OWN-2", f"{by.name} took {path} from {owner.name}, which lives and has not refused it")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from magnetar import InitialPosition, MessageId, aio
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ChecksumError, MagnetarException, Timeout, TopicNotFound
+from magnetar_broker import paths
+from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode
 from tests.sim.invariants.ending import unrest
-from tests.sim.invariants.history import Violation
+from tests.sim.invariants.history import Violation, stored_payload
 from tests.sim.service.application import Application, client_of
 from tests.sim.service.consuming import TYPES
 from tests.sim.service.history import ConsumerSeen, Found
@@ -135,8 +137,8 @@ async def end(world: ServiceWorld) -> None:
     for host in [*world.brokers, *world.applications]:
         host.resume()
     await _until(world, lambda: all(broker.serves for broker in world.brokers), lambda: ("OWN-2", "a broker is away"))
-    await _until(world, lambda: not _pending(world), lambda: ("20", f"{_pending(world)} messages are not decided"))
-    for host in [*world.applications, world.operator, *world.brokers]:
+    await _until(world, lambda: not _pending(world), lambda: ("20, 66", f"{_pending(world)} messages are not decided"))
+    for host in [*world.applications, world.operator, *world.plan_readers, *world.brokers]:
         host.kill()
     # Who drains a subscription acknowledges nothing before it has everything.
     unbounded = {"max_unacked_messages_per_consumer": 0, "max_unacked_messages_per_subscription": 0}
@@ -149,6 +151,16 @@ async def end(world: ServiceWorld) -> None:
     last.start()
     await _until(world, lambda: last.done, lambda: ("20", f"the last application {last.doing}"))
     world.judged(world.history.check_end)
+    await _until(
+        world,
+        lambda: not world.metadata.names(paths.REMAINS),
+        lambda: ("SPK-5", f"what deleted topics left to readers is there still: {world.metadata.names(paths.REMAINS)}"),
+    )
+    await _until(
+        world,
+        lambda: not _lapsed(world),
+        lambda: ("SPK-5", f"nobody removes the leases of {_lapsed(world)}, whose readers are gone"),
+    )
     world.over = True
     for broker in world.brokers:
         broker.stop()
@@ -161,6 +173,18 @@ async def end(world: ServiceWorld) -> None:
         _REST_S,
     )
     world.trace.line("world", "all is well")
+
+
+def _lapsed(world: ServiceWorld) -> list[str]:
+    """Topics that are served, and whose nodes name leases: nobody renews them any more."""
+    served = [
+        topic.name
+        for broker in world.staying
+        if broker.broker is not None and broker.broker.life is not None
+        for topic in broker.broker.life.topics.loaded()
+    ]
+    nodes = ((str(name), world.metadata.value(paths.topic(name))) for name in served)
+    return [name for name, value in nodes if value and ManagedLedgerNode.FromString(stored_payload(value)).leases]
 
 
 def _pending(world: ServiceWorld) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar_bookie import paths
 from magnetar_broker.paths import NAMESPACES, OWNERS, TOPICS
@@ -31,6 +31,7 @@ SERVICE_FAULTS: Final = {
     "pause broker": 8,
     "stop broker": 5,
     "isolate broker": 5,
+    "refuse a broker": 8,
     "kill application": 6,
     "pause application": 4,
     "cut off a broker's clients": 5,
@@ -61,6 +62,8 @@ SERVICE_FAULTS: Final = {
     "delete behind a back": 5,
     "rot a cursor": 3,
     "change as consumers change": 6,
+    "kill after a plan": 5,
+    "truncate during a plan": 3,
 }
 
 
@@ -84,6 +87,27 @@ class _Trap:
 
     def message_arrived(self, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
         if method == self._method and served is self._served and self._springs is not None:
+            springs, self._springs = self._springs, None
+            springs(source, target)
+
+
+class _PlanTrap(_Trap):
+    """Springs once, when a broker is asked for a plan, or answers. A `Tap`."""
+
+    def __init__(self, answered: bool, springs: Callable[[Process, Process], object]) -> None:
+        super().__init__("", False, springs)
+        self._answered = answered
+
+    def request_arrived(self, *about: object) -> None:
+        if not self._answered:
+            self._spring(*about)
+
+    def answer_sent(self, *about: object) -> None:
+        if self._answered:
+            self._spring(*about)
+
+    def _spring(self, source: Any, target: Any, method: Any, *_: object) -> None:
+        if method in ("admin.plan", "here.plan") and self._springs is not None:
             springs, self._springs = self._springs, None
             springs(source, target)
 
@@ -154,6 +178,21 @@ class ServiceFaults(Striker):
     def isolate_broker(self) -> bool:
         broker = self._broker()
         return broker is not None and self._isolate(broker)
+
+    def refuse_a_broker(self) -> bool:
+        """Its address refuses some of the other brokers, or all, though it lives and clients reach it; sometimes they
+        refuse it, too."""
+        broker = self._broker()
+        others = [host for host in self._world.brokers if host is not broker]
+        if broker is None or not others:
+            return False
+        network, seconds = self._world.network, self._seconds()
+        both_ways = self._draw.random() < 0.3
+        for other in others if self._draw.random() < 0.7 else [self._draw.choice(others)]:
+            for source, target in ((other, broker), (broker, other)) if both_ways else ((other, broker),):
+                network.refuse(source.name, target.name)
+                self._later(seconds, partial(network.accept, source.name, target.name))
+        return True
 
     def cut_off_a_brokers_clients(self) -> bool:
         """Or all but one. It goes on with the bookies and the metadata store, and does not know."""
@@ -324,6 +363,36 @@ class ServiceFaults(Striker):
         world.network.taps.append(trap)
         self._later(2.0, lambda: world.network.taps.remove(trap))
         return True
+
+    def _when_planned(self, springs: Callable[[BrokerHost], object], *, answered: bool) -> bool:
+        """Calls it with the broker that is asked for a plan, or has answered."""
+        world = self._world
+
+        def sprung(source: Process, target: Process) -> None:
+            host = next((host for host in world.brokers if host.process is (source if answered else target)), None)
+            if host is not None and not world.quiet:
+                world.count("ambushed at a plan")
+                world.metadata_later(0.002 * self._draw.random(), partial(springs, host))
+
+        trap = _PlanTrap(answered, sprung)
+        world.network.taps.append(trap)
+        self._later(4.0, lambda: world.network.taps.remove(trap))
+        return True
+
+    def kill_after_a_plan(self) -> bool:
+        """Or end its session, so that another broker has the topic soon."""
+        ends = self._draw.random() < 0.6
+
+        def strike(broker: BrokerHost) -> None:
+            if ends and broker.runs and broker.store is not None:
+                self._world.metadata.expire(broker.store, told=True)
+            elif broker.runs:
+                self._kill(broker)
+
+        return self._when_planned(strike, answered=True)
+
+    def truncate_during_a_plan(self) -> bool:
+        return self._when_planned(lambda broker: self._order("truncate"), answered=self._draw.random() < 0.5)
 
     def take_over_from_a_paused(self) -> bool:
         """The owner stands still with requests before it, loses its session, and goes on when another has the topic."""

@@ -84,7 +84,8 @@ class MessageHistory:
         self.lives = TopicLives(self.tick, self.look)
         self.published = Published(self.lives, self.tick, self.look)
         self.subscribed = Subscribed(self.lives, self.published, self.tick, self.look)
-        self.wire = Wire(self.lives, self.subscribed.is_kept, self.tick, self.look, now)
+        subscribed = self.subscribed
+        self.wire = Wire(self.lives, subscribed.is_kept, subscribed.may_be_skipped, self.tick, self.look, now)
         self.sessions = Sessions(self.look, now)
 
     def tick(self) -> int:

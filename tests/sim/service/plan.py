@@ -6,7 +6,7 @@ thing, and some are storms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from magnetar_bookie.server.options import BookieOptions
@@ -24,13 +24,13 @@ MEAN_BURST: Final = 4.5
 _KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SHARED")
 _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "managed_ledger_cache_size_mb": (0,),
-    "managed_ledger_max_pending_bytes": (2_000, 20_000),
+    "managed_ledger_max_pending_bytes": (10_000, 100_000),
     "managed_ledger_read_ahead_readers": (1,),
     "managed_ledger_cursor_max_entries_per_ledger": (2, 5),
     "managed_ledger_cursor_idle_time_seconds": (0.5, 3.0),
     "managed_ledger_default_mark_delete_rate_limit": (0.2, 50.0),
-    "max_pending_publish_bytes_per_topic": (300,),
-    "max_pending_publish_bytes_per_connection": (300,),
+    "max_pending_publish_bytes_per_topic": (1_500,),
+    "max_pending_publish_bytes_per_connection": (1_500,),
     "max_waiting_publish_answers": (1, 5),
     "max_concurrent_topic_load_request": (1,),
     "max_unacked_messages_per_consumer": (2, 10),
@@ -39,7 +39,7 @@ _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "dispatcher_max_read_batch_size": (1, 3),
     "dispatcher_max_read_size_bytes": (200,),
     "dispatcher_max_round_robin_batch_size": (1, 3),
-    "max_queued_bytes_per_stream": (300,),
+    "max_queued_bytes_per_stream": (1_500,),
     "max_waiting_answers_per_stream": (1, 5),
     "unload_idle_topics_after_s": (1.0, 4.0),
     "topic_close_timeout_s": (0.1,),
@@ -94,12 +94,24 @@ class ServicePlan:
     # Of each application: what it does, in all its lives.
     applications: list[list[ProducerPlan | ConsumerPlan]]
     messages: int
+    # How many read plans past the brokers.
+    plan_readers: int
     # Between two bursts of a producer, so that the messages last as long as faults strike.
     pause_s: float
     # Ownership is only a hint: it may be wrong.
     everybody_owns: bool
     session_timeout_s: float
     options: BrokerOptions = field(repr=False)
+    # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
+    in_one_process: bool = False
+
+    def fill_up(self) -> None:
+        """All producers send large messages, and hardly pause."""
+        for works in self.applications:
+            works[:] = [
+                replace(work, longest_filling=2_000, pause_share=0.1) if isinstance(work, ProducerPlan) else work
+                for work in works
+            ]
 
 
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
@@ -133,10 +145,12 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         topics=topics,
         applications=applications,
         messages=messages,
+        plan_readers=chance.stream("plan readers").choice((0, 1, 1, 2)),
         pause_s=plan.active_s * producers * MEAN_BURST / messages,
         everybody_owns=draw.random() < 0.15,
         session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
         options=_options(draw, plan),
+        in_one_process=chance.stream("one process").random() < 0.35,
     )
 
 
@@ -218,6 +232,7 @@ def _options(draw: SeededRandomness, plan: Plan) -> BrokerOptions:
         managed_ledger_max_entries_per_ledger=draw.choice((2, 5, 20, 1_000)),
         managed_ledger_min_ledger_rollover_time_minutes=0,
         managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
+        managed_ledger_remains_sweep_interval_s=1.0,
         managed_ledger_default_mark_delete_rate_limit=draw.choice((1.0, 5.0)),
         managed_ledger_cursor_max_entries_per_ledger=draw.choice((4, 20, 50_000)),
         metadata_retry_s=0.5,

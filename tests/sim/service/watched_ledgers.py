@@ -25,9 +25,13 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
     create = client.create
 
     async def watched(
-        striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
-        made, writer = await create(striping, purpose, properties)
+        made, writer = await create(striping, purpose, properties, explicit_lac=explicit_lac)
         _watch(writer, made.ledger_id, world, listed=purpose.startswith("topic"))
         return made, writer
 

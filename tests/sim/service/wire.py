@@ -99,6 +99,7 @@ class Wire:
         self,
         lives: TopicLives,
         is_kept: Callable[[str, str, int], bool],
+        may_be_skipped: Callable[[str, str], bool],
         tick: Callable[[], int],
         look: Callable[[str], None],
         now: Callable[[], float],
@@ -107,6 +108,8 @@ class Wire:
         self._lives = lives
         # Nothing has moved or deleted this subscription since.
         self._is_kept = is_kept
+        # Nor has an administrator acknowledged anything of it.
+        self._may_be_skipped = may_be_skipped
         self._tick = tick
         self._look = look
         self._now = now
@@ -209,7 +212,8 @@ class Wire:
                 return f"SUB-3: {opening} was told that it is not served"
         life = self._lives.now(opening.topic)
         owner, since = self._served.get(opening.subscription, (None, 0))
-        if life is not None and owner is life.owner and since > life.claimed and ack.says_something_new:
+        says_something_new = ack.says_something_new and not self._may_be_skipped(*opening.subscription)
+        if life is not None and owner is life.owner and since > life.claimed and says_something_new:
             self._look("OWN-2")
             if owner is not opening.server:
                 return f"OWN-2: {owner} owns the topic, and had opened a consumer of the subscription before"

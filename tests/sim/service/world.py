@@ -10,6 +10,7 @@ quiet    `ending.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
@@ -17,18 +18,23 @@ from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
-from tests.sim.invariants.history import Chain, Violation, stored_payload
+from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
+from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
-from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.bundle_owners import check_bundles, check_taken
 from tests.sim.service.faults import ServiceFaults
 from tests.sim.service.history import MessageHistory
 from tests.sim.service.operator import Operator
 from tests.sim.service.plan import service_plan
+from tests.sim.service.plan_leases import PlanLeases
+from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.sessions import watch_lives
 from tests.sim.topics.history import chain_of
+from tests.sim.world.plan import fill_up
 from tests.sim.world.world import World
 
 __all__ = ["ServiceWorld"]
@@ -44,7 +50,10 @@ class ServiceWorld(World):
         self.service = service_plan(self.chance, self.plan)
         if faults:
             self.plan.faults, self.plan.fault_interval_s = list(faults), _OFTEN_S
+        if fill_up(self.plan, self.chance.stream("saturation")):
+            self.service.fill_up()
         self.metadata._session_timeout_s = self.service.session_timeout_s
+        self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
         watch_lives(self)
@@ -63,14 +72,19 @@ class ServiceWorld(World):
         self.brokers = [BrokerHost(self, f"broker{number}") for number in range(self.service.brokers)]
         # Those that are there until the end.
         self.staying = self.brokers
+        if self.service.in_one_process:
+            self.bookies[0].join(self.brokers[0])
+            self.network.hand_over = partial(watch_calls, self)
         self.applications = [
             Application(self, f"app{number}", works) for number, works in enumerate(self.service.applications)
         ]
         self.operator = Operator(self, "operator")
+        self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
+        self.plan_readers = [PlanReader(self, f"planner{number}") for number in range(self.service.plan_readers)]
         self.network.keeps_alive = True
         self.admins = []
         self.clients = [*self.brokers, *self.applications]  # type: ignore[list-item]
-        self.hosts = [*self.bookies, *self.brokers, *self.applications, self.operator]
+        self.hosts = [*self.bookies, *self.brokers, *self.applications, self.operator, *self.plan_readers]
         skew = self.chance.stream("skew of the service")
         for host in self.hosts[len(self.bookies) :]:
             host.skew_ms = skew.below(120_000) - 60_000
@@ -102,10 +116,21 @@ class ServiceWorld(World):
 
     # ── the metadata store ──
 
+    def _owner_replaced(self, path: str, owner: Process, by: Process) -> None:
+        if path.startswith((paths.OWNERS, paths.BROKERS)):
+            self.count("an owner's node was replaced" if path.startswith(paths.OWNERS) else "a broker was unregistered")
+            refused = (by.name, owner.name) in self.network.probes_refused
+            if refused and not owner.dead:
+                self.count("a broker that lives was taken for gone")
+            self.judged(check_taken, path, owner, by, refused, self.history.look)
+
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         super()._metadata_changed(path, value, by)
         if path.startswith(paths.OWNERS) and value and "/0x" in path:
             self.judged(check_bundles, self.metadata.names(path.rpartition("/")[0]), self.history.look)
+        if path.startswith(LEDGERS):
+            ledger_id = int(path.removeprefix(LEDGERS).replace("/", ""), 16)
+            self.judged(self.leases.ledger_changed, ledger_id, self.checker.history.ledger(ledger_id).metadata)
         if path.startswith(paths.TOPICS):
             self.judged(self._below_topics, path.split("/"), value, by)
 
@@ -143,7 +168,10 @@ class ServiceWorld(World):
         for ledger_id in new.ledgers:
             if history.ledger(ledger_id).metadata is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
+        added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
         _chain_changed(history, name, new)
+        for ledger_id in added:
+            ledger_listed(history, name, ledger_id)
 
     def _cursors_go(self, topic: str) -> None:
         """Their ledgers go before their nodes."""
@@ -169,9 +197,11 @@ class ServiceWorld(World):
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
         self.trace.line("world", f"seed {self.seed}: {self.plan} {self.service} {self.service.options}")
         for host in self.hosts:
-            host.start()
+            if not host.runs:
+                host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
+        self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
         await self.faults.strike(self.plan.active_s)
         await end(self)

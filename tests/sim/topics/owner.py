@@ -44,9 +44,14 @@ class _WatchedClient(LedgerClient):
     checker: Checker
 
     async def create(
-        self, striping: Striping, purpose: str, properties: Mapping[str, bytes] | None = None
+        self,
+        striping: Striping,
+        purpose: str,
+        properties: Mapping[str, bytes] | None = None,
+        *,
+        explicit_lac: bool = True,
     ) -> tuple[MadeLedger, LedgerWriter]:
-        made, writer = await super().create(striping, purpose, properties)
+        made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
         append, checker = writer.append_run, self.checker
 
         def watched(entries: Sequence[bytes], done: Appended) -> int:
@@ -215,7 +220,7 @@ class TopicOwner(ChainWriter):
         world.entries_left -= 1
         self.made += 1
         owner = f"{self.name}.{self.lives}".encode()
-        payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(40))
+        payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(world.plan.filling_bytes))
         history = world.history(log.incarnation)
         history.appended[payload] = None
         new = NewEntry(encode_entry(_METADATA, payload), 1, 0)

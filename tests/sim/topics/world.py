@@ -17,13 +17,14 @@ from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.ending import unrest
 from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
+from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
 from tests.sim.topics.history import TopicHistory, chain_of
 from tests.sim.topics.leased import Leased
 from tests.sim.topics.owner import LastOwner, TopicOwner
 from tests.sim.topics.planned import Planned
 from tests.sim.topics.reader import LeasedReader
-from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS
+from tests.sim.world.plan import FAULTS, NOT_OF_TOPICS, fill_up
 from tests.sim.world.world import World
 
 __all__ = ["TopicWorld"]
@@ -43,6 +44,7 @@ class TopicWorld(World):
             fault = draw.choice(list(FAULTS))
             if fault not in NOT_OF_TOPICS and (self.plan.losers or fault not in ("bit flip", "lossy restart")):
                 self.plan.faults.append(fault)
+        fill_up(self.plan, self.chance.stream("saturation"))
         self.plan.fault_interval_s = 0.5 + 2 * draw.random()
         self.plan.entries = self.entries_left = draw.choice((100, 300, 600))
         self.deletes = draw.choice((0.0, 0.0, 0.2))
@@ -56,7 +58,7 @@ class TopicWorld(World):
             managed_ledger_max_entries_per_ledger=draw.choice((3, 8, 30)),
             managed_ledger_min_ledger_rollover_time_minutes=0,
             managed_ledger_max_ledger_rollover_time_minutes=draw.choice((0.02, 0.2, 10.0)),
-            managed_ledger_max_pending_bytes=draw.choice((500, 5_000, 100_000)),
+            managed_ledger_max_pending_bytes=draw.choice((500, 30_000, 600_000)),
         )
         self.histories: dict[str, TopicHistory] = {}
         self.leased = Leased(lambda: self.loop.now, self.checker.history)
@@ -120,7 +122,10 @@ class TopicWorld(World):
             state = history.ledger(ledger_id).metadata
             if state is None:
                 raise Violation("58", f"{name} lists ledger {ledger_id}, which is not there")
+        added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
         _chain_changed(history, name, new)
+        for ledger_id in added:
+            ledger_listed(history, name, ledger_id)
 
     async def _whole(self) -> None:
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("start")
@@ -129,6 +134,7 @@ class TopicWorld(World):
             host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
+        self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
         if self.rots:
             self.loop.outside.spawn(self._let_rot())

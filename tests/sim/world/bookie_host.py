@@ -33,6 +33,10 @@ class BookieHost(Host):
         self.read_only = False
 
     @property
+    def may_start(self) -> bool:
+        return self.refused is None
+
+    @property
     def serves(self) -> bool:
         return self.runs and self.bookie is not None and self.bookie.started.is_set()
 

@@ -54,6 +54,9 @@ class ChainWriter(Host):
         self.client = self.owner = self.writing = None
         super().start()
 
+    def ledger_clients(self) -> list[LedgerClient]:
+        return [] if self.client is None else [self.client]
+
     async def main(self) -> None:
         while True:
             store = await self.open_metadata()

@@ -1,9 +1,14 @@
-"""A machine of the simulated cluster: at most one process at a time runs on it, under one name."""
+"""A machine of the simulated cluster: at most one process at a time runs on it, under one name.
+
+Two hosts may be partners: the parts of one process, as a standalone's broker and bookie are. They start, are paused and
+die together.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_metadata.memory.store import MemoryStore
 from magnetar_metadata.store import MetadataStore
 from magnetar_wire.randomness import SeededRandomness
@@ -27,6 +32,18 @@ class Host:
         self.store: MemoryStore | None = None
         self.skew_ms = 0
         self._paused_at = 0.0
+        self.partner: Host | None = None
+        self._unit: object | None = None
+
+    def join(self, partner: Host) -> None:
+        """Makes the two the parts of one process. Neither has started yet."""
+        self.partner, partner.partner = partner, self
+        self._unit = partner._unit = object()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it starts with its partner."""
+        return True
 
     @property
     def runs(self) -> bool:
@@ -38,11 +55,26 @@ class Host:
         self.lives += 1
         self.store = None
         self.process = self.world.loop.process(self.name)
+        self.process.unit = self._unit
         self.clock = SimulatedClock(self.world.loop, self.skew_ms)
         self.chance: SeededRandomness = self.world.chance.stream(self.name, self.lives)
         self.transport: SimulatedTransport = self.world.network.transport(self.process)
         self.world.trace.line(self.name, f"starts, life {self.lives}")
         self.process.spawn(self.main(), name=self.name)
+        if self.partner is not None:
+            self._start_with(self.process, self.partner)
+
+    def _start_with(self, process: Process, partner: Host) -> None:
+        process.on_end.append(lambda: partner.kill() if partner.runs else None)
+        if partner.process is not None and partner.runs:
+            if partner.process.paused:
+                self.pause()
+        elif partner.may_start:
+            partner.start()
+
+    def ledger_clients(self) -> list[LedgerClient]:
+        """Those that the present life writes ledgers with."""
+        return []
 
     async def main(self) -> None:
         raise NotImplementedError
@@ -67,6 +99,9 @@ class Host:
             self._stands_still(self.process)
             if self.store is not None:
                 self.world.metadata.cut_silently(self.store, answers=False)
+            partner = self.partner
+            if partner is not None and partner.process is not None and not partner.process.paused:
+                partner.pause()
 
     def _stands_still(self, process: Process) -> None:
         """Those who talk with it notice, if it lasts."""
@@ -87,3 +122,5 @@ class Host:
             process.resume()
             if self.store is not None:
                 process.call_soon(self.world.metadata.heal, self.store)
+            if self.partner is not None:
+                self.partner.resume()

@@ -16,7 +16,7 @@ from magnetar_metadata.core.paths import parent_of
 from magnetar_metadata.core.records import Record
 from magnetar_metadata.memory.server import Fault, MemoryServer, _Link
 from magnetar_metadata.memory.store import MemoryStore, Request
-from magnetar_metadata.store import Delete, Put
+from magnetar_metadata.store import Check, Delete, Put
 from tests.sim.clock import ProcessClock
 from tests.sim.loop import SimulatedLoop
 from tests.sim.process import Process
@@ -46,6 +46,9 @@ class SimulatedMetadata(MemoryServer):
         self._forgotten: dict[str, Record] = {}
         # Processes whose newest session is over, by their silence or so that they know it, and since when.
         self.over: dict[Process, float] = {}
+        # Called with the path of an ephemeral node, the process whose session had it, and the process that deleted or
+        # replaced it.
+        self.on_taken: Callable[[str, Process, Process], object] = lambda path, owner, by: None
         self.on_over: Callable[[Process, MemoryStore], object] = lambda process, store: None
         self._loop = loop
         # A fault ends a session now, which its owner can't know.
@@ -68,8 +71,14 @@ class SimulatedMetadata(MemoryServer):
         return sorted(self._table.child_names(path))
 
     def change(self, store: MemoryStore, request: Request) -> tree.Applied:
+        records = {
+            change.path: self._table.get(change.path) for change in request.changes if not isinstance(change, Check)
+        }
         applied = super().change(store, request)
         owner = self._owners[store.session.id]
+        for path, record in records.items():
+            if record is not None and record.ephemeral_owner not in (0, store.session.id):
+                self.on_taken(path, self._owners[record.ephemeral_owner], owner)
         for change in request.changes:
             if isinstance(change, Put) and not change.sequential:
                 self._observe(change.path, change.value, owner)

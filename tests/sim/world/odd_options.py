@@ -17,7 +17,7 @@ _Options = TypeVar("_Options", bound=Configuration)
 _SHARE: Final = 0.12
 
 ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
-    "max_pending_bytes": (200, 4000),
+    "max_pending_bytes": (200, 8000),
     "max_waiting_answers": (1, 3),
     "max_ledgers_in_memory": (1, 2, 3),
     "max_long_polls": (0, 1),
@@ -33,10 +33,12 @@ ODD_BOOKIE: Final[dict[str, tuple[Any, ...]]] = {
 }
 ODD_CLIENT: Final[dict[str, tuple[Any, ...]]] = {
     "max_pending_entries": (1, 2),
-    "max_pending_bytes": (100, 1000),
+    "max_pending_bytes": (100, 5000),
     "max_bookie_lag_bytes": (12_000,),
     "recovery_window_entries": (1, 2),
     "read_ahead_entries": (0, 1),
+    # Recoveries wait for each other, and go on an entry at a time.
+    "max_recovery_bytes": (1, 3000),
 }
 ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
     "inventory_entries": (5,),
@@ -48,7 +50,4 @@ ODD_AUTO_RECOVERY: Final[dict[str, tuple[Any, ...]]] = {
 
 def with_odd(options: _Options, odd: dict[str, tuple[Any, ...]], draw: SeededRandomness) -> _Options:
     drawn = {name: draw.choice(values) for name, values in odd.items() if draw.random() < _SHARE}
-    if "max_bookie_lag_bytes" in drawn:
-        # A recovery sends all that the writer had pending: a bookie that is behind by that must not have failed.
-        drawn["max_pending_bytes"] = drawn["max_bookie_lag_bytes"] // 4
     return type(options)(**{**options.model_dump(), **drawn}) if drawn else options

@@ -5,6 +5,7 @@ Some seeds are calm but for one nasty thing, and some are storms: in a storm muc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
@@ -16,7 +17,7 @@ from tests.sim.chance import Chance
 from tests.sim.network import NetworkOptions
 from tests.sim.world.odd_options import ODD_AUTO_RECOVERY, ODD_BOOKIE, ODD_CLIENT, with_odd
 
-__all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan"]
+__all__ = ["FAULTS", "LOSSES", "NOT_OF_TOPICS", "Plan", "fill_up", "plan"]
 
 _STRIPINGS = (
     (3, 3, 2),
@@ -61,6 +62,7 @@ FAULTS = {
     "fail sync": 4,
     "slow disk": 4,
     "stuttering disk": 2,
+    "stalled disks": 4,
     "full disk": 5,
     "bad network": 5,
     "bit flip": 4,
@@ -98,6 +100,7 @@ LOSSES = ("bit flip", "lossy restart", "wipe")
 DEPARTURES = ("decommission", "decommission the dead")
 
 
+_OFTEN_S = 0.6
 _CLIENT = LedgerClientOptions(
     add_entry_timeout_s=1.0,
     read_entry_timeout_s=1.0,
@@ -154,7 +157,8 @@ class Plan:
     auto_recovery: AutoRecoveryOptions = field(default_factory=lambda: _AUTO_RECOVERY, repr=False)
 
 
-def plan(chance: Chance) -> Plan:
+def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
+    """With `only`, only these faults strike, and often; of those only what the bookies that there are can bear."""
     draw = chance.stream("plan")
     striping = Striping(*draw.choice(_STRIPINGS))
     spare = draw.choice((0, 1, 1, 2, 2))
@@ -176,7 +180,9 @@ def plan(chance: Chance) -> Plan:
             faults.append("recover a ledger")
         if draw.random() < 0.4:
             faults.append("ambush")
-    if bookies < striping.ensemble_size + 1 or not losers:
+    if only:
+        faults, interval_s = list(only), _OFTEN_S
+    if bookies < striping.ensemble_size + 1:
         faults = [fault for fault in faults if fault not in ("wipe", *DEPARTURES)]
     if not losers:
         faults = [fault for fault in faults if fault not in LOSSES]
@@ -228,6 +234,16 @@ def plan(chance: Chance) -> Plan:
         auto_recovery=auto_recovery,
         slow_claims=slow_claims,
     )
+
+
+def fill_up(plan: Plan, draw: SeededRandomness) -> bool:
+    """Where all disks stall together, writers have more in flight in most runs than a bookie may lag by, and entries
+    are large. Whether that is so here."""
+    fills_up = "stalled disks" in plan.faults and draw.random() < 0.7
+    if fills_up:
+        plan.client = plan.client.model_copy(update={"max_bookie_lag_bytes": draw.choice((4_000, 12_000))})
+        plan.filling_bytes = 2000
+    return fills_up
 
 
 def _some(draw: SeededRandomness, count: int) -> list[str]:

@@ -7,7 +7,7 @@ quiet    everything heals and starts again; the last writer takes each chain ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_metadata.store import SessionState
@@ -24,16 +24,21 @@ from tests.sim.world.client_hosts import ReaderHost
 from tests.sim.world.faults import Faults
 from tests.sim.world.host import Host
 from tests.sim.world.metadata import SimulatedMetadata
-from tests.sim.world.plan import plan
+from tests.sim.world.plan import fill_up, plan
 
 __all__ = ["World"]
 
+# Between two looks at what is unanswered.
+_LOOK_S = 0.05
+
 
 class World:
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
+        """`faults`: only these strike, and often."""
         self.seed = seed
         self.chance = Chance(seed)
-        self.plan = plan(self.chance)
+        self.plan = plan(self.chance, faults)
+        fill_up(self.plan, self.chance.stream("saturation"))
         self.loop = new_loop()
         self.trace = Trace(self.loop, write)
         self.checker = Checker(lambda: self.loop.elapsed_s)
@@ -91,6 +96,7 @@ class World:
             host.start()
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
+        self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
         await self.faults.strike(self.plan.active_s)
         await end(self)
@@ -114,6 +120,22 @@ class World:
                 else:
                     host.process.call_soon(self.metadata.resume, store)
                     self.metadata_later(draw.random(), partial(self.metadata.release, store))
+
+    async def watch_unanswered(self) -> None:
+        """Looks at how much of what processes have sent to bookies is unanswered."""
+        clock, options = self.bookies[0].disk.clock, self.plan.client
+        while True:
+            await clock.sleep(_LOOK_S)
+            for client in [client for host in self.hosts if host.runs for client in host.ledger_clients()]:
+                for (bookie_id, recovery), channel in client.bookies._channels.items():
+                    if not recovery:
+                        self.checker.unanswered(
+                            bookie_id,
+                            channel.unanswered_bytes,
+                            client.options.lag_bound_bytes,
+                            len(client._writers),
+                            options.max_pending_entries,
+                        )
 
     def metadata_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         self.loop.call_at(self.loop.now + delay_s, callback, context=self.loop.outside.context)

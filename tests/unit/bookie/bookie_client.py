@@ -114,8 +114,9 @@ class OneBookie:
         (status,) = await self.add(ledger_id, (entry_id, record(ledger_id, entry_id)), key=key, recovery=recovery)
         return status
 
-    async def fence(self, ledger_id: int, key: bytes = KEY) -> FenceAnswer:
-        return await self.call("fence", FenceRequest(ledger_id=ledger_id, master_key=key), FenceAnswer)
+    async def fence(self, ledger_id: int, key: bytes = KEY, read_entries: int = 0) -> FenceAnswer:
+        request = FenceRequest(ledger_id=ledger_id, master_key=key, read_entries=read_entries)
+        return await self.call("fence", request, FenceAnswer)
 
     async def confirm(self, ledger_id: int, last_add_confirmed: int, key: bytes = KEY) -> Status:
         request = ConfirmRequest(ledger_id=ledger_id, master_key=key, last_add_confirmed=last_add_confirmed)

@@ -18,14 +18,12 @@ from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.record import BadRecord, check_record
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
-from magnetar_metadata import compare_and_set
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT
-from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
 from magnetar_wire.clock import ManualClock, SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.sim.disk import DiskFaults, SimulatedDisk
 
@@ -67,12 +65,7 @@ class SceneBookie:
         self.bookie.read_only = read_only
         self.listener = await self.of.transport.listen(f"{self.bookie_id}:1", self.bookie)
         self.store = self.of.server.connect()
-        if await self.store.exists(paths.cookie(self.bookie_id)) is None:
-            cookie = Cookie(bookie_id=self.bookie_id, instance_id=b"i").SerializeToString()
-            first = compare_and_set.first_value(cookie, self.of.randomness)
-            await self.store.put(paths.cookie(self.bookie_id), first, ABSENT)
-        said = BookieRegistration(address=self.listener.address, instance_id=b"i", read_only=read_only)
-        await self.store.put(paths.available(self.bookie_id), said.SerializeToString(), ABSENT, ephemeral=True)
+        await register_bookie(self.store, self.bookie_id, self.listener.address, read_only=read_only)
 
     async def go(self) -> None:
         """Dies, and with it its registration."""

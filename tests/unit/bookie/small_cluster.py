@@ -7,18 +7,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, in_new_ensemble
 from magnetar_bookie.read.striping import Fragment, Striping, fragment_of
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie, record_of
 from tests.unit.bookie.patience import patiently
@@ -51,8 +49,7 @@ class SmallCluster:
         registry = self.server.connect()
         for bookie_id, bookie in self.bookies.items():
             await self.transport.listen(f"{bookie_id}:1", bookie)
-            registration = BookieRegistration(address=f"{bookie_id}:1", instance_id=b"i").SerializeToString()
-            await registry.put(paths.available(bookie_id), registration, ABSENT, ephemeral=True)
+            await register_bookie(registry, bookie_id, f"{bookie_id}:1")
         await self.client.start()
 
     async def close(self) -> None:
@@ -64,7 +61,11 @@ class SmallCluster:
         """A ledger with these fragments; by default one, on the first bookies."""
         first = fragments[0] if fragments else Fragment(0, tuple(self.bookies)[: striping.ensemble_size])
         made = await self.client.ledgers.make(
-            first.bookies, striping, wanted_ensemble_size=striping.ensemble_size, purpose="a test"
+            first.bookies,
+            striping,
+            wanted_ensemble_size=striping.ensemble_size,
+            purpose="a test",
+            cookie_checks=[],
         )
         for fragment in fragments[1:]:
             await self.client.ledgers.change(made.ledger_id, partial(in_new_ensemble, fragment=fragment))

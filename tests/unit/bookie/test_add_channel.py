@@ -79,12 +79,20 @@ class Sink:
     def __init__(self) -> None:
         self.answers: list[tuple[int, int]] = []
         self.failures: list[str] = []
+        # Each notification of lag, and "" for each that it is over.
+        self.lags: list[str] = []
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         self.answers.append((first_entry_id, count))
 
     def bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.failures.append(reason)
+
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self.lags.append(reason)
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        self.lags.append("")
 
 
 class Bench:
@@ -276,22 +284,117 @@ async def test_a_process_that_slept_reads_what_has_come_before_it_blames_the_boo
 
 
 @bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
-async def test_a_bookie_that_is_too_far_behind_has_failed(bench: Bench) -> None:
-    """Though it answers now and then."""
-    one = bench.sink(1)
+async def test_a_lag_breaks_nothing_and_is_notified_until_it_is_over(bench: Bench) -> None:
+    """CHK-66: each ledger with something unanswered hears of it, once; and a ledger that comes later, at once."""
+    one, two, idle = bench.sink(1), bench.sink(2), bench.sink(3)
     bench.send(1, 0, 1, 2, size=800)
+    bench.send(2, 0)
+    await bench.settle()
+    bench.send(1, 3, 4, size=800)
+    assert one.lags == []  # never from within `send`
+    bench.send(1, 5, size=800)
+    await bench.settle()
+    assert (len(one.lags), len(two.lags), idle.lags) == (1, 1, [])
+    assert "of at most 5000" in one.lags[0]
+    bench.send(3, 0)
+    late = bench.sink(4)
+    assert len(late.lags) == 1
+    await bench.settle()
+    assert len(idle.lags) == 1
+    bench.streams[0].answer((1, 0, 3))
+    await bench.settle()
+    assert len(one.lags) == 1  # less, and more than half of it
+    bench.streams[0].answer((1, 3, 3))
+    await bench.settle()
+    assert one.lags[1:] == two.lags[1:] == idle.lags[1:] == late.lags[1:] == [""]
+    assert one.failures == two.failures == []
+    assert len(bench.streams) == 1
+
+
+@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
+async def test_records_of_a_ledger_that_abandons_the_bookie_are_not_sent(bench: Bench) -> None:
+    """CHK-66: those in line. The stream goes on for the other ledgers."""
+    one, two = bench.sink(1), bench.sink(2)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].open.clear()
+    bench.send(1, 1)
+    await bench.settle()
+    bench.send(1, 2, 3, 4, 5, 6, size=800)
+    bench.send(2, 0)
+    await bench.settle()
+    assert len(one.lags) == len(two.lags) == 1
+    bench.channel.abandon(1, one)
+    await bench.settle()
+    assert two.lags[1:] == [""]
+    bench.streams[0].open.set()
+    await bench.settle()
+    assert bench.streams[0].entries == [[(1, 0)], [(1, 1)], [(2, 0)]]
+    bench.streams[0].answer((1, 0, 2), (2, 0, 1))
+    await bench.settle()
+    assert (one.answers, two.answers) == ([], [(0, 1)])
+    assert bench.channel.unanswered_bytes == 0
+
+
+@bench()
+async def test_records_that_another_sink_waits_for_stay_in_line(bench: Bench) -> None:
+    """Several recoveries of one ledger may share a channel."""
+    one, other = bench.sink(1), bench.sink(1)
+    bench.send(1, 0)
+    bench.channel.abandon(1, one)
     await bench.settle()
     bench.streams[0].answer((1, 0, 1))
     await bench.settle()
-    bench.send(1, 3, 4, size=800)
+    assert (one.answers, other.answers) == ([], [(0, 1)])
+
+
+@bench()
+async def test_a_ledger_that_comes_back_after_it_abandoned_the_bookie_is_sent(bench: Bench) -> None:
+    """In the same turn of the loop, too."""
+    one = bench.sink(1)
+    bench.send(1, 0, 1)
+    bench.channel.abandon(1, one)
+    bench.channel.attach(1, one)
+    bench.send(1, 1)
     await bench.settle()
-    assert one.failures == []
-    bench.send(1, 5, 6, size=800)
-    assert one.failures == []  # never from within `send`
+    assert bench.streams[0].entries == [[(1, 1)]]
+    bench.streams[0].answer((1, 1, 1))
+    await bench.settle()
+    assert one.answers == [(1, 1)]
+
+
+@bench(LedgerClientOptions(max_bookie_lag_bytes=5000))
+async def test_a_break_ends_the_lag(bench: Bench) -> None:
+    one, idle = bench.sink(1), bench.sink(2)
+    bench.send(1, 0, 1, 2, 3, 4, size=1000)
+    await bench.settle()
+    late = bench.sink(3)
+    bench.streams[0].incoming.put_nowait(Disconnected("gone"))
     await bench.settle()
     assert len(one.failures) == 1
-    assert "may be by 5000" in one.failures[0]
-    assert bench.channel.unanswered_bytes == 0
+    assert (idle.lags, late.lags[1:], late.failures) == ([], [""], [])
+
+
+@bench(LedgerClientOptions(add_entry_timeout_s=2.0))
+async def test_the_time_in_line_does_not_count(bench: Bench) -> None:
+    """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
+    one = bench.sink(1)
+    bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].open.clear()
+    bench.send(1, 1)
+    await bench.settle()
+    bench.send(1, 2)  # stays in line while the frame before is being sent
+    for answered in (0, 1):
+        bench.clock.advance(1.8)
+        bench.streams[0].answer((1, answered, 1))
+        await bench.settle()
+    bench.streams[0].open.set()
+    await bench.settle()
+    bench.clock.advance(1.8)
+    assert one.failures == []
+    bench.clock.advance(0.3)
+    assert len(one.failures) == 1
 
 
 @bench()

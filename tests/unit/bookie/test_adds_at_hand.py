@@ -24,6 +24,8 @@ class Told:
         self.answers: dict[int, list[int]] = {}
         self.order: list[int] = []
         self.failures: list[str] = []
+        # Each notification of lag, and "" for each that it is over.
+        self.lags: list[str] = []
 
     def answered(self, bookie_id: str, first_entry_id: int, count: int, status: int) -> None:
         for entry_id in range(first_entry_id, first_entry_id + count):
@@ -32,6 +34,12 @@ class Told:
 
     def bookie_failed(self, bookie_id: str, reason: str) -> None:
         self.failures.append(reason)
+
+    def bookie_lags(self, bookie_id: str, reason: str) -> None:
+        self.lags.append(reason)
+
+    def bookie_caught_up(self, bookie_id: str) -> None:
+        self.lags.append("")
 
 
 class Counted:

@@ -9,7 +9,7 @@ import pytest
 from magnetar_bookie.core.commit_group import CommitGroup
 from magnetar_bookie.core.ledger_replicas import LedgerReplicas
 from magnetar_bookie.storage.interface import LedgerRecord
-from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, Status
+from magnetar_protos.ledger_pb2 import FenceAnswer, ReadAnswer, ReadRequest, Status
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
@@ -72,6 +72,45 @@ def test_recovery_read_fences_before_it_looks() -> None:
             assert await one.add_one(1, 1) == Status.FENCED
             assert list((await one.read(2, 0, fence=True)).absent) == [0]
             assert await one.add_one(2, 0) == Status.FENCED
+
+    run(body())
+
+
+def test_a_fence_answers_with_what_is_above_the_lac_if_it_is_asked_to() -> None:
+    """CHK-8: read after the fence; a bookie that is at too many reads leaves it out."""
+
+    async def body() -> None:
+        async with OneBookie() as one:
+            for entry_id in range(3):
+                assert await one.add_one(1, entry_id) == Status.OK
+            assert not (await one.fence(1)).HasField("read")
+            answer = await one.fence(1, read_entries=4)
+            assert answer.last_add_confirmed == 1
+            assert len(answer.read.records) == 1
+            assert list(answer.read.absent) == [3, 4, 5]
+            assert answer.read.next_entry_id == 6
+            assert list((await one.fence(9, read_entries=1)).read.absent) == [0]
+            one.bookie._reads = one.bookie.options.max_concurrent_reads
+            answer = await one.fence(1, read_entries=4)
+            assert (answer.status, answer.HasField("read")) == (Status.OK, False)
+
+    run(body())
+
+
+def test_what_a_fence_answers_was_read_when_it_was_durable() -> None:
+    """CHK-8, CHK-10: or an entry could be added that its answer has called absent."""
+
+    async def body() -> None:
+        async with OneBookie() as one:
+            read, fenced = one.bookie._read, []
+
+            async def watched(request: ReadRequest) -> ReadAnswer | bytes:
+                fenced.append(one.disk.durable_ledger(1) == FENCED)
+                return await read(request)
+
+            one.bookie._read = watched  # type: ignore[method-assign]
+            await one.fence(1, read_entries=1)
+            assert fenced == [True]
 
     run(body())
 

@@ -109,7 +109,9 @@ class Machine:
 
     async def ledger(self, *bookies: str) -> int:
         striping = Striping(len(bookies), len(bookies), 1)
-        made = await self.ledgers.make(bookies, striping, wanted_ensemble_size=len(bookies), purpose="test")
+        made = await self.ledgers.make(
+            bookies, striping, wanted_ensemble_size=len(bookies), purpose="test", cookie_checks=[]
+        )
         return made.ledger_id
 
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.decommission import decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
@@ -43,7 +44,7 @@ async def test_bookies_come_go_turn_read_only_and_leave(scene: Scene) -> None:
     await b2.store.put(paths.available("b2"), said, 0)
     await scene.settled(lambda: bookies.writable() == ["b3", "b4"])
     assert bookies.alive()["b2"].read_only
-    await scene.store.put(paths.leaving("b3"), b"", ABSENT)
+    await decommission(await scene.client(), "b3")
     await scene.settled(lambda: bookies.writable() == ["b4"])
     assert told[-1] == ["b4"]
     stop()
@@ -67,7 +68,8 @@ async def test_each_registration_is_read_once_at_the_start(scene: Scene) -> None
         # What a watch asked for too much would be read before this.
         await scene.bookies["b1"].go()
         await scene.settled(lambda: "b1" not in bookies.alive())
-    assert read == [paths.available(name) for name in ("b1", "b2", "b3", "b4", "b1")]
+    both = [path(name) for name in ("b1", "b2", "b3", "b4") for path in (paths.available, paths.cookie)]
+    assert read == [*both, paths.available("b1")]
 
 
 @scenario()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -17,12 +16,11 @@ from magnetar_bookie.errors import LedgerFenced, Unreadable
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_metadata.memory import MemoryServer
-from magnetar_metadata.store import ABSENT
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Listener
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.honest_bookie import entry
@@ -49,8 +47,7 @@ class BookieCluster:
         for bookie_id in (f"b{number}" for number in range(count)):
             self.disks[bookie_id] = SimulatedDisk(self.clock, SeededRandomness(bookie_id))
             await self.up(bookie_id)
-            registration = BookieRegistration(address=f"{bookie_id}:1", instance_id=b"i").SerializeToString()
-            await registry.put(paths.available(bookie_id), registration, ABSENT, ephemeral=True)
+            await register_bookie(registry, bookie_id, f"{bookie_id}:1")
         await self.client.start()
 
     async def up(self, bookie_id: str) -> None:

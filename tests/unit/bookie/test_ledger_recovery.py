@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
 
-from magnetar_bookie.client.ledger_store import Update
+from magnetar_bookie.client.ledger_store import KnownLedger, Update
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import (
     LedgerMetadata,
@@ -21,7 +22,8 @@ from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, Re
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata.memory import Fault
-from magnetar_metadata.store import SessionState
+from magnetar_metadata.store import Check, SessionState
+from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from tests.unit.bookie.honest_bookie import entry, length_up_to
 from tests.unit.bookie.repair_scene import Scene, scene
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
@@ -49,6 +51,48 @@ def test_a_ledger_is_closed_with_all_that_was_completed() -> None:
         assert await cluster.metadata(ledger_id) == metadata
         assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
         assert await cluster.client.recover(ledger_id) == metadata
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("confirmed", ["all before it", "nothing"])
+def test_the_answers_to_the_fences_tell_the_end_of_a_short_ledger(confirmed: str) -> None:
+    """CHK-8, CHK-13: with what each bookie read right after its fence nobody is asked again, whatever LAC each has."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(5), confirmed=-1 if confirmed == "nothing" else None)
+        await cluster.put(ledger_id, [5], without=["b1"])  # which knows a lower LAC
+        for name in ("b0", "b1", "b2"):
+            cluster[name].reads_with_fences = True
+        _closed_at(await cluster.client.recover(ledger_id), 5)
+        assert not [method for name in ("b0", "b1", "b2") for method, _ in cluster[name].calls if method == "read"]
+        assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(6))
+
+    in_cluster(test)
+
+
+def test_what_does_not_come_with_the_fences_is_read() -> None:
+    """CHK-13, CHK-22: a long rest, an answer that makes no sense, and what a bookie may have lost."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(40), confirmed=-1)
+        for name in ("b0", "b1", "b2"):
+            cluster[name].reads_with_fences = True
+        cluster["b0"].ledger(ledger_id).limbo = True
+        lied: list[str] = []
+
+        def lie(request: ReadRequest, answer: ReadAnswer) -> ReadAnswer:
+            if not request.fence and not lied:
+                lied.append("once")
+                answer.absent.append(request.last_entry_id + 7)
+            return answer
+
+        cluster["b1"].lie = lie
+        _closed_at(await cluster.client.recover(ledger_id), 39)
+        assert lied
+        assert all(len(cluster.holders(ledger_id, entry_id)) >= 2 for entry_id in range(40))
 
     in_cluster(test)
 
@@ -298,7 +342,7 @@ def test_the_recovery_that_closes_first_counts_and_the_others_give_its_result() 
         length = length_up_to(1)
 
         def close_below(method: str) -> None:
-            if method == "add" and not faster:
+            if method == "read" and not faster:
                 other = cluster.client.ledgers.change(
                     ledger_id, lambda current: closed_by_recovery(current, fragment, [], 1, length, 0)
                 )
@@ -362,10 +406,14 @@ async def test_what_a_recovery_that_lost_has_written_goes_with_the_ledger(of: Sc
     other = await of.new_client()
     change = other.ledgers.change
 
-    async def another_closes_first(ledger: int, update: Update) -> LedgerMetadata:
-        if spare.holds(ledger, 2):
+    async def another_closes_first(
+        ledger: int, update: Update, checks: Sequence[Check] = (), known: KnownLedger | None = None
+    ) -> LedgerMetadata:
+        if spare.bookie_id in (await of.client.ledgers.read(ledger, fresh=True)).former_bookies:
+            while not spare.holds(ledger, 2):
+                await asyncio.sleep(0)
             await of.client.ledgers.change(ledger, lambda current: closed_by_recovery(current, fragment, [], 2, 3, 0))
-        return await change(ledger, update)
+        return await change(ledger, update, checks, known)
 
     with patch.object(other.ledgers, "change", another_closes_first):
         closed = await of.over(other.recover(ledger_id))

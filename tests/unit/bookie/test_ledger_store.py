@@ -40,7 +40,9 @@ class Scene:
         return store
 
     async def make(self) -> MadeLedger:
-        return await self.ledgers.make(["b1"], Striping(1, 1, 1), wanted_ensemble_size=1, purpose="a test")
+        return await self.ledgers.make(
+            ["b1"], Striping(1, 1, 1), wanted_ensemble_size=1, purpose="a test", cookie_checks=[]
+        )
 
     async def record(self, made: MadeLedger) -> None:
         await self.ledgers.record(made, "/owner", lambda old: (old or b"") + b"%d " % made.ledger_id)
@@ -86,7 +88,13 @@ async def test_ids_grow_over_all_who_make_ledgers(scene: Scene) -> None:
     ids = []
     for _ in range(3):
         ids.append((await scene.make()).ledger_id)
-        made = await other.make(["b1"], Striping(1, 1, 1), wanted_ensemble_size=1, purpose="a test")
+        made = await other.make(
+            ["b1"],
+            Striping(1, 1, 1),
+            wanted_ensemble_size=1,
+            purpose="a test",
+            cookie_checks=[],
+        )
         ids.append(made.ledger_id)
     assert ids == sorted(set(ids))
     assert await scene.ledgers.last_ledger_id() == ids[-1]

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from magnetar_bookie import paths
+from magnetar_bookie.auto_recovery.decommission import decommission
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.replicated_adds import ReplicatedAdds
 from magnetar_bookie.core import ledger_metadata
+from magnetar_bookie.core.ensemble_change import Change
 from magnetar_bookie.errors import (
     AddFailed,
     ClientClosed,
@@ -22,13 +24,14 @@ from magnetar_bookie.errors import (
     WriterClosed,
 )
 from magnetar_bookie.read.record import check_record, encode_record
-from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.errors import SessionLost
 from magnetar_metadata.memory import Fault
 from magnetar_metadata.store import ABSENT, SessionState
 from magnetar_protos.ledger_pb2 import Status
 from magnetar_wire.errors import TooLarge
 from magnetar_wire.limits import MAX_ENTRY_BYTES
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from tests.running import within
 from tests.unit.bookie.writer_scene import FakeBookie, Outcomes, Scene, scenario
 
@@ -340,7 +343,7 @@ def test_a_close_whose_answer_is_lost_is_found_out(fault: Fault) -> None:
             await bookie.go()
         with pytest.raises(NotEnoughBookies):
             await writer.add(b"b")
-        scene.server.next_request(scene.store, None, fault)
+        scene.server.next_request(scene.store, fault)
         closing = asyncio.create_task(writer.close())
         await scene.settled(lambda: scene.store.session.state is SessionState.SUSPENDED)
         scene.server.resume(scene.store)
@@ -393,14 +396,17 @@ async def test_a_status_of_the_future_is_a_failure(scene: Scene) -> None:
     await scene.settled(lambda: odd.bookie_id not in writer.metadata.last_fragment.bookies)
 
 
-@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=100))
+_BOUND = 100 + 2 * ENTRY_OVERHEAD_BYTES
+
+
+@scenario(options=LedgerClientOptions(explicit_lac_interval_ms=0, max_pending_entries=3, max_pending_bytes=_BOUND))
 async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) -> None:
     writer = await scene.writer()
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     outcomes = Outcomes(writer)
     outcomes.append(b"a", b"b", b"c")
-    with pytest.raises(TooManyPending, match="may have 3 of 100"):
+    with pytest.raises(TooManyPending, match=f"may have 3 of {_BOUND}"):
         outcomes.append(b"d")
     waiting = asyncio.create_task(writer.room())
     later = asyncio.create_task(writer.add(b"d"))
@@ -412,7 +418,7 @@ async def test_what_is_pending_is_bounded_in_entries_and_in_bytes(scene: Scene) 
     assert await later == 3
     for bookie in scene.ensemble(writer):
         bookie.holding = True
-    outcomes.append(b"x" * 100)
+    outcomes.append(b"x" * _BOUND)
     with pytest.raises(TooManyPending):
         outcomes.append(b"e")
     with pytest.raises(TooLarge):
@@ -560,7 +566,7 @@ async def test_who_is_missing_is_said_and_waited_for(scene: Scene) -> None:
     client.bookies.quarantine("b2")
     await b3.go()
     await b3.come(read_only=True)
-    await scene.store.put(paths.leaving("b4"), b"", ABSENT)
+    await decommission(client, "b4")
     await scene.settled(lambda: client.bookies.writable() == [])
     with pytest.raises(NotEnoughBookies) as raised:
         await client.create(Striping(3, 3, 2), "a test")
@@ -631,7 +637,7 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     client = await scene.client()
     writer = await scene.writer()
 
-    async def publish(fragment: Fragment) -> None:
+    async def publish(change: Change) -> None:
         pass
 
     def adds() -> ReplicatedAdds:

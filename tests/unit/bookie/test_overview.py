@@ -10,17 +10,15 @@ from magnetar_bookie.auto_recovery.sweeper import Sweeper
 from magnetar_bookie.auto_recovery.tasks import LedgerLock
 from magnetar_bookie.core.ledger_metadata import tombstone
 from magnetar_bookie.read.striping import Fragment, Striping
-from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT, ANY
-from magnetar_protos.ledger_pb2 import BookieRegistration, Cookie
+from magnetar_protos.ledger_pb2 import BookieRegistration
+from tests.registered_bookies import make_cookie
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 
 
 async def _with_cookies(of: SmallCluster, *bookie_ids: str) -> None:
     for bookie_id in bookie_ids:
-        cookie = Cookie(bookie_id=bookie_id, instance_id=b"i").SerializeToString()
-        value = compare_and_set.first_value(cookie, of.client.randomness)
-        await of.store.put(paths.cookie(bookie_id), value, ABSENT)
+        await make_cookie(of.store, bookie_id)
 
 
 def test_every_standing_is_told() -> None:

@@ -339,7 +339,9 @@ async def test_a_bookie_that_came_after_the_audits_look_is_not_taken_off(of: Sce
 
     async def comes() -> None:
         await late.come()
-        ledger = await of.client.ledgers.make(["b1", "b9"], Striping(2, 2, 1), wanted_ensemble_size=2, purpose="a test")
+        ledger = await of.client.ledgers.make(
+            ["b1", "b9"], Striping(2, 2, 1), wanted_ensemble_size=2, purpose="a test", cookie_checks=[]
+        )
         await of.client.delete(ledger.ledger_id)
         made.append(ledger.ledger_id)
 

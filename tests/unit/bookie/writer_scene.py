@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from magnetar_bookie import paths
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -13,12 +12,10 @@ from magnetar_bookie.errors import AddFailed
 from magnetar_bookie.read.record import MAX_RECORD_BYTES, check_record, entry_of
 from magnetar_bookie.read.striping import Striping
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT
 from magnetar_protos.ledger_pb2 import (
     AddAnswer,
     AddAnswers,
     AddRequest,
-    BookieRegistration,
     ConfirmAnswer,
     ConfirmRequest,
     LastAddConfirmedAnswer,
@@ -29,9 +26,10 @@ from magnetar_wire.frame import decode_frame
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.transport import Code, Listener, Peer, Refusal, Stream
+from tests.registered_bookies import register_bookie
 from tests.running import run, until
 
-__all__ = ["QUICK", "FakeBookie", "Scene", "scenario"]
+__all__ = ["QUICK", "FakeBookie", "Outcomes", "Scene", "scenario"]
 
 QUICK = LedgerClientOptions(explicit_lac_interval_ms=0)
 
@@ -58,9 +56,7 @@ class FakeBookie:
         if self.listener is None:
             self.listener = await self.scene.transport.listen(self.address, self)
         self.store = self.scene.server.connect()
-        registration = BookieRegistration(address=self.address, instance_id=b"i", read_only=read_only)
-        path = paths.available(self.bookie_id)
-        await self.store.put(path, registration.SerializeToString(), ABSENT, ephemeral=True)
+        await register_bookie(self.store, self.bookie_id, self.address, read_only=read_only)
 
     async def go(self, *, registered: bool = False) -> None:
         """Dies; its registration goes with it unless it is to linger."""

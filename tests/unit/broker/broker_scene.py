@@ -8,17 +8,15 @@ from typing import Any, TypeVar
 
 from magnetar import aio
 from magnetar.admin import AsyncAdmin
-from magnetar_bookie import paths
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 
@@ -66,8 +64,7 @@ class BrokerScene:
         registry = self.metadata.connect()
         for bookie in self.bookies:
             await self.transport.listen(f"{bookie.bookie_id}:1", bookie)
-            registration = BookieRegistration(address=f"{bookie.bookie_id}:1", instance_id=b"i").SerializeToString()
-            await registry.put(paths.available(bookie.bookie_id), registration, ABSENT, ephemeral=True)
+            await register_bookie(registry, bookie.bookie_id, f"{bookie.bookie_id}:1")
         await self.broker.start()
 
     async def close(self) -> None:

@@ -14,19 +14,17 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from magnetar import aio
-from magnetar_bookie import paths
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT
 from magnetar_protos.broker_pb2 import LookupAnswer, LookupRequest
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 
@@ -123,9 +121,7 @@ class ClusterScene:
     async def start(self) -> None:
         for bookie in self.bookies:
             await self.transport.listen(f"{bookie.bookie_id}:1", bookie)
-            registration = BookieRegistration(address=f"{bookie.bookie_id}:1", instance_id=b"i").SerializeToString()
-            path = paths.available(bookie.bookie_id)
-            await self.registry.put(path, registration, ABSENT, ephemeral=True)
+            await register_bookie(self.registry, bookie.bookie_id, f"{bookie.bookie_id}:1")
         for one in self.brokers:
             await one.broker.start()
 

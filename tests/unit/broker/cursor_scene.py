@@ -69,6 +69,18 @@ class CursorScene:
     async def intents(self) -> list[int]:
         return await self.cluster.client.ledgers.ids_under("/ledger-intents")
 
+    async def left_ledgers_are_deleted(self, table: CursorTable, now: float = 0.0) -> None:
+        """Housekeeping comes by as often as that takes."""
+        for cursor in table.durable():
+            while (await self.known(cursor.name)).deleting:
+                table.tick(now)
+                await self.turns()
+
+    async def known(self, name: str) -> CursorNode:
+        node = await self.node(name)
+        assert node is not None
+        return node
+
     async def turns(self, count: int = 200) -> None:
         """Whatever needs no time happens."""
         for _ in range(count):

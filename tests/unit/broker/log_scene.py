@@ -21,13 +21,13 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.store import ABSENT, Change
+from magnetar_metadata.store import Change
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_protos.ledger_pb2 import BookieRegistration
 from magnetar_wire.entry import decode_entry, encode_entry
 from magnetar_wire.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
+from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 from tests.unit.bookie.small_cluster import SmallCluster
@@ -170,8 +170,7 @@ class Scene(SmallCluster):
         """One more bookie comes."""
         bookie = self.bookies[bookie_id] = HonestBookie(bookie_id, self.clock)
         await self.transport.listen(f"{bookie_id}:1", bookie)
-        registration = BookieRegistration(address=f"{bookie_id}:1", instance_id=b"i").SerializeToString()
-        await self.registry.put(bookie_paths.available(bookie_id), registration, ABSENT, ephemeral=True)
+        await register_bookie(self.registry, bookie_id, f"{bookie_id}:1")
 
     async def every_ledger_is_accounted_for(self) -> None:
         """Each ledger there is stands in the list, is to be deleted or is, or has its intent still."""

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 
 from magnetar import aio
-from magnetar_bookie import paths
 from magnetar_broker.core.system_topics import heartbeat_topic
 from magnetar_broker.daemon.run import BrokerDaemon, Parts
 from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_metadata.errors import NotSent
 from magnetar_metadata.memory import MemoryServer, MemoryStore
-from magnetar_metadata.store import ABSENT, MetadataStore
-from magnetar_protos.ledger_pb2 import BookieRegistration
+from magnetar_metadata.store import MetadataStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import SystemRandomness
 from tests.http_client import ask_json
+from tests.registered_bookies import register_bookie
 from tests.running import run, until, within
 from tests.unit.bookie.honest_bookie import HonestBookie
 
@@ -42,8 +41,7 @@ class Machine:
 
     async def add_bookie(self) -> None:
         await self.transport.listen("b1:1", self.bookie)
-        registration = BookieRegistration(address="b1:1", instance_id=b"i").SerializeToString()
-        await self.metadata.connect().put(paths.available("b1"), registration, ABSENT, ephemeral=True)
+        await register_bookie(self.metadata.connect(), "b1", "b1:1")
 
     async def open_metadata(self) -> MetadataStore:
         if self.away:

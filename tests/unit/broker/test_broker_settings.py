@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_broker.grpc_options import BrokerGrpcOptions
+from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.options import BrokerOptions
-from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
 from magnetar_wire.process.listeners import advertised_listeners
@@ -170,3 +171,27 @@ def test_listeners_are_bounded() -> None:
     assert len(advertised_listeners(many)) == 17
     with pytest.raises(ValidationError, match="at most 16"):
         settings(advertised_listeners=many)
+
+
+def test_a_lag_bound_below_the_publish_buffer_is_refused() -> None:
+    """CHK-66: the error names both settings, both values, and what to do."""
+    with pytest.raises(ValidationError) as refused:
+        settings(max_bookie_lag_bytes=2**20 - 1, max_message_publish_buffer_size_in_mb=1)
+    for part in (
+        "max_bookie_lag_bytes",
+        "1048575",
+        "max_message_publish_buffer_size_in_mb",
+        "is 1 (1048576",
+        "or lower",
+    ):
+        assert part in str(refused.value)
+    assert settings(max_bookie_lag_bytes=2**20, max_message_publish_buffer_size_in_mb=1).lag_bound_bytes == 2**20
+
+
+def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
+    """CHK-66: in a broker. Elsewhere it is what several ledgers may have pending."""
+    options = settings(max_message_publish_buffer_size_in_mb=3)
+    assert with_lag_bound(options_of(LedgerClientOptions, options), options).lag_bound_bytes == 6 * 2**20
+    said = LedgerClientOptions(max_bookie_lag_bytes=7)
+    assert with_lag_bound(said, options) is said
+    assert LedgerClientOptions(max_pending_bytes=100).lag_bound_bytes == 400

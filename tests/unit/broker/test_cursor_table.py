@@ -196,15 +196,42 @@ def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
             cursor.acknowledge(entries(5, entry_id))
             await cursor.saved()
         await scene.turns()
-        node = await scene.node("s")
-        assert node is not None
+        await scene.left_ledgers_are_deleted(table)
+        node = await scene.known("s")
         assert node.ledger_id > 1
         assert await scene.ledgers() == [node.ledger_id]
-        assert not node.deleting
         assert not await scene.intents()
         again = (await scene.open()).get("s")
         assert again is not None
         assert [one for one in range(100) if again.acknowledged(at(5, one))] == list(range(1, 99, 2))
+
+    with_cursors(test)
+
+
+def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> None:
+    """CHK-58: opening and closing a cursor deletes no ledger, and its node names all that are left, without
+    housekeeping no more than some."""
+
+    async def test(scene: CursorScene) -> None:
+        scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=2)
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        most = 0
+        for entry_id in range(0, 60, 2):
+            cursor.acknowledge(entries(5, entry_id))
+            await cursor.saved()
+            most = max(most, len(await scene.ledgers()))
+        assert 4 < most <= 7
+        await scene.turns()
+        there = await scene.ledgers()
+        assert len(there) > 1
+        for table in (await scene.open(), await scene.open()):
+            node = await scene.known("s")
+            assert await scene.ledgers() == sorted([*node.deleting, node.ledger_id]) == there
+            await table.close()
+        table = await scene.open()
+        await scene.left_ledgers_are_deleted(table)
+        assert await scene.ledgers() == [there[-1]]
 
     with_cursors(test)
 
@@ -221,10 +248,11 @@ def test_closed_in_peace_a_cursor_without_holes_leaves_no_ledger() -> None:
         unsaved.acknowledge([(5, 0, 7)])
         holes.acknowledge([(5, 3, 7)], [(at(5, 20), 1, 2)])
         await table.close()
-        node = await scene.node("holes")
-        assert node is not None
-        assert await scene.ledgers() == [node.ledger_id]
+        node = await scene.known("holes")
+        assert not (await scene.known("used")).ledger_id
         table = await scene.open()
+        await scene.left_ledgers_are_deleted(table)
+        assert await scene.ledgers() == [node.ledger_id]
         found = [table.get(name) for name in names]
         assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
         assert found[0] is not None
@@ -269,10 +297,11 @@ def test_an_idle_cursor_gives_its_ledger_up_and_takes_another_when_it_is_used() 
             cursor = table.get("used")
             assert cursor is not None
             table.tick(now)
+        await scene.left_ledgers_are_deleted(table, now)
         table.tick(now + 400)
         await scene.turns()
-        node = await scene.node("holes")
-        assert node is not None
+        await scene.left_ledgers_are_deleted(table, now + 400)
+        node = await scene.known("holes")
         assert await scene.ledgers() == [node.ledger_id]
 
     with_cursors(test)

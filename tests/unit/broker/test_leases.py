@@ -68,6 +68,34 @@ def test_a_trim_spares_what_a_lease_holds_for_as_long_as_it_lasts() -> None:
     in_scene(test)
 
 
+def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
+    """SPK-5: whichever change of the topic's node comes first; one that was renewed, or ended, has not lapsed."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        for lease_id in (ONE, OTHER, b"ended" + bytes(11)):
+            await scene.patiently(log.leases.take(lease_id, ledgers[1], _TEN_MIN_MS, "a query"))
+        await scene.patiently(log.leases.end(b"ended" + bytes(11)))
+        scene.clock.advance(400)
+        await scene.patiently(log.leases.renew(OTHER, _TEN_MIN_MS))
+        await scene.patiently(log.leases.remove_lapsed())
+        assert len(await recorded(scene)) == 2
+        scene.clock.advance(201)
+        assert log.leases.any_lapsed
+        assert log.leases.lapsed == 0
+        await scene.patiently(log.leases.remove_lapsed())
+        assert await recorded(scene) == [(OTHER, ledgers[1])]
+        assert (log.leases.any_lapsed, log.leases.lapsed) == (False, 1)
+        await scene.patiently(log.leases.remove_lapsed())
+        assert log.leases.lapsed == 1
+        scene.clock.advance(601)
+        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
+        assert await recorded(scene) == [(ONE, ledgers[1])]
+        assert log.leases.lapsed == 2
+
+    in_scene(test)
+
+
 def test_truncate_leaves_what_a_lease_holds_to_a_later_trim() -> None:
     """SPK-5"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -118,7 +118,14 @@ class StorageThatHangs(FakeStorage):
         self.hanging: list[TopicName] = []
 
     async def open(
-        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: None = None
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        seen: None = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         if not name.local_name.startswith("away"):
             return await super().open(name, create=create, along=along, policies=policies, seen=seen)

@@ -24,6 +24,9 @@ class Counted:
         self.open: list[str] = []
         self.made: list[str] = []
 
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        raise NotImplementedError
+
     def connect(self, address: str) -> Connection:
         made: Connection = self._transport.connect(address)
         close = made.close

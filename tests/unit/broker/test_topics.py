@@ -16,6 +16,7 @@ from magnetar_broker.topic.housekeeping import Housekeeping
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_wire.bundles import BundleRange
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.topic_name import TopicName
 from tests.owns_everything import OwnsEverything
@@ -148,6 +149,87 @@ def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again(
     run(body())
 
 
+def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
+    """OWN-2: after a take-over producers don't wait for cursors; whoever needs those does."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.cursors_gate.clear()
+        waiting = asyncio.create_task(topics.get(NAME, create=True))
+        topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+        sink: Any = _Sink()
+        producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+        producer.publish(0, [entry(0)])
+        await until(lambda: "stored" in [name for name, *_ in sink.told], "it is stored")
+        assert not waiting.done()
+        assert topics.loaded() == []  # nothing is trimmed before it is known what the cursors need
+        storage.cursors_gate.set()
+        assert await waiting is topic
+        assert await topics.find(NAME, "", True, to_publish=True) is topic
+        assert topic.producers() == [producer]
+
+    run(body())
+
+
+def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None:
+    """OWN-2: its bundle goes meanwhile. They look it up again."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.cursors_gate.clear()
+        topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+        sink: Any = _Sink()
+        await topic.open_producer(OpenProducer(producer_name="p"), sink)
+        bundle = BundleRange(0, 0xFFFFFFFF)
+        await within(
+            topics.unload_within(NAME.namespace_name, bundle, TopicGivenUp("it goes")), "nothing of it is open"
+        )
+        assert [name for name, *_ in sink.told] == ["ended"]
+        assert log_of(topic).abandoned
+        with pytest.raises(TopicGivenUp):
+            await topic.open_producer(OpenProducer(producer_name="q"), sink)
+        again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
+        assert again is not topic
+        # Lost by its log while the cursors are being opened: whoever asks waits for that opening's end.
+        log_of(again).on_lost(TopicGivenUp("another broker has it"))
+        asking = asyncio.create_task(topics.find(NAME, "", True, to_publish=True))
+        await asyncio.sleep(0.01)
+        assert not asking.done()
+        storage.cursors_gate.set()
+        assert (await within(asking, "the opening has ended")).ended is not None
+        third = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
+        assert third not in (topic, again)
+
+    run(body())
+
+
+def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None:
+    """OWN-2: when a bundle moves producers wait for their logs to be closed, and not for all cursors of the bundle."""
+
+    async def body() -> None:
+        topics = topics_on(FakeStorage())
+        first, second = [await topics.get(TopicName.parse(name), create=True) for name in ("a", "b")]
+        cursors_of(second).settled.clear()
+        sink: Any = _Sink()
+        producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
+        bundle = BundleRange(0, 0xFFFFFFFF)
+        problem = TopicGivenUp("it moves")
+        unloading = asyncio.create_task(topics.unload_within(NAME.namespace_name, bundle, problem))
+        await until(lambda: cursors_of(first).closed, "its cursors are saved")
+        assert subscriptions_of(first).ended == [problem]
+        producer.publish(0, [entry(0)])
+        await until(lambda: [name for name, *_ in sink.told] == ["stored"], "it is stored")
+        cursors_of(second).settled.set()
+        await within(unloading, "all are closed")
+        assert [name for name, *_ in sink.told] == ["stored", "ended"]
+        assert log_of(first).closed
+        assert log_of(second).closed
+
+    run(body())
+
+
 def test_who_asks_for_a_topic_that_is_ending_gets_the_next_life() -> None:
     """There are never two lives of a topic at a time."""
 
@@ -187,6 +269,36 @@ def test_a_log_that_does_not_close_is_abandoned() -> None:
         assert log_of(topic).abandoned
 
     run(body())
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize("steps", range(4))
+def test_a_deletion_in_flight_does_not_hold_up_what_was_given_up(loaded: bool, steps: int) -> None:
+    """OWN-2: it is broken off, as by a kill. So the broker goes on with its next session at once."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        storage.there[NAME] = "i1"
+        topics = topics_on(storage)
+        if loaded:
+            await topics.get(NAME, create=False)
+        storage.delete = storage.claim = _never  # type: ignore[assignment,method-assign]
+        deleting = asyncio.create_task(topics.delete(NAME, force=False))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        topics.give_up(TopicGivenUp("the session is lost"))
+        await within(topics.wait_ended(), "the deletion is broken off")
+        with pytest.raises(TopicGivenUp):
+            await within(deleting, "its outcome is told")
+        assert storage.deleted == []
+        assert all(log_of(topic).abandoned for topic in storage.opened)
+
+    run(body())
+
+
+async def _never(*_: object) -> bytes:
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> None:

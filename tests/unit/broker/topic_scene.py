@@ -10,7 +10,7 @@ from typing import Any
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.options import TopicOptions
 from magnetar_broker.topic.topic import Topic
 from magnetar_broker.topic.topics import Topics
@@ -34,6 +34,8 @@ class _Refused(bytes):
 class FakeLeases:
     def __init__(self) -> None:
         self.any_stands = False
+        self.any_lapsed = False
+        self.lapsed = 0
 
 
 class FakeLog:
@@ -129,6 +131,8 @@ class FakeCursors:
         self.open: list[Any] = []
         self.closed = self.abandoned = False
         self.trimmed = 0
+        self.settled = asyncio.Event()
+        self.settled.set()
 
     def durable(self) -> list[Any]:
         return self.open
@@ -144,6 +148,9 @@ class FakeCursors:
 
     def log_was_trimmed(self) -> None:
         self.trimmed += 1
+
+    async def settle(self) -> None:
+        await self.settled.wait()
 
     async def close(self) -> None:
         self.closed = True
@@ -165,7 +172,8 @@ class FakeSubscriptions:
 
 
 class FakeStorage:
-    """`opened` are the lives of topics, in order. Opening waits while `gate` is not set."""
+    """`opened` are the lives of topics, in order. Opening waits while `gate` is not set, and with an open log while
+    `cursors_gate` is not."""
 
     def __init__(self, options: TopicOptions | None = None, clock: Clock | None = None) -> None:
         self.options = options or TopicOptions()
@@ -179,13 +187,22 @@ class FakeStorage:
         self.most_opening = 0
         self.gate = asyncio.Event()
         self.gate.set()
+        self.cursors_gate = asyncio.Event()
+        self.cursors_gate.set()
         self.fails: Exception | None = None
 
     async def see(self, name: TopicName) -> None:
         pass
 
     async def open(
-        self, name: TopicName, *, create: bool, along: Sequence[Change], policies: Policies, seen: None = None
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        seen: None = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         self.opening += 1
         self.most_opening = max(self.most_opening, self.opening)
@@ -210,6 +227,12 @@ class FakeStorage:
             self.counters,
         )
         self.opened.append(topic)
+        log_opened(topic)
+        try:
+            await self.cursors_gate.wait()
+        except BaseException:
+            topic.abandon(TopicGivenUp(f"{name} could not be opened"))
+            raise
         return topic
 
     async def claim(self, name: TopicName) -> bytes:

@@ -79,6 +79,14 @@ def test_a_folder_and_a_temporary_one_are_not_asked_for_together(tmp_path: Path)
     assert load(StandaloneSettings, flags=["ephemeral=true"]).ephemeral
 
 
+def test_a_lag_bound_below_the_publish_buffer_is_refused() -> None:
+    """CHK-66: at start, by both names."""
+    with pytest.raises(
+        InvalidConfiguration, match=r"max_bookie_lag_bytes is 5, .*max_message_publish_buffer_size_in_mb"
+    ):
+        load(StandaloneSettings, flags=["max_bookie_lag_bytes=5"])
+
+
 def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path / "a" / "b")
     folder.tell({"grpc": "magnetar://somewhere:1"})

@@ -209,6 +209,9 @@ class ProduceSession:
         self._forget(producer)
         self._answers.put_nowait(ProduceAnswer(ended=[ProducerEnded(producer_id=producer.id, problem=problem)]))
 
+    def tell(self, answer: ProduceAnswer) -> None:
+        self._answers.put_nowait(answer)
+
     @staticmethod
     def _forget(producer: _Producer) -> None:
         if producer.topic.producers.get(producer.name) is producer:

@@ -68,6 +68,9 @@ class Recorder:
     def ended(self, problem: Problem | None) -> None:
         self.told.append(problem)
 
+    def set_paused(self, paused: bool) -> None:
+        self.told.append(paused)
+
     def disconnected(self, error: TransportError) -> None:
         self.told.append(error)
 

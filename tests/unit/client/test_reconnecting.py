@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar import aio, exceptions
-from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.broker_pb2 import ErrorCode, ProduceAnswer, ProducerFlow
 from magnetar_wire.clock import ManualClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
@@ -56,6 +56,38 @@ def test_what_is_pending_is_sent_again_in_order_under_a_new_epoch() -> None:
             assert len({opening.instance for opening in broker.opened}) == 1
             assert broker.opened[-1].producer_name == producer.producer_name()
             assert broker.opened[-1].incarnation == broker.topic("t").incarnation
+
+    run(go())
+
+
+def test_a_paused_producer_keeps_what_it_has_and_others_send() -> None:
+    """PRD-9, CHK-33: until it is resumed, or opened again: each opening begins resumed."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            paused = await client.create_producer("t", batching_enabled=False)
+            other = await client.create_producer("other")
+            [session] = broker.produce_sessions
+
+            def tell(state: bool) -> None:
+                [producer] = broker.topic("t").producers.values()
+                session.tell(ProduceAnswer(flow=[ProducerFlow(producer_id=producer.id, paused=state)]))
+
+            tell(True)
+            await other.send(b"behind it on the stream")
+            first = sending(paused, b"1", b"2")
+            await other.send(b"by then it would have been sent")
+            assert broker.topic("t").payloads() == []
+            tell(False)
+            await asyncio.gather(*first)
+            tell(True)
+            await other.send(b"behind it on the stream")
+            later = sending(paused, b"3", b"4")
+            await other.send(b"by then it would have been sent")
+            assert broker.topic("t").payloads() == [b"1", b"2"]
+            broker.break_streams()
+            await asyncio.gather(*later)
+            assert broker.topic("t").payloads() == [b"1", b"2", b"3", b"4"]
 
     run(go())
 

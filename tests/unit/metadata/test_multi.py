@@ -61,3 +61,16 @@ def test_what_the_caller_must_hear() -> None:
             if operation.kind is Kind.CREATE and why is Refusal.NO_NODE:
                 expected = Next.LOOK_FOR_PARENTS
             assert plan.learn(operation, why) is expected
+
+
+def test_a_replaced_node_gets_another_version_than_the_old_one() -> None:
+    """OWN-2: whoever expects the old node's version does not replace the new one."""
+    changes: list[Change] = [Put("/a", b"", 0, ephemeral=True), Put("/b", b"", 7, ephemeral=True)]
+    assert _shape(MultiPlan(changes, ())) == [
+        ("delete", "change", "/a"),
+        ("create", "change", "/a"),
+        ("set", "change", "/a"),
+        ("delete", "change", "/b"),
+        ("create", "change", "/b"),
+    ]
+    assert [each.version for each in MultiPlan(changes, ()).operations() if each.kind is Kind.DELETE] == [0, 7]

@@ -78,6 +78,16 @@ class DiskFaultsOfSeed(Striker):
             self._later(after + self._draw.random() * 5, lambda: self._restart(bookie))
         return True
 
+    def stalled_disks(self) -> bool:
+        """All of them at the same time, as those that share an overloaded volume: no bookie is spare. They answer,
+        late."""
+        world, draw = self._world, self._draw
+        slow_s = draw.choice((0.3, 0.8, 1.5, 4.0))
+        for bookie in world.bookies:
+            bookie.disk.faults = replace(bookie.usual_faults, shortest_sync_s=slow_s / 2, longest_sync_s=slow_s)
+            self._later(1.0 + 5 * draw.random(), partial(setattr, bookie.disk, "faults", bookie.usual_faults))
+        return True
+
     def lose_who_acknowledged(self) -> bool:
         """One bookie acknowledges while the others are slow, and is lost right then: what it said must not count."""
         world = self._world

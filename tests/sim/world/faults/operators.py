@@ -92,8 +92,25 @@ class OperatorFaults(Striker):
         if bookie is None:
             return False
         self._decommissioned = bookie.leaving = True
-        self._order("decommission", bookie.name)
+        if self._draw.random() < 0.3:
+            self._order("decommission", bookie.name)
+            return True
+        self._keep_clients_from_hearing()
+        # While the writers make new ledgers.
+        for chain in self._world.chain_names:
+            self._order("recover", chain)
+        self._later(2 * self._draw.random(), partial(self._order, "decommission", bookie.name))
         return True
+
+    def _keep_clients_from_hearing(self) -> None:
+        """Metadata answers reach the clients late, so that some name the bookie before they have heard of the mark."""
+        metadata = self._world.metadata
+        for host in self._world.clients[: self._world.plan.writers]:
+            store = host.store
+            if host.runs and store is not None:
+                metadata.lag(store)
+                metadata.delay_answers(store, 0.2 + 0.6 * self._draw.random())
+                self._later(5.0, partial(metadata.delay_answers, store, 0.001))
 
     def decommission_the_dead(self) -> bool:
         """It comes back late, if it may: until then tombstones name a bookie that nobody will hear of."""

@@ -14,6 +14,8 @@ from magnetar_bookie.client.ledger_store import LedgerStore
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_bookie.errors import NoSuchLedger
 from magnetar_broker import paths
+from magnetar_broker.managed_ledger.topic_node import decode_topic
+from magnetar_metadata import compare_and_set
 from magnetar_wire.randomness import SystemRandomness
 from tests.unit.broker.admin.many_brokers import admins, serving, spread, topic_at
 from tests.unit.broker.admin.many_brokers import publish as publish_at
@@ -40,6 +42,32 @@ async def publish(scene: BrokerScene, topic: str, count: int) -> None:
 
 async def ledgers(scene: BrokerScene, topic: str) -> list[int]:
     return [one.ledger_id for one in (await scene.admin.topics.internal_stats(topic)).ledgers]
+
+
+def test_the_topics_owner_removes_a_lease_that_has_lapsed_and_counts_it() -> None:
+    """SPK-5: nobody renews it, and nothing else happens to the topic."""
+
+    async def body(scene: BrokerScene) -> None:
+        await publish(scene, "t", 1)
+        await scene.admin.reading.plan("t", start=_BEGIN, lease_ms=_SECOND_MS, lease_id=ONE, holder="a query")
+        [topic] = scene.life.topics.loaded()
+        [lease] = (await scene.admin.topics.internal_stats("t")).leases
+        assert lease.holder == "a query"
+
+        async def removed() -> bool:
+            stored = await compare_and_set.read(scene.life.client.ledgers.store, paths.topic(topic.name))
+            assert stored is not None
+            return not decode_topic("", stored.payload).leases
+
+        await until(removed)
+        await until(lambda: _counted(scene))
+        stats = await scene.admin.topics.internal_stats("t")
+        assert (stats.leases, stats.lapsed_leases) == ([], 1)
+
+    async def _counted(scene: BrokerScene) -> bool:
+        return scene.broker.counters.leases_lapsed == 1
+
+    in_broker(body, **_OPTIONS)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -85,6 +85,9 @@ class Answers:
     def connect(self, address: str) -> Connection:
         return _To(self, address)
 
+    async def refuses_connections(self, address: str, timeout_s: float) -> bool:
+        raise NotImplementedError
+
     async def listen(self, address: str, service: Service) -> Listener:
         raise NotImplementedError
 

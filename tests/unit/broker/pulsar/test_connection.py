@@ -242,6 +242,13 @@ def test_a_connection_whose_topic_has_too_much_undecided_is_held() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
+@pytest.mark.parametrize("scope", ["connection", "topic"])
+def test_a_connection_is_held_by_the_memory_of_small_entries(scope: str) -> None:
+    """CHK-68: 200 entries of some 20 bytes take more than 20,000 bytes."""
+    held_by({f"max_pending_publish_bytes_per_{scope}": 20_000}, _publish)
+
+
+@pytest.mark.usefixtures("no_turns")
 def test_a_connection_that_has_asked_too_much_is_held() -> None:
     held_by({"max_waiting_requests_per_connection": 10}, _ask)
 

@@ -1,0 +1,30 @@
+"""How much memory waiting entries take: every bound on undecided entries counts with this.
+
+A bound on payload alone is no bound on memory. An entry of 25 bytes that is published and not stored yet is a bytes
+object, its records in the queues that it waits in, and their numbers, which together take far more than its payload.
+
+Measured with tracemalloc on CPython 3.11, 64 bits, over 200,000 entries of 20 … 61 bytes; bytes per entry besides its
+payload, in runs of 1,000 entries and alone:
+
+    the topic's producer and append queue     380 … 500   (Pulsar's listener keeps 130 more)
+    the ledger writer's pending adds          210 … 390
+    unanswered adds, for each bookie          230 … 420
+    the bookie's group, in line for the disk  310 … 430
+    the cache of recent entries               330
+
+All layers count the same: a bound that is met in one layer is then met by the same entries in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["ENTRY_OVERHEAD_BYTES", "count_entry_memory"]
+
+ENTRY_OVERHEAD_BYTES: Final = 512
+
+
+def count_entry_memory(entries: Sequence[bytes]) -> int:
+    """Return the bytes of memory that the entries take while they wait."""
+    return sum(map(len, entries)) + len(entries) * ENTRY_OVERHEAD_BYTES

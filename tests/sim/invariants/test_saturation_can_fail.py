@@ -1,0 +1,57 @@
+"""CHK-66: the checks of saturation fire on histories in which what they forbid has happened, and not on others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.invariants.history import History, Violation
+from tests.sim.invariants.saturation import check_unanswered, ledger_listed
+from tests.sim.loop import new_loop
+
+
+class Scene:
+    """A log whose process lists one ledger after the other."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.history = History(lambda: self.now)
+        self.loop = new_loop()
+        self.process = self.loop.process("broker")
+        self.ledgers = 0
+
+    def lists(self, count: int, every_s: float, *, stores: bool = False) -> None:
+        for _ in range(count):
+            self.now += every_s
+            self.ledgers += 1
+            ledger = self.history.ledger(self.ledgers)
+            ledger.maker = self.process
+            ledger_listed(self.history, "t", self.ledgers)
+            if stores:
+                ledger.acked = 0
+
+
+def test_ledgers_in_vain_one_after_the_other_are_seen() -> None:
+    with pytest.raises(Violation, match="nothing was stored") as raised:
+        Scene().lists(100, 0.02)
+    assert raised.value.item == "66"
+
+
+def test_ledgers_that_store_something_may_follow_each_other_fast() -> None:
+    Scene().lists(100, 0.02, stores=True)
+
+
+def test_ledgers_in_vain_may_be_made_seldom_and_by_others() -> None:
+    scene = Scene()
+    scene.lists(100, 0.5)
+    for number in range(30):
+        scene.process = scene.loop.process(f"broker{number}")
+        scene.lists(5, 0.02)
+
+
+def test_more_unanswered_than_the_bound_and_what_was_pending_is_seen() -> None:
+    scene = Scene()
+    scene.history.longest_payload = 1_500
+    check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000, 10_000, open_ledgers=1, max_pending=3)
+    with pytest.raises(Violation) as raised:
+        check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000 + 1, 10_000, open_ledgers=1, max_pending=3)
+    assert raised.value.item == "66"

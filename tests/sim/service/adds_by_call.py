@@ -1,0 +1,67 @@
+"""Adds that a broker hands to the bookie of its own process by calls, shown to those who watch the network.
+
+A call is no message, so nobody would see what is added and answered. Each run and each answer is told as the message
+that would say the same. A call must not overtake a frame: that is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from magnetar_bookie.adds_at_hand import AddsAtHand, Answered
+from magnetar_protos.frame_pb2 import Frame, Run
+from magnetar_protos.ledger_pb2 import AddAnswer, AddAnswers, AddRequest, AddRun
+from tests.sim.stream import SimulatedStream
+
+if TYPE_CHECKING:
+    from tests.sim.service.world import ServiceWorld
+
+__all__ = ["watch_calls"]
+
+
+def watch_calls(world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, what: object) -> object:
+    """Returns what the client finds at hand: the service's, and watched if adds go to it."""
+    return _WatchedAdds(world, client, served, what) if isinstance(what, AddsAtHand) else what
+
+
+class _WatchedAdds:
+    """An `AddsAtHand`."""
+
+    def __init__(self, world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, adds: AddsAtHand) -> None:
+        self._world = world
+        self._client = client
+        self._served = served
+        self._adds = adds
+
+    def begin(self, answered: Answered) -> None:
+        bookie, broker, method = self._served.process, self._client.process, self._client.method
+
+        def told(ledger_id: int, first: int, count: int, status: int) -> None:
+            answer = AddAnswer(ledger_id=ledger_id, first_entry_id=first, count=count, status=status)  # type: ignore[arg-type]
+            message = AddAnswers(answers=[answer]).SerializeToString()
+            for tap in self._world.network.taps:
+                tap.message_sent(bookie, broker, method, message, served=True)
+            answered(ledger_id, first, count, status)
+
+        self._adds.begin(told)
+
+    def ready(self, frames: int) -> bool:
+        return self._adds.ready(frames)
+
+    def take(
+        self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
+    ) -> Sequence[int]:
+        world, bookie, broker, method = self._world, self._served.process, self._client.process, self._client.method
+        world.count("entries added by calls", len(records))
+        world.checker.added_by_call(bookie.name, ledger_id, first, overtakes=not self._served.is_caught_up)
+        frame = Frame(runs=[Run(channel=ledger_id, first=first, count=len(records))])
+        request = AddRequest(runs=[AddRun(master_key=master_key, recovery=recovery)])
+        request.frame.CopyFrom(frame)
+        message = request.SerializeToString()
+        for tap in world.network.taps:
+            tap.message_arrived(broker, bookie, method, message, served=False)
+        return self._adds.take(ledger_id, master_key, first, records, recovery=recovery)
+
+    def taken(self) -> None:
+        self._adds.taken()

@@ -1,0 +1,122 @@
+"""A reader past the brokers, like Spark's source: it asks for plans with leases, through any broker, and reads what
+they name from the bookies later, with plain reads. It renews its leases or lets them lapse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from magnetar.admin import AsyncAdmin
+from magnetar.admin.reading import NextMessage, Piece, Plan
+from magnetar.exceptions import MagnetarException
+from magnetar_bookie.read.range_reader import EntryReader, NotRead
+from magnetar_bookie.read.record import entry_of
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
+from magnetar_wire.topic_name import TopicName
+from tests.sim.service.operator import admin_of
+from tests.sim.service.plan_leases import PlanGrant
+from tests.sim.world.host import Host
+
+if TYPE_CHECKING:
+    from tests.sim.service.world import ServiceWorld
+
+__all__ = ["PlanReader"]
+
+_LEASE_ID_BYTES: Final = 16
+
+
+class PlanReader(Host):
+    world: ServiceWorld
+
+    async def main(self) -> None:
+        admin = admin_of(self, self.chance)
+        while not self.world.quiet:
+            try:
+                await self._follow(admin)
+            except MagnetarException as error:
+                self.world.trace.line(self.name, f"{type(error).__name__}: {error}")
+                self.world.count(f"planning failed: {type(error).__name__}")
+            await self.clock.sleep(self.chance.random() * self.chance.choice((0.1, 1.0)))
+
+    async def _follow(self, admin: AsyncAdmin) -> None:
+        """Follows a log for some plans, under one lease."""
+        chance, leases = self.chance, self.world.leases
+        topic = chance.choice(self.world.service.topics)
+        name = str(TopicName.parse(topic.name))
+        if topic.partitions:
+            name = str(TopicName.parse(topic.name).partition(chance.below(topic.partitions)))
+        lease_id = bytes(chance.below(256) for _ in range(_LEASE_ID_BYTES))
+        lease_ms = chance.choice((1_000, 4_000, 20_000))
+        start, incarnation = NextMessage(0, 0), ""
+        grant: PlanGrant | None = None
+        for _ in range(1 + chance.below(4)):
+            if grant is not None:
+                leases.let_go(grant)  # the lease moves on, whether that is answered or not
+            asked_at = self.clock.monotonic()
+            plan = await admin.reading.plan(
+                name,
+                incarnation=incarnation,
+                start=start,
+                max_messages=chance.choice((0, 3, 20)),
+                lease_ms=lease_ms,
+                lease_id=lease_id,
+                holder=self.name,
+            )
+            if plan.other_incarnation:
+                return
+            self.world.count("plans with leases")
+            grant = leases.granted(name, (piece.ledger_id for piece in plan.pieces), asked_at, lease_ms)
+            await self._use(admin, plan, grant, name, lease_id, lease_ms)
+            start, incarnation = plan.stop, plan.incarnation
+        if chance.random() < 0.3:
+            leases.let_go(grant) if grant is not None else None
+            await admin.reading.end_lease(name, lease_id)
+
+    async def _use(
+        self, admin: AsyncAdmin, plan: Plan, grant: PlanGrant, name: str, lease_id: bytes, lease_ms: int
+    ) -> None:
+        """Reads the plan's ranges, some of them several times, until it has enough of it or its lease has lapsed."""
+        chance, leases = self.chance, self.world.leases
+        for _ in range(1 + chance.below(5)):
+            await self.clock.sleep(chance.random() * chance.choice((0.05, 0.5, 1.5)))
+            if chance.random() < 0.5:
+                asked_at = self.clock.monotonic()
+                await admin.reading.renew_lease(name, plan.incarnation, lease_id, lease_ms)
+                grant.until = max(grant.until, asked_at + lease_ms / 2000)
+                self.world.count("leases of plans renewed")
+            if not plan.pieces or not leases.holds(grant):
+                continue
+            await self._read(plan, chance.choice(plan.pieces), grant)
+
+    async def _read(self, plan: Plan, piece: Piece, grant: PlanGrant) -> None:
+        async def ask(bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
+            connection = self.transport.connect(plan.bookies[bookie_id])
+            try:
+                return ReadAnswer.FromString(
+                    await connection.call("read", request.SerializeToString(), timeout_s=timeout_s)
+                )
+            finally:
+                await connection.close()
+
+        reader = EntryReader(
+            piece.ledger_id,
+            Striping(piece.ensemble_size, piece.write_quorum, piece.ack_quorum),
+            [Fragment(one.first_entry_id, one.bookies) for one in piece.fragments],
+            ask,
+            self.clock,
+            timeout_s=1.0,
+            speculative_timeout_s=0.2,
+        )
+        at = piece.first_entry_id
+        while at <= piece.last_entry_id:
+            try:
+                found = await reader.read(at, piece.last_entry_id)
+            except NotRead as error:
+                held = "held" if self.world.leases.holds(grant) else "lapsed"
+                self.world.trace.line(self.name, f"could not read (its lease {held}): {error}")
+                self.world.count(f"planned, {held}, and could not be read" + (" by anybody" if error.settled else ""))
+                return
+            for record in found.records:
+                self.world.judged(self.world.checker.was_read, piece.ledger_id, at, entry_of(record))
+                at += 1
+            self.world.count("planned entries read", len(found.records))

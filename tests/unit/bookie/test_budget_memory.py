@@ -1,0 +1,92 @@
+"""CHK-68: bounds on adds that are not done bound the memory that they take, however small they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.replicated_adds import ReplicatedAdds
+from magnetar_bookie.core.commit_group import CommitGroup
+from magnetar_bookie.read.record import encode_record
+from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_protos.ledger_pb2 import Status
+from magnetar_wire.clock import ManualClock
+from tests.running import run, until
+from tests.traced_memory import traced_memory
+
+BUDGET = 1 << 20
+
+
+def small_records(first: int, count: int) -> list[bytes]:
+    return [encode_record(1, entry_id, -1, 0, b"x") for entry_id in range(first, first + count)]
+
+
+def test_a_bookies_group_counts_what_small_records_take_in_memory() -> None:
+    """CHK-68: `max_pending_bytes` of a bookie."""
+
+    def fill() -> tuple[CommitGroup, dict[int, tuple[bytes, CommitGroup]]]:
+        group, pending = CommitGroup(), {}
+        first = 1_000_000
+        while group.pending_bytes < BUDGET:
+            entry_ids, records = range(first, first + 100), small_records(first, 100)
+            group.put_records(1, entry_ids, records, -1)
+            pending.update({entry_id: (record, group) for entry_id, record in zip(entry_ids, records, strict=True)})
+            group.added(None, 1, first, 100)
+            first += 100
+        return group, pending
+
+    memory_bytes, (group, _) = traced_memory(fill)
+    assert BUDGET / 2 < memory_bytes < BUDGET * 1.25
+    group.drop_ledger(1)
+    assert group.pending_bytes == 0
+
+
+def test_a_ledgers_pending_adds_count_what_small_records_take_in_memory() -> None:
+    """CHK-68: `max_pending_bytes` of a ledger's writer. What its channels keep counts as the bookies' lag."""
+
+    def fill() -> ReplicatedAdds:
+        nobody: Any = _Nobody()
+        fragment, first = Fragment(0, ("b1", "b2", "b3")), 1_000_000
+        adds = ReplicatedAdds(
+            1,
+            b"k",
+            Striping(3, 3, 2),
+            fragment,
+            first,
+            nobody,
+            nobody,
+            nobody,
+            ManualClock(),
+            nobody,
+            LedgerClientOptions(),
+            recovery=False,
+        )
+        while adds.pending_bytes < BUDGET:
+            adds.add(first, small_records(first, 100), lambda first, records, error: None)
+            first += 100
+        return adds
+
+    async def body() -> None:
+        memory_bytes, adds = traced_memory(fill)
+        assert BUDGET / 4 < memory_bytes < BUDGET * 1.25
+        for bookie_id in ("b1", "b2"):
+            adds.answered(bookie_id, 1_000_000, adds.pending_entries, Status.OK)
+        await until(lambda: not adds.pending_entries, "they have completed")
+        assert adds.pending_bytes == 0
+
+    run(body())
+
+
+class _Nobody:
+    """Bookies that are sent nothing."""
+
+    def adds(self, bookie_id: str, *, recovery: bool) -> _Nobody:
+        return self
+
+    def attach(self, ledger_id: int, sink: object) -> object:
+        return lambda: None
+
+    def listen(self, listener: object) -> object:
+        return lambda: None
+
+    def send(self, *run: object, recovery: bool) -> None: ...

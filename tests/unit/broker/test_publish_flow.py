@@ -1,0 +1,222 @@
+"""A topic that has no room holds up its own producers, and no others of their client's stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar import aio
+from magnetar_broker.core.receipts import ProduceAnswers
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import (
+    CloseProducer,
+    ErrorCode,
+    LookupAnswer,
+    PartitionsAnswer,
+    ProducerOpened,
+)
+from magnetar_wire.entry import decode_entry
+from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.memory import count_entry_memory
+from magnetar_wire.transport import Peer
+from tests.produce_client import ProduceClient, entry
+from tests.running import run, until, within
+from tests.unit.broker.produce_server import ProduceServer, played
+from tests.unit.broker.topic_scene import FakeLog
+
+BOUND = 1 << 20
+SIZE = 100_000
+ADDRESS = "broker:1"
+
+
+def entries(count: int, first: int = 0) -> list[bytes]:
+    return [entry(number, bytes(SIZE)) for number in range(first, first + count)]
+
+
+async def fill(client: ProduceClient, log: FakeLog, count: int) -> list[bytes]:
+    """Withhold the log's appends, and send entries one by one, more than its topic has room for."""
+    log.prompt = False
+    sent = entries(count)
+    for number, one in enumerate(sent):
+        await client.send((1, number, [one]))
+    return sent
+
+
+def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
+    """PRD-1, CHK-66: the topic's pending queue is full, and stays so; others on the same stream publish all the while.
+    What was sent for the full topic is stored later, once each and in order."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1, "p", "full")
+        await client.open(2, "p", "free")
+        full, free = server.log(0), server.log(1)
+        sent = await within(asyncio.create_task(fill(client, full, 40)), "all of it is taken")
+        for number in range(20):
+            await client.send((2, number, entries(1, number)))
+            await until(lambda: len(client.receipts) > number, "it is stored")  # noqa: B023 (called at once)
+        assert free.stored == entries(20)
+        assert full.pending_bytes < BOUND + 2 * SIZE
+        assert client.paused == {1: True}
+        assert server.budget.used_bytes == count_entry_memory(sent)
+        full.prompt = True
+        full.decide()
+        await until(lambda: len(client.receipts) == 60, "all is stored")
+        assert full.stored == sent
+        await until(lambda: client.paused == {1: False}, "it is resumed")
+        assert server.budget.used_bytes == 0
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        sending = asyncio.create_task(fill(client, server.log(), 100))
+        await until(lambda: server.budget.used_bytes >= 3 * BOUND, "it is taken up to the stream's bound")
+        other = connect()
+        await other.open(1, "q")  # by then whatever is taken at once has been
+        assert server.budget.used_bytes < 3 * BOUND + 2 * SIZE
+        assert not sending.done()
+        server.log().prompt = True
+        server.log().decide()
+        assert await within(sending, "everything is sent") == entries(100)
+        await until(lambda: len(client.receipts) == 100, "everything is stored")
+        assert server.log().stored == entries(100)
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND)
+
+
+def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_sent_before() -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        sent = await fill(client, server.log(), 30)
+        await client.send(CloseProducer(producer_id=1))
+        await until(lambda: client.paused == {1: True}, "it is paused")
+        assert not client.ended
+        server.log().prompt = True
+        server.log().decide()
+        await until(lambda: 1 in client.ended, "it is closed")
+        assert not client.ended[1].HasField("problem")
+        assert server.log().stored == sent
+        assert len(client.receipts) == 30
+        assert server.budget.used_bytes == 0
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+@pytest.mark.parametrize("how", ["the stream breaks", "the topic ends", "another connection takes the name"])
+def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1, instance=b"i", connection_epoch=1)
+        log = server.log()
+        await fill(client, log, 30)
+        await until(lambda: client.paused == {1: True}, "it is paused")
+        taken = len(log.waiting)
+        later = connect()
+        opening: asyncio.Task[Any] | None = None
+        if how == "the stream breaks":
+            client.stream.cancel()
+        elif how == "the topic ends":
+            log.on_lost(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
+        else:
+            opening = asyncio.create_task(later.open(1, instance=b"i", connection_epoch=2))
+            await until(lambda: 1 in client.ended, "the first one is evicted")
+        await until(lambda: server.budget.used_bytes <= taken * (SIZE + 1000), "what was not taken is given back")
+        log.prompt = True
+        log.decide()
+        if opening is not None:
+            await within(opening, "the second one is open")
+            assert log.stored == entries(taken)
+        await until(lambda: server.budget.used_bytes == 0, "all is given back")
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client, other = connect(), connect()
+        await client.open(1)
+        await fill(client, server.log(), 30)
+        await other.open(7, "q")
+        await until(lambda: other.paused == {7: True}, "it is paused")
+        server.log().prompt = True
+        server.log().decide()
+        await until(lambda: other.paused == {7: False}, "it is resumed")
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+def test_of_flow_the_last_state_is_told_behind_the_opening_and_not_behind_the_end() -> None:
+    answers = ProduceAnswers()
+    count = 5_000
+    for producer_id in range(count):
+        answers.opened(ProducerOpened(producer_id=producer_id))
+        answers.set_paused(producer_id, True)
+        if producer_id % 2:
+            answers.set_paused(producer_id, False)
+        if producer_id % 5 == 0:
+            answers.ended(producer_id, None)
+    opened: set[int] = set()
+    flow: dict[int, bool] = {}
+    while len(answers):
+        message = answers.take()
+        opened.update(one.producer_id for one in message.opened)
+        for one in message.flow:
+            assert one.producer_id in opened
+            assert one.producer_id not in flow
+            flow[one.producer_id] = one.paused
+    assert flow == {number: not number % 2 for number in range(count) if number % 5}
+
+
+class ServesClients(ProduceServer):
+    """It answers what a client asks before it opens a producer, too."""
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method == "partitions":
+            return PartitionsAnswer(partitions=0).SerializeToString()
+        assert method == "lookup"
+        return LookupAnswer(address=ADDRESS).SerializeToString()
+
+
+def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> None:
+    """CHK-66: the SDK's producers share a stream. The one whose topic is full keeps what it has, far more than its
+    topic's bound and the stream's, and sends it, in order, when there is room."""
+
+    async def play(server: ServesClients, client: aio.Client) -> None:
+        options: dict[str, Any] = {"batching_enabled": False, "max_pending_messages": 1000, "send_timeout_millis": 0}
+        full = await client.create_producer("full", **options)
+        free = await client.create_producer("free", **options)
+        assert len(server.sessions) == 1
+        log = server.log(0)
+        log.prompt = False
+        sending = [asyncio.create_task(full.send(b"%04d" % number + bytes(SIZE))) for number in range(300)]
+        await until(lambda: log.pending_bytes >= BOUND, "the topic is full")
+        for number in range(20):
+            await within(asyncio.create_task(free.send(b"%d" % number)), "it goes on")
+        assert len(log.waiting) < 20
+        assert not any(task.done() for task in sending)
+        log.prompt = True
+        log.decide()
+        for task in sending:
+            await within(task, "it is stored")
+        numbers = [bytes(decode_entry(one).payload[:4]) for one in log.stored]
+        assert numbers == [b"%04d" % number for number in range(300)]
+
+    async def body() -> None:
+        server = ServesClients(
+            max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND
+        )
+        transport = InProcessTransport()
+        listener = await transport.listen(ADDRESS, server)
+        async with aio.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
+            await play(server, client)
+        await listener.close()
+
+    run(body())
