@@ -52,8 +52,12 @@ class NoSuchEntry(LedgerError):
 class Unreadable(LedgerError):
     """No replica could give the entry."""
 
-    def __init__(self, message: str, reasons: dict[str, str], *, settled: bool = False) -> None:
+    def __init__(
+        self, message: str, reasons: dict[str, str], *, settled: bool = False, entry_id: int | None = None
+    ) -> None:
         super().__init__(message)
+        # The entry that could not be read; None: it is about no entry.
+        self.entry_id = entry_id
         # What each bookie answered.
         self.reasons = reasons
         # All of them that they don't have it, whole. Else one that could not be asked may have it.

@@ -29,14 +29,17 @@ def _one(entry_id: int, found: bytes | Lack) -> ReadEntries:
     return ReadEntries({entry_id: found}, None, entry_id + 1, -1)
 
 
-def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes]]:
+def _took(reads: RecoveryReads) -> Iterator[tuple[int, bytes | None]]:
     while (kept := reads.take()) is not None:
         yield kept
 
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
 def test_one_entry_is_decided_by_every_combination_of_answers_as_the_rule_says(striping: Striping) -> None:
-    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does."""
+    """CHK-13 CHK-14 CHK-15: one record keeps it, Qw - Qa + 1 noes end the ledger before it, nothing else does.
+
+    CHK-67: where all have answered, fewer than that with no, and one that it is damaged, it is kept without a record.
+    """
     possible: list[bytes | Lack | str] = [b"record", *Lack, "timed out"]
     for entry_id in range(striping.ensemble_size):
         for said in itertools.product(possible, repeat=striping.write_quorum):
@@ -51,8 +54,11 @@ def test_one_entry_is_decided_by_every_combination_of_answers_as_the_rule_says(s
             yes = said.index(b"record") if b"record" in said else None
             # Answers count in the order in which they come.
             ends = len(noes) >= enough and (yes is None or noes[enough - 1] < yes)
+            lost = len(noes) < enough and Lack.DAMAGED in said and all(isinstance(found, Lack) for found in said)
             assert reads.last_entry_id == (entry_id - 1 if ends else None)
-            assert list(_took(reads)) == ([] if ends or yes is None else [(entry_id, b"record")])
+            assert reads.next_is_lost is lost
+            kept = [] if ends or yes is None else [(entry_id, b"record")]
+            assert list(_took(reads)) == ([(entry_id, None)] if lost else kept)
 
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
@@ -171,10 +177,15 @@ def _check_against(said: dict[tuple[int, int], list[str]], striping: Striping, r
     def is_over(entry_id: int) -> bool:
         return sum("no" in slot_words for slot_words in words(entry_id)) >= striping.read_coverage
 
+    def is_lost(entry_id: int) -> bool:
+        known = words(entry_id)
+        return all(known) and any("damaged" in one and "no" not in one for one in known)
+
     frontier = reads.undecided
     if reads.last_entry_id is None:
         assert not is_kept(frontier)
         assert not is_over(frontier)
+        assert not is_lost(frontier)
     else:
         assert reads.last_entry_id == frontier - 1
         assert is_over(frontier)

@@ -109,7 +109,8 @@ class LedgerReader:
         self._raise_to(entry_id)
 
     async def read(self, first: int, last: int, max_bytes: int | None = None) -> list[bytes]:
-        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one.
+        """The entries from `first` to `last`, both included; with `max_bytes` those whose records fit, at least one, up
+        to the first that can't be read.
 
         A record is its entry and RECORD_HEADER_BYTES. Raises `NoSuchEntry` outside the bounds.
         """
@@ -121,7 +122,12 @@ class LedgerReader:
         entries: list[bytes] = []
         left = max_bytes
         while first + len(entries) <= last:
-            records = await self._read_records(first + len(entries), last, _READ_BYTES if left is None else left)
+            try:
+                records = await self._read_records(first + len(entries), last, _READ_BYTES if left is None else left)
+            except Unreadable:
+                if left is None or not entries:
+                    raise
+                break
             if left is not None and entries and len(records[0]) > left:
                 break
             entries += map(entry_of, records)
@@ -276,9 +282,11 @@ class LedgerReader:
             try:
                 await self._reread(fresh=True)
             except Unavailable as unavailable:
-                raise Unreadable(f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons) from None
+                raise Unreadable(
+                    f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons, entry_id=error.entry_id
+                ) from None
             if self._metadata.fragments == before:
-                raise Unreadable(str(error), error.reasons, settled=error.settled) from None
+                raise _unreadable(error) from None
             read = await self._read_again(first, last, max_bytes)
         if read.faults:
             await self._report(read.faults)
@@ -291,7 +299,7 @@ class LedgerReader:
             return await self._entries.read(first, last, max_bytes)
         except NotRead as error:
             await self._report(error.faults)
-            raise Unreadable(str(error), error.reasons, settled=error.settled) from None
+            raise _unreadable(error) from None
 
     async def _ask(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
@@ -335,6 +343,10 @@ class LedgerReader:
     def _repairable(self, faults: dict[Fault, None]) -> list[Fault]:
         metadata = self._metadata
         return [fault for fault in faults if repairable_entries(metadata, fault.bookie_id, [fault.entry_id])]
+
+
+def _unreadable(error: NotRead) -> Unreadable:
+    return Unreadable(str(error), error.reasons, settled=error.settled, entry_id=error.entry_id)
 
 
 async def _drop(asked: Asked) -> None:

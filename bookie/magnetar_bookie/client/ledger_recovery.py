@@ -12,6 +12,10 @@ What is read ahead is bounded for each recovery, and in bytes for all of the pro
 answer that a bookie is asked for is small, and each is twice as large as the one before where that was cut short: as a
 rule the unconfirmed end of a ledger is small, and hundreds of recoveries have it read at once.
 
+An entry that is damaged on all bookies that could have it is kept without a record: nothing is written of it, readers
+find it lost, and the entries behind it are recovered as usual. Where the last entry is lost, the ledger's length is
+that up to a readable entry below it, a lower bound.
+
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
 """
@@ -19,6 +23,7 @@ no answer is asked again after a pause, until `recovery_timeout_s` have passed i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -58,6 +63,8 @@ from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 
 __all__ = ["recover"]
+
+_log = logging.getLogger(__name__)
 
 # How much of the ledger's end is held in memory at a time, and comes in one answer.
 _WINDOW_BYTES: Final = 16_777_216
@@ -236,13 +243,24 @@ class _Attempt:
 
         def write_kept() -> bool:
             """Hands on what is kept, as far as there is room; whether all is done."""
-            nonlocal unwritten, length
+            nonlocal adds, unwritten, length
             taken = False
             while adds.pending_entries < options.max_pending_entries and adds.pending_bytes < options.max_pending_bytes:
+                if reads.next_is_lost and unwritten:
+                    break  # adds have no gaps: those before it are finished first
                 kept = reads.take()
                 if kept is None:
                     break
                 entry_id, record = kept
+                if record is None:
+                    _log.error(
+                        "entry %d of ledger %d is lost: every bookie that could have it has it damaged, or never got "
+                        "it; the ledger goes on behind it", entry_id, self._ledger_id,
+                    )  # fmt: skip
+                    taken = True
+                    adds.stop()
+                    adds = self._adds(entry_id + 1)
+                    continue
                 length = check_record(record, self._ledger_id, entry_id).ledger_bytes
                 unwritten += 1
                 taken = True
@@ -282,7 +300,7 @@ class _Attempt:
             self._ledger_id,
             self._metadata.master_key,
             self._metadata.striping,
-            self._fragment,
+            self._own_fragments[-1] if self._own_fragments else self._fragment,
             first,
             self._client.bookies,
             self._client.placement,
@@ -349,9 +367,8 @@ class _Attempt:
         return f"whether entry {reads.undecided} was completed can't be told: {_told(said)}"
 
     async def _length_up_to(self, last: int) -> int:
-        """The bytes of the ledger's entries up to this one, which is confirmed: its record tells."""
-        if last == NO_ENTRY:
-            return 0
+        """The bytes of the ledger's entries up to this one, which is confirmed: its record tells. Where that is lost
+        the record of an entry below it does, and the length is a lower bound."""
         options = self._client.options
         reader = EntryReader(
             self._ledger_id,
@@ -364,11 +381,17 @@ class _Attempt:
             timeout_s=options.read_entry_timeout_s,
             speculative_timeout_s=options.speculative_read_timeout_ms / 1000,
         )
-        try:
-            read = await reader.read(last, last)
-        except NotRead as error:
-            raise _Failed(f"the ledger's length can't be told: {error}") from error
-        return check_record(read.records[0], self._ledger_id, last).ledger_bytes
+        step = 1
+        while last > NO_ENTRY:
+            try:
+                read = await reader.read(last, last)
+            except NotRead as error:
+                if not error.settled:
+                    raise _Failed(f"the ledger's length can't be told: {error}") from error
+                last, step = last - step, 2 * step
+            else:
+                return check_record(read.records[0], self._ledger_id, last).ledger_bytes
+        return 0
 
     async def _at_all_slots(
         self, work: Callable[[int, str], Coroutine[Any, Any, None]], enough: Callable[[], bool]

@@ -18,7 +18,7 @@ When a writer falls silent, explicit_lac.py tells the bookies its LAC.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -201,8 +201,9 @@ class LedgerWriter:
         self.append(entry, done)
         return await added
 
-    async def close(self) -> LedgerMetadata:
-        """Closes the ledger at its last completed entry, once nothing is pending.
+    async def close(self, properties: Callable[[], Mapping[str, bytes]] = dict) -> LedgerMetadata:
+        """Closes the ledger at its last completed entry, once nothing is pending. `properties` is called then, and the
+        ledger's metadata get what it returns.
 
         Raises `CloseLost` and `OutcomeNotKnown`, as the head of this file says, and errors of the metadata store.
         """
@@ -214,18 +215,20 @@ class LedgerWriter:
             if self._abandoned:
                 raise CloseLost(self._given_up())
             result = self._close_result = asyncio.get_running_loop().create_future()
-            closing = self._client.bookies.spawn(self._close(result))
+            closing = self._client.bookies.spawn(self._close(result, properties))
             closing.add_done_callback(lambda _: self._close_ended(result))
         return await asyncio.shield(result)
 
-    async def _close(self, result: asyncio.Future[LedgerMetadata]) -> None:
+    async def _close(
+        self, result: asyncio.Future[LedgerMetadata], properties: Callable[[], Mapping[str, bytes]]
+    ) -> None:
         """In a task of its own: a caller that is cancelled does not leave the close half made."""
         try:
             await self._adds.wait_all()
             if self._abandoned:
                 raise CloseLost(self._given_up())
             self._stop()
-            result.set_result(await self._set_closed())
+            result.set_result(await self._set_closed(properties()))
             self._ended()
         except Exception as error:  # noqa: BLE001 (whoever waits for the close is told)
             if isinstance(error, CloseLost):
@@ -251,14 +254,14 @@ class LedgerWriter:
         result.set_exception(error)
         result.exception()  # seen, should nobody be waiting any more
 
-    async def _set_closed(self) -> LedgerMetadata:
+    async def _set_closed(self, properties: Mapping[str, bytes]) -> LedgerMetadata:
         last, length = self._adds.last_add_confirmed, self.length_bytes
         clean = not self._add_failed
 
         def closed(current: LedgerMetadata | None) -> LedgerMetadata:
             if clean and current is not None and current.closed and current.last_entry_id == last:
                 return current  # as it would be by our own hand
-            return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms())
+            return ledger_metadata.closed_by_writer(current, last, length, self._client.clock.time_ms(), properties)
 
         try:
             self.metadata = await self._client.ledgers.change(self.ledger_id, closed, known=self._node)

@@ -173,9 +173,15 @@ def in_new_ensemble(current: LedgerMetadata | None, fragment: Fragment) -> Ledge
     )
 
 
-def closed_by_writer(current: LedgerMetadata | None, last: int, length: int, now_ms: int) -> LedgerMetadata:
-    """The writer's close at its LAC. Raises `LedgerFenced` where somebody else was there before."""
-    return _closed(_to_be_written(current), last, length, now_ms)
+def closed_by_writer(
+    current: LedgerMetadata | None, last: int, length: int, now_ms: int, properties: Mapping[str, bytes] | None = None
+) -> LedgerMetadata:
+    """The writer's close at its LAC, with properties of its owner's.
+
+    Raises `LedgerFenced` where somebody else was there before.
+    """
+    current = _to_be_written(current)
+    return _closed(replace(current, properties={**current.properties, **(properties or {})}), last, length, now_ms)
 
 
 def begin_recovery(current: LedgerMetadata | None) -> LedgerMetadata:

@@ -6,10 +6,15 @@ may be unconfirmed:
 
     one record             the entry is kept
     Qw - Qa + 1 times no   no ack quorum ever had it: the ledger ends before it
-    neither                undecided: who gave no answer is asked again
+    a damaged one, and     the others of the write set have answered no, damaged or unknown: the entry is kept, and lost
+    nobody has a record
+    otherwise              undecided: who gave no answer is asked again
 
-Only "no such entry" is a no. A time-out, damage, limbo and whatever else is no answer, and is kept for the message of a
-recovery that has to give up. A decision is made once: what is heard of a decided entry later is not looked at.
+Only "no such entry" is a no. A time-out, limbo and other failures are not, and are kept for the message of a recovery
+that has to give up. Damage is no "no" either: the bookie had the entry, so an ack quorum may have had it, and
+the ledger must not end before it. When no bookie of the write set is left that could give the record, waiting changes
+nothing: the entry counts as stored, and costs itself alone. A decision is made once: what is heard of a decided entry
+later is not looked at.
 
 Each slot is read by itself, from where it stands, at most `window_entries` beyond the oldest kept record that was not
 taken yet, and not beyond the first undecided entry while the records held come to `window_bytes`: a slot that lags or
@@ -62,8 +67,8 @@ class RecoveryReads:
         self.undecided = first_entry_id
         # Once the end is found: the ledger's last entry.
         self.last_entry_id: int | None = None
-        # Kept records to be taken, in order: those of the entries right below `undecided`.
-        self._kept: deque[tuple[int, bytes]] = deque()
+        # Kept records to be taken, in order: those of the entries right below `undecided`. None: the entry is lost.
+        self._kept: deque[tuple[int, bytes | None]] = deque()
         # Good records of `undecided` and above.
         self._found: dict[int, bytes] = {}
         self._held_bytes = 0
@@ -122,12 +127,17 @@ class RecoveryReads:
         if self.owes_an_answer(slot):
             self._next[slot] = self.undecided
 
-    def take(self) -> tuple[int, bytes] | None:
-        """The next kept record, in order."""
+    @property
+    def next_is_lost(self) -> bool:
+        """What `take` returns next has no record."""
+        return bool(self._kept) and self._kept[0][1] is None
+
+    def take(self) -> tuple[int, bytes | None] | None:
+        """The next kept entry and its record, in order; without a record where it is lost."""
         if not self._kept:
             return None
         entry_id, record = self._kept.popleft()
-        self._held_bytes -= len(record)
+        self._held_bytes -= len(record or b"")
         return entry_id, record
 
     @property
@@ -159,18 +169,30 @@ class RecoveryReads:
         return self.last_entry_id is None and entry_id >= self.undecided and self._striping.holds(slot, entry_id)
 
     def _say(self, slot: int, entry_id: int, said: Lack | str) -> None:
-        """A no stays one: the bookie was fenced before it said so."""
+        """A no stays one: the bookie was fenced before it said so. Damage stays, unless a no follows."""
         by_slot = self._said.setdefault(entry_id, {})
-        if by_slot.get(slot) is not Lack.ABSENT:
+        known = by_slot.get(slot)
+        if known is not Lack.ABSENT and (known is not Lack.DAMAGED or said is Lack.ABSENT):
             by_slot[slot] = said
 
     def _decide(self) -> None:
-        while (record := self._found.pop(self.undecided, None)) is not None:
+        while (record := self._found.pop(self.undecided, None)) is not None or self._is_lost(self.undecided):
             self._kept.append((self.undecided, record))
             self._said.pop(self.undecided, None)
             self.undecided += 1
-        noes = sum(said is Lack.ABSENT for said in self._said.get(self.undecided, {}).values())
-        if self.last_entry_id is None and noes >= self._striping.read_coverage:
+        if self.last_entry_id is None and self._noes(self.undecided) >= self._striping.read_coverage:
             self.last_entry_id = self.undecided - 1
             self._held_bytes -= sum(map(len, self._found.values()))
             self._found.clear()
+
+    def _noes(self, entry_id: int) -> int:
+        return sum(said is Lack.ABSENT for said in self._said.get(entry_id, {}).values())
+
+    def _is_lost(self, entry_id: int) -> bool:
+        """No bookie can give its record any more, and an ack quorum may have had it."""
+        said = self._said.get(entry_id, {})
+        return (
+            Lack.DAMAGED in said.values()
+            and self._noes(entry_id) < self._striping.read_coverage
+            and all(isinstance(said.get(slot), Lack) for slot in self._striping.write_set(entry_id))
+        )

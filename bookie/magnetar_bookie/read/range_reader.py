@@ -65,7 +65,8 @@ class RangeRead:
 class NotRead(Exception):
     """No replica could give the entry; `reasons` says why, by bookie.
 
-    `settled`: all of them have answered that they don't have it, whole. Else one that could not be asked may have it.
+    `settled`: all of them have answered that they don't have it, whole, and not all that they may have lost it. Else
+    one that could not be asked may have it.
     """
 
     def __init__(
@@ -197,7 +198,9 @@ class _Lane:
             race = _Race(self._reader, request, self._reader.in_order(self._bookies), self.faults)
             winner, read = await race.run()
             if read is None:
-                self.reasons, self.unsure = race.reasons, race.unsure
+                # One in limbo has no record, and gets one from the others alone: if they answer that they have none.
+                self.reasons = race.reasons
+                self.unsure = race.unsure if race.unknown < len(race.reasons) else dict.fromkeys(race.reasons)
                 return
             self.last_add_confirmed = max(self.last_add_confirmed, read.last_add_confirmed)
             if read.records is not None:
@@ -236,6 +239,8 @@ class _Race:
         self.reasons: dict[str, str] = {}
         # Those of them that may have the entry for all that is known.
         self.unsure: dict[str, None] = {}
+        # How many answered that they may have lost it.
+        self.unknown = 0
 
     async def run(self) -> tuple[str, ReadEntries] | tuple[str, None]:
         try:
@@ -292,7 +297,6 @@ class _Race:
                 self._over.set()
             else:
                 self.reasons[bookie_id] = first.value
-                if first is Lack.UNKNOWN:
-                    self.unsure[bookie_id] = None
+                self.unknown += first is Lack.UNKNOWN
         self._under_way -= 1
         self._ask_next(tasks)

@@ -12,6 +12,7 @@ from magnetar_broker.admin.topics_here import TopicsHere
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_broker.topic.progress import ProgressOwner
 from magnetar_broker.topic.topic import Topic
@@ -135,7 +136,7 @@ async def _after_place(log: ManagedLedger, at: StartAt) -> NextMessage:
         place = NextMessage(*place.position.next) if named.batch_index < 0 else place._replace(batch_index=place[2] + 1)
     place = min(max(place, first_of(log.listed)), end_of(log.listed))
     if place.batch_index:
-        [entry] = await log.read_at([place.position])
+        entry = await read_if_readable(log, place.position)
         if entry is not None and place.batch_index >= entry.messages:
             return NextMessage(*place.position.next)
     return place

@@ -7,7 +7,7 @@ from typing import Final
 from magnetar_broker.admin.here_calls import HereCall
 from magnetar_broker.admin.topics_here import TopicsHere
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, UnreadableEntry
 from magnetar_broker.topic.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -65,15 +65,21 @@ class SubscriptionsHere:
         return pb.Done()
 
     async def _peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
+        await topic.cursors.opened(request.subscription)
         cursor = topic.cursors.get(request.subscription)
         if cursor is None:
             raise no_subscription(str(topic.name), request.subscription)
         answer = pb.PeekAnswer()
         size, start = 0, topic.log.first_after(cursor.mark_delete)
         while len(answer.entries) < request.entries:
-            read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)
+            try:
+                read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)
+            except UnreadableEntry as error:
+                read, start = None, error.position.next
             if topic.cursors.get(request.subscription) is not cursor:
                 raise no_subscription(str(topic.name), request.subscription)  # it was deleted while entries were read
+            if read is None:
+                continue
             for entry in read:
                 start = Position(entry.position.ledger_id, entry.position.entry_id + 1)
                 if cursor.acknowledged(entry.position) or len(answer.entries) == request.entries:

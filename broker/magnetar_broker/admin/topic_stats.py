@@ -21,6 +21,15 @@ __all__ = ["internal_stats", "sum_of", "topic_stats"]
 
 # Of each kind in one answer, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
+_MAX_LOST_SHOWN: Final = 100
+_SUMMED: Final = (
+    "refused_entries",
+    "failed_entries",
+    "storage_bytes",
+    "stored_entries",
+    "messages_ever",
+    "lost_entries",
+)
 
 
 async def topic_stats(topic: Topic) -> pb.TopicStats:
@@ -37,6 +46,11 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         messages_ever=topic.log.next_index,
         pending_bytes=topic.log.pending_bytes,
         waiting_for=log.waiting_for,
+        lost_entries=topic.log.lost.count,
+        lost=[
+            pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
+            for position, reason in topic.log.lost.known()[:_MAX_LOST_SHOWN]
+        ],
         producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
     )
     left = _MAX_SHOWN
@@ -46,7 +60,7 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         consumers = one.consumers[:left]
         left -= len(consumers) or 1
         shown = _subscription(one, consumers)
-        if one.durable and one.backlog_entries:
+        if one.durable and one.backlog_entries and not one.unopened:
             try:
                 shown.backlog_messages = await topic.subscriptions.backlog_messages(one.name)
             except BrokerError as error:
@@ -66,9 +80,17 @@ def sum_of(name: str, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
     for part in parts:
         _add(total.received, part.received)
         _add(total.delivered, part.delivered)
-        for name_of_number in ("refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever"):
+        for name_of_number in (
+            "refused_entries",
+            "failed_entries",
+            "storage_bytes",
+            "stored_entries",
+            "messages_ever",
+            "lost_entries",
+        ):
             setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
         total.pending_bytes += part.pending_bytes
+        total.lost.extend(part.lost[: max(0, _MAX_LOST_SHOWN - len(total.lost))])
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
         for one in part.subscriptions:
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
@@ -99,6 +121,10 @@ def internal_stats(topic: Topic) -> pb.InternalStats:
                 open_entries=cursor.open_entries(),
             )
             for cursor in topic.cursors.durable()[:_MAX_SHOWN]
+        ]
+        + [
+            pb.CursorStats(name=one.name, mark_delete=_place(one.place), saved_mark_delete=_place(one.place))
+            for one in topic.cursors.unopened()[:_MAX_SHOWN]
         ],
         leases=[
             pb.LeaseStats(
@@ -141,6 +167,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         acknowledged_entries=one.counters.acknowledged_entries,
         expired_entries=one.counters.expired_entries,
         mark_delete=_place(one.mark_delete),
+        damaged=one.damaged,
         consumers=[_consumer(consumer) for consumer in consumers],
         properties=one.properties,
     )
@@ -176,6 +203,7 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
     _add(total.delivered, one.delivered)
     total.type = total.type or one.type
     total.durable = total.durable or one.durable
+    total.damaged = total.damaged or one.damaged
     total.blocked_by = total.blocked_by or (one.blocked_by and f"{topic}: {one.blocked_by}")
     for key, value in one.properties.items():
         total.properties[key] = value

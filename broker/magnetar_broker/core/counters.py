@@ -156,6 +156,7 @@ class BrokerCounters:
         "lookups",
         "lookups_elsewhere",
         "lookups_failed",
+        "lost_entries",
         "publish_seconds",
         "received",
         "refused_entries",
@@ -177,6 +178,8 @@ class BrokerCounters:
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0
         self.unloads = 0
+        # Entries of topics that were found lost on all bookies.
+        self.lost_entries = 0
         # Of those, what another broker serves, and what nobody could be found for.
         self.lookups = 0
         self.lookups_elsewhere = 0
@@ -190,3 +193,6 @@ class BrokerCounters:
         # Of Pulsar's protocol; of those, for which there was no room.
         self.connections_opened = 0
         self.connections_refused = 0
+
+    def count_lost_entry(self) -> None:
+        self.lost_entries += 1

@@ -4,7 +4,8 @@
 
 Ledger ids grow, so the list is in the order of the ids and of the entries. All but the last are known to be closed, and
 have entries: one that was closed empty leaves the list. What is known of a closed ledger is written with the next
-change of the list; of the last one it can be read again from its entries, so a close alone changes nothing here.
+change of the list; until then the last one's own metadata or its entries say it (ledger_ends.py), so a close alone
+changes nothing here.
 
 What is trimmed leaves from the front. `trimmed_up_to` keeps the place of the last entry that ever left, so that a list
 without ledgers still says where the log stands, and `next_index` and `last_time_ms` what the next entry follows.
@@ -18,13 +19,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
 from magnetar_broker.core.leases import Lease
-from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.ledger_ends import LISTED, LedgerEnds
 from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 
@@ -163,6 +164,16 @@ class LedgerList:
                 return Position(listed.ledger_id, entry_id)
         return None
 
+    def last_before(self, position: Position) -> Position | None:
+        """The last entry there is in front of it; None: there is none (any more)."""
+        for listed in reversed(self.ledgers[: self._count_up_to(position.ledger_id)]):
+            entries = listed.entries
+            if listed.ledger_id == position.ledger_id:
+                entries = min(entries, position.entry_id)
+            if entries > 0:
+                return Position(listed.ledger_id, entries - 1)
+        return None
+
     def first_after(self, position: Position) -> Position:
         found = self.at_or_after(Position(position.ledger_id, position.entry_id + 1))
         if found is not None:
@@ -214,14 +225,13 @@ class LedgerList:
         written.last_time_ms = time_ms
         self.last = position
 
-    def recovered(self, first: LogEntry, last: LogEntry, length_bytes: int, closed_ms: int) -> None:
-        """The ledger that another life wrote is closed, with these entries at its ends."""
+    def recovered(self, entries: int, ends: LedgerEnds, length_bytes: int, closed_ms: int) -> None:
+        """The ledger that another life wrote is closed, with so many entries, at least one."""
         written = self.ledgers[-1]
-        written.entries = last.position.entry_id + 1
+        written.entries = entries
         written.length_bytes = length_bytes
-        written.last_index = last.index
-        written.first_time_ms, written.last_time_ms = first.broker_time_ms, last.broker_time_ms
-        self.last = last.position
+        written.last_index, written.first_time_ms, written.last_time_ms = ends
+        self.last = written.last
         self.closed(closed_ms)
 
     def closed(self, closed_ms: int) -> None:
@@ -232,6 +242,12 @@ class LedgerList:
         if written.entries:
             self.next_index = written.last_index + 1
             self.last_time_ms = written.last_time_ms
+
+    @property
+    def properties_at_close(self) -> dict[str, bytes]:
+        """For the metadata of the last ledger, which its writer closes: what the list will say of it."""
+        written = self.ledgers[-1]
+        return {LISTED: _encoded(replace(written, closed=True)).SerializeToString()}
 
     @property
     def empty(self) -> int | None:

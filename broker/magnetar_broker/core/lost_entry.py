@@ -12,13 +12,17 @@ few looks. Where a readable one lies between two that are lost it may be missed,
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TypeVar
 
 from magnetar_broker.core.entry_search import Boundary, EntryFacts
 from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.log_plan import front_of_ledger
 from magnetar_broker.core.position import Position
 
-__all__ = ["facts_of_lost"]
+__all__ = ["facts_of_lost", "nearest_readable"]
+
+T = TypeVar("T")
+Search = Generator[Position, EntryFacts | None, EntryFacts | None]
 
 
 def facts_of_lost(log: LedgerList, lost: Position) -> Generator[Position, EntryFacts | None, EntryFacts]:
@@ -27,21 +31,25 @@ def facts_of_lost(log: LedgerList, lost: Position) -> Generator[Position, EntryF
     assert listed is not None
     entries, back = listed.entries, Boundary(listed.entries, listed.last_index + 1, listed.length_bytes)
     front = front_of_ledger(log, lost.ledger_id)
-    before = yield from _nearest(lost, -1)
+    in_front: Search = nearest_readable(lost, -1)
+    before = yield from in_front
     if before is not None:
         front = before.back
-    behind = yield from _nearest(lost, entries)
+    at_back: Search = nearest_readable(lost, entries)
+    behind = yield from at_back
     if behind is not None:
         back = behind.front
     messages, bytes_ = (front.messages, front.bytes) if front is not None else (back.messages, 0)
     return EntryFacts(lost, messages, max(0, back.messages - messages), bytes_, max(0, back.bytes - bytes_), lost=True)
 
 
-def _nearest(lost: Position, end: int) -> Generator[Position, EntryFacts | None, EntryFacts | None]:
-    """The readable entry that is nearest to it, on the way to `end`, which is no entry itself; None: all are lost."""
+def nearest_readable(lost: Position, end: int) -> Generator[Position, T | None, T | None]:
+    """The readable entry that is nearest to it, on the way to `end`, which is no entry itself; None: all are lost.
+
+    Yields entries of the same ledger, and is sent what they say, or None where one is lost, too."""
     way = 1 if end > lost.entry_id else -1
     gone, readable, step = lost.entry_id, end, 1
-    found: EntryFacts | None = None
+    found: T | None = None
     while abs(readable - gone) > 1:
         far = abs(readable - gone)
         look_at = gone + way * (min(step, far - 1) if found is None else far // 2)

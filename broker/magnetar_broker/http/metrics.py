@@ -71,6 +71,12 @@ class BrokerMetrics:
         yield self._gauge("broker_msg_backlog", "Entries that are not acknowledged.", totals.backlog_entries)
         yield self._gauge("broker_topics_waiting", "Topics whose publishing waits for something.", totals.waiting)
         yield self._gauge("broker_subscriptions_blocked", "Subscriptions that something blocks.", totals.blocked)
+        yield self._gauge(
+            "broker_subscriptions_damaged",
+            "Subscriptions whose cursor is damaged: reset or delete them.",
+            totals.damaged,
+        )
+        yield self._counter("broker_lost_entries", "Entries found lost on all bookies.", counters.lost_entries)
         yield self._gauge("broker_rate_in", "Messages a second published.", counters.received.messages_per_s)
         yield self._gauge("broker_throughput_in", "Bytes a second published.", counters.received.bytes_per_s)
         yield self._gauge("broker_rate_out", "Messages a second delivered.", counters.delivered.messages_per_s)

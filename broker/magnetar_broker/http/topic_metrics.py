@@ -41,6 +41,7 @@ _OF_TOPICS: Final = (
     ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
     ("publish_refused_entries_total", "Entries refused for what they were.", True),
     ("publish_failed_entries_total", "Entries that could not be stored.", True),
+    ("lost_entries", "Entries found lost on all bookies since the topic was loaded.", False),
     ("pending_publish_bytes", "Memory of entries published and not stored yet, in bytes.", False),
     ("publish_waiting", "1: publishing waits; the topic's stats say for what.", False),
 )
@@ -50,6 +51,7 @@ _OF_SUBSCRIPTIONS: Final = (
     ("subscription_redelivery_entries", "Entries that wait to be delivered again.", False),
     ("subscription_consumers_count", "Consumers that are connected.", False),
     ("subscription_blocked", "1: something keeps entries from being delivered; the topic's stats say what.", False),
+    ("subscription_damaged", "1: its cursor is damaged: reset or delete it.", False),
     ("subscription_msg_rate_out", "Messages a second that are delivered.", False),
     ("subscription_msg_throughput_out", "Bytes a second that are delivered.", False),
     ("subscription_redelivered_messages", "Messages delivered again.", False),
@@ -69,6 +71,7 @@ class Totals:
     backlog_entries: int = 0
     waiting: int = 0
     blocked: int = 0
+    damaged: int = 0
 
 
 @dataclass(slots=True)
@@ -112,6 +115,7 @@ class TopicMetrics:
             consumers += len(one.consumers)
             backlog += one.backlog_entries
             totals.blocked += bool(one.blocked_by)
+            totals.damaged += one.damaged
             if own:
                 self._by_subscription[namespace, name, one.name] = [
                     one.backlog_entries,
@@ -119,6 +123,7 @@ class TopicMetrics:
                     one.redelivery_entries,
                     len(one.consumers),
                     bool(one.blocked_by),
+                    one.damaged,
                     delivered.messages_per_s,
                     delivered.bytes_per_s,
                     one.counters.redelivered_messages,
@@ -141,6 +146,7 @@ class TopicMetrics:
             backlog,
             topic.counters.refused_entries,
             topic.counters.failed_entries,
+            topic.log.lost.count,
             topic.log.pending_bytes,
             bool(log.waiting_for),
         ]

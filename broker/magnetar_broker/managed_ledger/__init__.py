@@ -16,9 +16,10 @@ Who meets a refusal of any of them has lost the topic, at once and for good: its
 trims no more. Who owns a topic by a hint of the metadata store only decides who tries.
 
 An entry gets the broker's time and the index of its last message when it is appended (append_queue.py), keeps them from
-ledger to ledger, and both never fall. What is known of a closed ledger is in the list; of the last one it is learnt
-anew from its entries when the topic is opened. No ledger is made before the first append needs it, and the empty one
-that a death in between leaves is taken off with the next change of the list.
+ledger to ledger, and both never fall. What is known of a closed ledger is in the list; the last one's own metadata
+say it where its writer closed it, and its first and last entry after a recovery. An entry that is lost on all bookies
+costs itself alone (core/ledger_ends.py, lost_entries.py). No ledger is made before the first append needs it, and the
+empty one that a death in between leaves is taken off with the next change of the list.
 
 The list is one node until it is long. Then its older part moves, in the transaction that changes the list, into pages
 of some thousand ledgers, which never change and go when all in them was trimmed (core/ledger_list.py).
@@ -46,6 +47,9 @@ deleted while a topic is opened.
 All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which
 an add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the
 slowest position that is durable, and cursors in what was trimmed move on.
+
+Opening a topic reads the cursors' nodes alone. Their ledgers are recovered and read while the topic is served already;
+one that is damaged, or takes long, holds up its own subscription (unopened_cursor.py).
 
 What opening a topic costs
 --------------------------

@@ -13,15 +13,15 @@ from contextlib import aclosing
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger
+from magnetar_bookie.errors import LedgerDeleted, LedgerError, NoSuchLedger, Unreadable
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, DamagedCursor
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["CursorLedger", "delete_ledger", "fence_ledger", "read_cursor_ledger"]
+__all__ = ["CursorLedger", "damaged_cursor", "delete_ledger", "fence_ledger", "read_cursor_ledger"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ class CursorLedger:
 async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckState, whose: str) -> None:
     """Fences the ledger and restores what it holds. `settle` is left to the caller.
 
-    Raises `BrokerError`. A ledger that is gone restores nothing.
+    Raises `BrokerError`; `DamagedCursor` where a record is damaged on all bookies. A ledger that is gone restores
+    nothing.
     """
     try:
         reader = await client.open_with_recovery(ledger_id)
@@ -83,11 +84,18 @@ async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckSta
             whose, state.mark_delete, ledger_id, error,
         )  # fmt: skip
     except BadCursorRecord as error:
-        raise BrokerError(
-            ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened: ledger {ledger_id} holds a bad record: {error}"
-        ) from error
+        raise damaged_cursor(whose, f"its ledger {ledger_id} holds a bad record: {error}") from error
     except (LedgerError, MetadataError) as error:
+        if isinstance(error, Unreadable) and error.settled:
+            raise damaged_cursor(whose, str(error)) from error
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, f"{whose} can't be opened now: {error}") from error
+
+
+def damaged_cursor(whose: str, reason: str) -> DamagedCursor:
+    return DamagedCursor(
+        f"{whose} is damaged, and what it had acknowledged is not known: {reason}. Reset the subscription to a message "
+        "or a time, or delete it (admin: subscriptions reset, subscriptions delete); all others go on"
+    )
 
 
 async def delete_ledger(client: LedgerClient, ledger_id: int) -> None:

@@ -45,14 +45,16 @@ _NOT_CLAIMED: Final = -1
 class KnownNode:
     """A cursor's node as this life has read or written it last."""
 
-    __slots__ = ("ledger_id", "left_ledgers", "stored")
+    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored")
 
-    def __init__(self, stored: compare_and_set.Stored | None = None) -> None:
-        self.set(stored)
+    def __init__(self, stored: compare_and_set.Stored | None = None, foreign: str = "") -> None:
+        self.set(stored, foreign)
 
-    def set(self, stored: compare_and_set.Stored | None) -> None:
+    def set(self, stored: compare_and_set.Stored | None, foreign: str = "") -> None:
         # None: there is none.
         self.stored = stored
+        # Why the bytes are no cursor's node; empty: they are one.
+        self.foreign = foreign
         node = self.node
         # The ledger that it points at; 0: none.
         self.ledger_id = node.ledger_id
@@ -65,7 +67,7 @@ class KnownNode:
 
     @property
     def node(self) -> CursorNode:
-        return CursorNode.FromString(self.payload or b"")
+        return CursorNode() if self.foreign else CursorNode.FromString(self.payload or b"")
 
 
 class CursorNodes:
@@ -131,9 +133,7 @@ class CursorNodes:
         except MetadataError as error:
             raise _told(error, self._topic) from error
         except DecodeError as error:
-            raise BrokerError(
-                ErrorCode.METADATA_ERROR, f"{path} holds no cursor, so the topic can't be opened: {error}"
-            ) from None
+            return KnownNode(stored, f"{path} holds no cursor: {error}")
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:

@@ -1,11 +1,12 @@
 """The durable cursors of one topic, in one broker's life of it.
 
-Opening them takes them from the broker that had them (cursor_nodes.py), fences their ledgers and reads them; cursors
-whose deletion was begun are deleted. When it turns out that another broker has done the same, `on_lost` is called,
-once, and from then on everything is refused.
+Opening them takes them from the broker that had them (cursor_nodes.py) and reads their nodes. Then the topic is served,
+and the ledgers of those that have one are fenced and read in tasks: a cursor that takes long, or is damaged, holds up
+its own subscription alone (unopened_cursor.py). Cursors whose deletion was begun are deleted. When it turns out that
+another broker has done the same, `on_lost` is called, once, and from then on everything is refused.
 
 Whoever trims the log asks `slowest_saved`. A cursor that is being made counts from the moment at which it was asked
-for, and one that is being deleted until the metadata store says that it is.
+for, one that is being deleted until the metadata store says that it is, and one that is not opened by its node.
 """
 
 from __future__ import annotations
@@ -20,14 +21,21 @@ from typing import Any, Final, Protocol
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger, fence_ledger, read_cursor_ledger
+from magnetar_broker.managed_ledger.cursor_ledger import (
+    damaged_cursor,
+    delete_ledger,
+    fence_ledger,
+    read_cursor_ledger,
+)
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.managed_ledger.interface import Unopened
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
+from magnetar_broker.managed_ledger.unopened_cursor import UnopenedCursor
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
@@ -45,6 +53,9 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
+# Between two attempts to open one: the first pause, and the longest.
+_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 5.0
 
 
 class CursorLog(LogPlaces, Protocol):
@@ -72,6 +83,7 @@ class CursorTable:
         "_randomness",
         "_tasks",
         "_transient",
+        "_unopened",
         "on_lost",
     )
 
@@ -93,6 +105,8 @@ class CursorTable:
         # Being made, from where; and being deleted.
         self._making: dict[str, Position] = {}
         self._deleting: dict[str, DurableCursor] = {}
+        # Being opened, or damaged.
+        self._unopened: dict[str, UnopenedCursor] = {}
         # Those that somebody still holds, by the order in which they were made.
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
         # Why all is refused.
@@ -117,41 +131,85 @@ class CursorTable:
         return table
 
     async def open_all(self) -> None:
-        """Opens all cursors, once; `nodes` are claimed. Nothing else is called before. Raises `BrokerError`."""
+        """Reads all nodes and begins to open the cursors, once. Nothing else is called before. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def open_one(name: str) -> DurableCursor | None:
+        async def read_one(name: str) -> KnownNode:
             async with gate:
-                return await self._open_cursor(name)
+                return await self._home.nodes.read(name)
 
         names = await self._home.nodes.names()
         try:
             async with OrderedTaskGroup() as tasks:
-                opening = [(name, tasks.create_task(open_one(name))) for name in names]
+                reading = [(name, tasks.create_task(read_one(name))) for name in names]
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        for name, task in opening:
-            cursor = task.result()
-            if cursor is not None:
-                self._cursors[name] = cursor
+        for name, task in reading:
+            if task.result().payload is not None:
+                self._begin_opening(name, task.result(), gate)
 
-    async def _open_cursor(self, name: str) -> DurableCursor | None:
-        home = self._home
-        known = await home.nodes.read(name)
-        if known.payload is None:
-            return None
+    def _begin_opening(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
         node = known.node
-        mark_delete = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
-        state = AckState(self._log, mark_delete, durable=True)
-        state.moves, state.take_overs = node.moves, node.take_overs
-        if node.deleted or node.incarnation != home.incarnation:
+        unopened = UnopenedCursor(name, known)
+        if known.foreign:
+            unopened.attempted(damaged_cursor(self._described(name), known.foreign))
+            self._damaged(unopened)
+        elif node.deleted or node.incarnation != self._home.incarnation:
             # Of a topic that was deleted, so it was to go with it.
-            await DurableCursor(home, name, state, {}, known).delete()
-            return None
+            left = self._deleting[name] = DurableCursor(self._home, name, self._state_of(unopened), {}, known)
+            self._tasks.spawn(self._finish_deletion(left))
+        elif not node.ledger_id:
+            state = self._state_of(unopened)
+            state.settle()
+            self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, known)
+        else:
+            self._unopened[name] = unopened
+            unopened.task = self._tasks.spawn(self._open_cursor(unopened, gate))
+
+    def _state_of(self, unopened: UnopenedCursor) -> AckState:
+        """As the node knows it."""
+        state = AckState(self._log, unopened.place, durable=True)
+        state.moves, state.take_overs = unopened.known.node.moves, unopened.known.node.take_overs
+        return state
+
+    async def _open_cursor(self, unopened: UnopenedCursor, gate: asyncio.Semaphore) -> None:
+        """Until it is opened, or found damaged. Raises `TopicGivenUp`."""
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                async with gate:
+                    cursor = await self._read_cursor(unopened)
+                break
+            except TopicGivenUp:
+                raise
+            except DamagedCursor as error:
+                unopened.task = None
+                unopened.attempted(error)
+                self._damaged(unopened)
+                return
+            except BrokerError as error:
+                _log.warning("%s, again in %.1f s", error, pause_s)
+                unopened.attempted(error)
+            await self._home.clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        del self._unopened[unopened.name]
+        self._cursors[unopened.name] = cursor
+        unopened.attempted()
+
+    async def _read_cursor(self, unopened: UnopenedCursor) -> DurableCursor:
+        home, name, known = self._home, unopened.name, unopened.known
+        node, state = known.node, self._state_of(unopened)
         if node.ledger_id:
-            await read_cursor_ledger(home.client, node.ledger_id, state, f"cursor {name!r} of {home.topic}")
+            await read_cursor_ledger(home.client, node.ledger_id, state, self._described(name))
         state.settle()
-        return DurableCursor(home, name, state, dict(node.properties), known)
+        return DurableCursor(home, name, state, unopened.properties, known)
+
+    def _damaged(self, unopened: UnopenedCursor) -> None:
+        self._unopened[unopened.name] = unopened
+        _log.error("%s; the log is kept from %s on for it", unopened.reason, unopened.place)
+
+    def _described(self, name: str) -> str:
+        return f"cursor {name!r} of {self._home.topic}"
 
     # ── what there is ──
 
@@ -161,9 +219,32 @@ class CursorTable:
     def durable(self) -> list[DurableCursor]:
         return list(self._cursors.values())
 
+    def names(self) -> list[str]:
+        return [*self._cursors, *self._unopened]
+
+    def unopened(self) -> Sequence[Unopened]:
+        return list(self._unopened.values())
+
+    async def opened(self, name: str) -> None:
+        while (unopened := self._unopened.get(name)) is not None:
+            if unopened.task is not None:
+                await unopened.wait()
+            self._check_open()
+            if unopened.problem is not None:
+                raise unopened.problem.again()
+
+    async def all_attempted(self) -> None:
+        """Returns when each cursor is opened, or one attempt at it has failed."""
+        for unopened in list(self._unopened.values()):
+            while self._lost is None and unopened.task is not None and unopened.problem is None:
+                if self._unopened.get(unopened.name) is not unopened:
+                    break
+                await unopened.wait()
+
     def slowest_saved(self) -> Position | None:
         places = [cursor.saved_mark_delete for cursor in self._cursors.values()]
         places += self._making.values()
+        places += [unopened.place for unopened in self._unopened.values()]
         return min(places, default=None)
 
     def log_was_trimmed(self) -> None:
@@ -187,10 +268,10 @@ class CursorTable:
         self._check_open()
         _check_name(name)
         _check_properties(properties)
-        if name in self._cursors or name in self._making:
+        if name in self._cursors or name in self._making or name in self._unopened:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"{self._home.topic} has a subscription {name!r} already")
         limit = self._home.options.max_subscriptions_per_topic
-        if len(self._cursors) + len(self._making) >= limit:
+        if len(self._cursors) + len(self._making) + len(self._unopened) >= limit:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"{self._home.topic} has {limit} subscriptions, and may have no more: delete one, or raise "
@@ -228,6 +309,47 @@ class CursorTable:
         finally:
             del self._making[name]
 
+    async def replace(self, name: str, mark_delete: Position) -> DurableCursor:
+        """One that is damaged, or can't be opened now, goes on from there: what it knew besides is given up, durably.
+
+        Raises `BrokerError`; then it is as before.
+        """
+        self._check_open()
+        return await self._tasks.shielded(self._replace(name, mark_delete))
+
+    async def _replace(self, name: str, mark_delete: Position) -> DurableCursor:
+        unopened = self._unopened[name]
+        await self._stop_opening(unopened)
+        state = AckState(self._log, mark_delete, durable=True)
+        state.settle()
+        # The node knows too few of its moves, and clients tell what was before the move by another number.
+        state.moves = self._randomness.below(_MOST_MOVES)
+        node = unopened.known.node
+        node.incarnation = self._home.incarnation
+        if node.ledger_id:
+            node.deleting.append(node.ledger_id)
+        node.ledger_id, node.moves, node.take_overs = 0, state.moves, 0
+        place = state.mark_delete
+        node.mark_delete.CopyFrom(CursorPlace(ledger_id=place.ledger_id, entry_id=place.entry_id))
+        try:
+            await self._home.nodes.write(name, unopened.known, node)
+            self._check_open()
+        except TopicGivenUp as error:
+            self._lose(error)
+            raise
+        cursor = self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, unopened.known)
+        del self._unopened[name]
+        _log.warning("%s goes on from %s: what it knew was given up", cursor, place)
+        await cursor.delete_former_ledgers()
+        return cursor
+
+    async def _stop_opening(self, unopened: UnopenedCursor) -> None:
+        """It stays as it is: until the caller has done with it what it wants, nobody else opens it."""
+        task, unopened.task = unopened.task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
     def create_transient(self, name: str, mark_delete: Position) -> TransientCursor:
         state = AckState(self._log, mark_delete)
         state.settle()
@@ -257,6 +379,9 @@ class CursorTable:
         """Raises `BrokerError`; then it is there as before."""
         self._check_open()
         cursor = self._cursors.get(name)
+        if (unopened := self._unopened.get(name)) is not None:
+            await self._stop_opening(unopened)
+            cursor = DurableCursor(self._home, name, self._state_of(unopened), {}, unopened.known)
         if cursor is None:
             raise self._not_there(name)
         await self._tasks.shielded(self._delete(cursor))
@@ -266,6 +391,7 @@ class CursorTable:
         try:
             await cursor.mark_deleted()
             self._cursors.pop(cursor.name, None)
+            self._unopened.pop(cursor.name, None)
             self._deleting[cursor.name] = cursor
             await cursor.delete()
             self._deleting.pop(cursor.name, None)
@@ -276,6 +402,17 @@ class CursorTable:
             if cursor.name not in self._deleting:
                 raise
             _log.warning("%s is not all gone yet: %s", cursor, error)
+
+    async def _finish_deletion(self, cursor: DurableCursor) -> None:
+        """Of one whose deletion was begun in another life."""
+        try:
+            await cursor.delete()
+        except TopicGivenUp:
+            raise
+        except BrokerError as error:
+            _log.warning("%s is not all gone yet: %s", cursor, error)
+        else:
+            self._deleting.pop(cursor.name, None)
 
     # ── its end ──
 
@@ -331,6 +468,8 @@ class CursorTable:
         for cursor in self._cursors.values():
             cursor.end(error)
         self._tasks.cancel(error)
+        for unopened in self._unopened.values():
+            unopened.attempted(error)
 
     def _check_open(self) -> None:
         if self._lost is not None:

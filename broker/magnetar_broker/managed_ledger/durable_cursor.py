@@ -300,6 +300,9 @@ class DurableCursor(AnyCursor):
             change(node)
             await self._home.nodes.write(self.name, self._known, node, made)
 
+    async def delete_former_ledgers(self) -> None:
+        await self._forget_ledgers()
+
     async def _forget_ledgers(self) -> None:
         """Deletes those that were this cursor's. What can't be done now is done when the next one has joined them."""
         deleting = list(self._known.node.deleting)

@@ -11,7 +11,7 @@ follows with `TopicGivenUp`, and the topic is given up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from magnetar_broker.core.append_queue import AppendDone
@@ -19,7 +19,7 @@ from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf"]
+__all__ = ["Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf", "Unopened"]
 
 # Entries of one ledger: its id, the first and the last.
 EntriesOf = tuple[int, int, int]
@@ -163,6 +163,23 @@ class Cursor(Protocol):
         """A seek: everything up to it is acknowledged, nothing behind it; durable when this returns."""
 
 
+class Unopened(Protocol):
+    """A durable cursor that is not opened."""
+
+    name: str
+    properties: Mapping[str, str]
+    # All up to here is acknowledged; perhaps more is.
+    place: Position
+
+    @property
+    def reason(self) -> str:
+        """Why it is not there."""
+
+    @property
+    def damaged(self) -> bool:
+        """It can't be read any more, and stays so until it is replaced or deleted."""
+
+
 class CursorTable(Protocol):
     """The cursors of one topic."""
 
@@ -170,6 +187,18 @@ class CursorTable(Protocol):
         """A durable one."""
 
     def durable(self) -> Sequence[Cursor]: ...
+
+    def names(self) -> Collection[str]:
+        """Of the durable ones, those that are not opened among them."""
+
+    def unopened(self) -> Sequence[Unopened]: ...
+
+    async def opened(self, name: str) -> None:
+        """Returns when it is opened, or there is none. Raises `BrokerError`: it can't be opened now, and will be tried
+        again; `DamagedCursor`: nor ever."""
+
+    async def replace(self, name: str, mark_delete: Position) -> Cursor:
+        """One that is not opened goes on from there, and is open. Raises `BrokerError`."""
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """A durable one. Raises `BrokerError`, ALREADY_EXISTS among them."""

@@ -18,12 +18,14 @@ from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.position import LATEST, Position
-from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp
+from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.managed_ledger.reading import LedgerReads
 from magnetar_broker.managed_ledger.seen_topic import SeenTopic
 from magnetar_broker.managed_ledger.time_search import first_at_time
@@ -58,7 +60,7 @@ class ManagedLedgerStats:
 class ManagedLedger:
     """`open` makes it. Implements `Log`."""
 
-    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases")
+    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases", "lost")
 
     def __init__(
         self,
@@ -67,7 +69,10 @@ class ManagedLedger:
         cache: EntryCache,
         options: ManagedLedgerOptions,
         clock: Clock,
+        lost: LostEntries | None = None,
     ) -> None:
+        # The entries that were found lost.
+        self.lost = lost or LostEntries(node.name)
         self._node = node
         self._client = client
         self._cached = CachedEntries(cache)
@@ -90,24 +95,28 @@ class ManagedLedger:
         along: Sequence[Change] = (),
         seen: SeenTopic | None = None,
         claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
+        on_lost_entry: Callable[[], object] = lambda: None,
     ) -> Self:
         """Takes the topic from whoever had it. `along` are changes of the metadata that go with making a new one,
-        `seen` is what was read ahead, and `claimed` is called as soon as the topic is this life's.
+        `seen` is what was read ahead, and `claimed` is called as soon as the topic is this life's. `on_lost_entry` is
+        called for each entry that is found lost, now or later.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and none is to be made, SERVICE_NOT_READY where
         one of `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
         """
+        lost = LostEntries(name, on_lost_entry)
         node = await open_node(
             name,
             client,
             clock,
             randomness,
+            lost,
             create=create,
             along=along,
             seen=seen.log if seen is not None else None,
             claimed=claimed,
         )
-        self = cls(node, client, cache, options, clock)
+        self = cls(node, client, cache, options, clock, lost)
         if self.has_rest:
             self._trimming.finish_soon()
         return self
@@ -276,10 +285,13 @@ class ManagedLedger:
                 return await self._ledger_reads().read(
                     place, found, self.metadata_of(place.ledger_id), max_entries, max_bytes
                 )
+            except UnreadableEntry as error:
+                self.lost.note(error)
+                raise
             except (LedgerError, MetadataError) as error:
                 if self._node.list.find(place.ledger_id) is None:
                     continue  # it was trimmed meanwhile
-                raise _unreadable(place, error) from error
+                raise self._unreadable(place, error) from error
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         """As `Log` says. Raises `BrokerError`."""
@@ -296,6 +308,15 @@ class ManagedLedger:
             found.update(await self._read_some(ledger_id, sorted(dict.fromkeys(entry_ids))))
         return [found.get(position) for position in positions]
 
+    async def last_readable(self) -> LogEntry | None:
+        """The last entry that a reader gets; None: there is none. Raises `BrokerError`."""
+        place: Position | None = self.last if self.last > self.before_first else None
+        while place is not None:
+            if (entry := await read_if_readable(self, place)) is not None:
+                return entry
+            place = self.listed.last_before(place)
+        return None
+
     async def read_stored(self, position: Position) -> LogEntry | None:
         """The entry as a bookie has it, whatever the cache holds; None: there is none."""
         self._check_open()
@@ -309,10 +330,13 @@ class ManagedLedger:
             return {}  # it was trimmed meanwhile
         try:
             return await self._ledger_reads().read_some(listed, self.metadata_of(ledger_id), entry_ids)
+        except UnreadableEntry as error:
+            self.lost.note(error)
+            raise
         except (LedgerError, MetadataError) as error:
             if self._node.list.find(ledger_id) is None:
                 return {}
-            raise _unreadable(Position(ledger_id, entry_ids[0]), error) from error
+            raise self._unreadable(Position(ledger_id, entry_ids[0]), error) from error
 
     async def record_at(self, position: Position) -> bytes | None:
         """The entry's record as a bookie has it; None: there is no such entry (any more). Raises `BrokerError`."""
@@ -324,7 +348,7 @@ class ManagedLedger:
         except (LedgerError, MetadataError) as error:
             if self.listed.find(position.ledger_id) is None:
                 return None  # it was trimmed meanwhile
-            raise _unreadable(position, error) from error
+            raise self._unreadable(position, error) from error
 
     async def first_at_time(self, time_ms: int) -> Position:
         """As `Log` says. Raises `BrokerError`."""
@@ -368,6 +392,7 @@ class ManagedLedger:
             self._cached.drop_up_to(gone)
             if self._reads is not None:
                 self._reads.forget_up_to(gone)
+            self.lost.forget_up_to(gone)
         return trimmed
 
     async def truncate(self) -> None:
@@ -395,8 +420,13 @@ class ManagedLedger:
         if self._reads is not None:
             self._reads.close()
 
-
-def _unreadable(place: Position, error: Exception) -> BrokerError:
-    if isinstance(error, Unreadable) and error.settled:
-        return LostEntry(place, error)
-    return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")
+    def _unreadable(self, place: Position, error: Exception) -> BrokerError:
+        """What is told of a read from `place`. A loss is noted."""
+        if isinstance(error, Unreadable):
+            if error.entry_id is not None:
+                place = Position(place.ledger_id, error.entry_id)
+            if error.settled:
+                lost = LostEntry(place, error)
+                self.lost.note(lost)
+                return lost
+        return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")

@@ -5,6 +5,11 @@ not known to be closed it is recovered, which fences it: what its writer was tol
 more will be. Closed is for ever: where a read says so, however stale it is, nothing is recovered; so it is after a
 peaceful end. A new ledger is not made; the first append does that.
 
+What the list says of the ledger besides its length stands in the ledger's metadata where its writer closed it; else
+its first and last entry are read. One that is lost on all bookies costs that entry alone: it is reported, and the topic
+goes on at an index that it can't have had (core/ledger_ends.py). An entry that can't be read *now* is waited for: the
+opening fails, and is tried again.
+
 What needs only that the node is claimed, as the claim of the cursors does, goes beside the rest: it checks that the
 node is as this life has left it, and nobody is served before both are done.
 """
@@ -12,16 +17,19 @@ node is as this life has left it, and nobody is served before both are done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_reader import LedgerReader
-from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_broker.core.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
 from magnetar_broker.core.log_entry import LogEntry, log_entry
+from magnetar_broker.core.lost_entry import nearest_readable
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.deletion import finish_deletion
+from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_metadata.compare_and_set import Stored
 from magnetar_metadata.errors import MetadataError
@@ -41,13 +49,15 @@ async def open_node(
     client: LedgerClient,
     clock: Clock,
     randomness: Randomness,
+    lost: LostEntries,
     *,
     create: bool,
     along: Sequence[Change],
     seen: Stored | None = None,
     claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
-    """`claimed` is called as soon as the node is this life's. Raises `BrokerError`."""
+    """`claimed` is called as soon as the node is this life's; `lost` hears of entries that are lost at the log's end.
+    Raises `BrokerError`."""
     try:
         while True:
             node = TopicNode(name, client, clock, randomness)
@@ -58,7 +68,7 @@ async def open_node(
                 seen = None
                 await finish_deletion(name, incarnation, client, clock, randomness)
                 continue
-            await _both(_find_end(node, client), claimed(node) if claimed is not None else None)
+            await _both(_find_end(node, client, lost), claimed(node) if claimed is not None else None)
             return node
     except MetadataError as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
@@ -83,23 +93,43 @@ async def _both(one: Coroutine[Any, Any, None], other: Awaitable[None] | None) -
         raise errors.exceptions[0] from None
 
 
-async def _find_end(node: TopicNode, client: LedgerClient) -> None:
+async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) -> None:
     written = node.list.written
     if written is None:
         return
     metadata = await client.recover(written.ledger_id)
-    last_place = Position(written.ledger_id, metadata.last_entry_id)
-    if last_place.entry_id < 0:
+    entries = metadata.last_entry_id + 1
+    if not entries:
         node.list.closed(metadata.closed_ms)
         return
-    reader = LedgerReader(client, written.ledger_id, metadata)
-    first_place = Position(written.ledger_id, 0)
-    if first_place == last_place:
-        first = last = await _entry(reader, last_place)
-    else:
-        first, last = await asyncio.gather(_entry(reader, first_place), _entry(reader, last_place))
-    node.list.recovered(first, last, metadata.length_bytes, metadata.closed_ms)
+    ends = ends_from_properties(metadata.properties.get(LISTED), written.ledger_id, entries)
+    if ends is None:
+        ends = await _read_ends(node, LedgerReader(client, written.ledger_id, metadata), entries, lost)
+    node.list.recovered(entries, ends, metadata.length_bytes, metadata.closed_ms)
 
 
-async def _entry(reader: LedgerReader, place: Position) -> LogEntry:
-    return log_entry(place, (await reader.read(place.entry_id, place.entry_id))[0])
+async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: LostEntries) -> LedgerEnds:
+    """By the first entry and the last one that can be read."""
+
+    async def read(position: Position) -> LogEntry | None:
+        try:
+            return log_entry(position, (await reader.read(position.entry_id, position.entry_id))[0])
+        except WireError as error:
+            lost.note(DamagedEntry(position, error))
+        except Unreadable as error:
+            if not error.settled:
+                raise
+            lost.note(LostEntry(position, error))
+        return None
+
+    end = Position(reader.ledger_id, entries - 1)
+    first, last = await asyncio.gather(read(Position(reader.ledger_id, 0)), read(end))
+    if last is None and entries > 1:
+        search: Generator[Position, LogEntry | None, LogEntry | None] = nearest_readable(end, -1)
+        try:
+            place = next(search)
+            while True:
+                place = search.send(first if not place.entry_id else await read(place))
+        except StopIteration as found:
+            last = found.value
+    return ends_from_entries(node.list.next_index, node.list.last_time_ms, entries, first, last)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_reader import LedgerReader
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.errors import LedgerDeleted
+from magnetar_bookie.errors import LedgerDeleted, Unreadable
 from magnetar_broker.core.ledger_list import ListedLedger
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
@@ -85,10 +85,16 @@ class LedgerReads:
         gap = max(1, _GAP_BYTES * listed.entries // max(1, listed.length_bytes))
         found: dict[Position, LogEntry] = {}
         for group in _groups(entry_ids, gap):
-            stored = await reader.read(group[0], group[-1])
+            try:
+                stored = dict(enumerate(await reader.read(group[0], group[-1]), group[0]))
+            except Unreadable as error:
+                if error.entry_id in group:
+                    raise
+                # One that nobody asked for: those that somebody did are read alone.
+                stored = {one: (await reader.read(one, one))[0] for one in group}
             for entry_id in group:
                 position = Position(listed.ledger_id, entry_id)
-                found[position] = decoded(position, [stored[entry_id - group[0]]])[0]
+                found[position] = decoded(position, [stored[entry_id]])[0]
         return found
 
     async def record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:

@@ -1,24 +1,26 @@
 """Finds the first entry that a broker took at a certain time or later: broker times never fall, so it is searched for
-by halves, among ledgers first, which know the times of their ends, and then in one of them."""
+by halves, among ledgers first, which know the times of their ends, and then in one of them.
+
+In the place of an entry that is lost one behind it is looked at. A lost entry may be found itself where nobody knows
+better: whoever reads from there passes over it, and misses nothing.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Final
 
 from magnetar_broker.core.ledger_list import LedgerList
-from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.readable_entry import ReadsEntries, read_if_readable
 
 __all__ = ["first_at_time"]
 
+# Of so many lost entries in a row each is looked at; beyond that steps grow, and the place found may be too early.
+_EXACT: Final = 64
 
-class _Entries(Protocol):
-    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]: ...
 
-
-async def first_at_time(log: _Entries, listed: LedgerList, time_ms: int) -> Position:
+async def first_at_time(log: ReadsEntries, listed: LedgerList, time_ms: int) -> Position:
     """Behind the last entry where there is none. Raises `BrokerError`."""
     ledgers = [one for one in listed.ledgers if one.entries]
     at = bisect_left(ledgers, time_ms, key=lambda one: one.last_time_ms)
@@ -28,9 +30,13 @@ async def first_at_time(log: _Entries, listed: LedgerList, time_ms: int) -> Posi
     low, high = 0, ledger.entries - 1
     while low < high and ledger.first_time_ms < time_ms:
         middle = (low + high) // 2
-        (entry,) = await log.read_at([Position(ledger.ledger_id, middle)])
-        if entry is not None and entry.broker_time_ms >= time_ms:
+        looked_at = middle
+        while (entry := await read_if_readable(log, Position(ledger.ledger_id, looked_at))) is None:
+            looked_at += max(1, (looked_at - middle) // _EXACT)
+            if looked_at >= high:
+                break
+        if entry is None or entry.broker_time_ms >= time_ms:
             high = middle
         else:
-            low = middle + 1
+            low = looked_at + 1
     return Position(ledger.ledger_id, low)

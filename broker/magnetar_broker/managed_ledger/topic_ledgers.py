@@ -125,7 +125,7 @@ class TopicLedgers:
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
         while True:
             try:
-                return await writer.close()
+                return await writer.close(lambda: self._node.list.properties_at_close)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 

@@ -6,7 +6,6 @@ LOOKUP is always answered with the owner's address (CONNECT): nobody is sent fro
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.pulsar.errors import server_error
 from magnetar_broker.core.pulsar.replies import OWN_ERROR, frame, told_text
-from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Home
 from magnetar_broker.pulsar.consumer_stats import consumer_stats
 from magnetar_broker.pulsar.refused import transaction_commands
@@ -135,17 +134,14 @@ class FindingForClients:
 
 
 async def _last_of(topic: Topic) -> MessageIdData:
-    """An entry id of -1: there is no message. Of an entry that can't be read its messages are not known; that nobody
-    has it any more is found out when it is delivered."""
+    """An entry id of -1: there is no message. Entries that are lost are passed over: no reader will get them."""
     log, partition = topic.log, topic.name.partition_index
-    last = log.last
-    if last <= log.before_first:
-        return _id(Position(last.ledger_id, -1), partition)
-    told = _id(last, partition)
-    with contextlib.suppress(LostEntry, DamagedEntry):
-        [entry] = await log.read_at([last])
-        if entry is not None and entry.batch_size:
-            told.batch_index, told.batch_size = entry.batch_size - 1, entry.batch_size
+    entry = await log.last_readable()
+    if entry is None:
+        return _id(Position(log.last.ledger_id, -1), partition)
+    told = _id(entry.position, partition)
+    if entry.batch_size:
+        told.batch_index, told.batch_size = entry.batch_size - 1, entry.batch_size
     return told
 
 

@@ -95,13 +95,9 @@ class Finding:
     async def _tell_last(self, name: TopicName, answer: LastMessageAnswer) -> None:
         log = (await self._topics.get(name, create=False)).log
         answer.incarnation = log.incarnation
-        last = log.last
-        if last > log.before_first:
-            (entry,) = await log.read_at([last])
-            if entry is not None:
-                answer.last.CopyFrom(
-                    LastMessage(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_size=entry.batch_size)
-                )
+        if (last := await log.last_readable()) is not None:
+            ledger_id, entry_id = last.position
+            answer.last.CopyFrom(LastMessage(ledger_id=ledger_id, entry_id=entry_id, batch_size=last.batch_size))
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:

@@ -5,6 +5,9 @@ acknowledgement, a new entry, room in a stream. What the log has at hand goes ou
 waited for is read by a task, one at a time, which lives only as long as that takes. A subscription that waits has no
 task, no timer and no buffer.
 
+An entry that is lost on all bookies is passed over: it counts as acknowledged, or the subscription would wait for it
+for ever and hold the log's storage. That the log has lost it was reported by the log.
+
 While the last entries are still on their way into the stream, the next are read: a stream has room for more than is
 sent at a time.
 """
@@ -19,7 +22,7 @@ from magnetar_broker.core.dispatch.consumer_state import ConsumerState
 from magnetar_broker.core.dispatch.dispatch import Deliverable, Dispatch, Reading
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, Log
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_wire.clock import Clock, Timer
@@ -48,6 +51,7 @@ class DispatchPump:
         "dispatch",
         "failed",
         "name",
+        "passed_over",
         "paused",
     )
 
@@ -72,6 +76,8 @@ class DispatchPump:
         self.paused = False
         # What a task reads; None: it is not reading, or what it reads will be dropped.
         self._reading: Reading | None = None
+        # How many lost entries.
+        self.passed_over = 0
         # `run` was called while it was.
         self._asked = False
         self._running = False
@@ -153,6 +159,7 @@ class DispatchPump:
         task.add_done_callback(lambda _: _release(reading))  # it may be cancelled before it has begun
 
     async def _read(self, reading: Reading) -> None:
+        passed_over = self.passed_over
         entries = await self._entries(reading)
         _release(reading)
         if entries is None or self._reading is not reading or self._stopped:
@@ -163,21 +170,37 @@ class DispatchPump:
         if found or reading.positions:
             self._take(reading, found, bool(found) and self._all_open(found[0].position))
             self.run()
-        elif self._asked:
+        elif self._asked or passed_over != self.passed_over:
             self.run()
 
     async def _entries(self, reading: Reading) -> Sequence[LogEntry | None] | None:
         """None: reading has failed."""
-        try:
-            if reading.positions:
-                return await self._log.read_at(reading.positions)
-            return await self._log.read(reading.start, reading.max_entries, reading.max_bytes)
-        except BrokerError as error:
-            self._failed(reading, error)
-        except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
-            _log.exception("subscription %s: reading failed", self.name)
-            self._failed(reading, error)
-        return None
+        positions, start = reading.positions, reading.start
+        while True:
+            try:
+                if reading.positions:
+                    return await self._log.read_at(positions) if positions else []
+                if start > self._log.last:
+                    return []
+                return await self._log.read(start, reading.max_entries, reading.max_bytes)
+            except UnreadableEntry as error:
+                if self._reading is not reading or self._stopped:
+                    return None
+                self._pass_over(error.position)
+                positions = [position for position in positions if position != error.position]
+                start = self._first_open(self._log.first_after(error.position))
+            except BrokerError as error:
+                self._failed(reading, error)
+                return None
+            except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
+                _log.exception("subscription %s: reading failed", self.name)
+                self._failed(reading, error)
+                return None
+
+    def _pass_over(self, lost: Position) -> None:
+        self.passed_over += 1
+        self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
+        _log.error("subscription %s: entry %s is lost, and is passed over", self.name, lost)
 
     def _failed(self, reading: Reading, error: Exception) -> None:
         if self._reading is not reading or self._stopped:

@@ -98,7 +98,7 @@ class Housekeeping:
         return (
             options.broker_delete_inactive_topics_enabled
             and now - topic.unused_since >= options.broker_delete_inactive_topics_max_inactive_duration_seconds
-            and not topic.cursors.durable()
+            and not topic.cursors.names()
         )
 
     async def _work(self, topic: Topic, now: float) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log, MessagesOf
+from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 
@@ -48,10 +49,10 @@ async def _at_place(log: Log, place: MessagePlace) -> StartPlace:
         passed = place.batch_index + (0 if place.inclusive else 1)
         if not passed:
             return StartPlace(named.previous)
-        [entry] = await log.read_at([named])
+        entry = await read_if_readable(log, named)
         if entry is not None and entry.batch_size:
             if passed >= entry.batch_size:
                 return StartPlace(named)
             return StartPlace(named.previous, (named, (1 << passed) - 1, entry.batch_size))
-        # It is no batch: the index says nothing.
+        # It is no batch, or lost: the index says nothing.
     return StartPlace(named.previous if place.inclusive else named)

@@ -122,6 +122,7 @@ class StoredTopics:
             along=along,
             seen=seen,
             claimed=claim_cursors,
+            on_lost_entry=self._counters.count_lost_entry,
         )
         cursors = CursorTable(log, client, options.cursors, clock, randomness, nodes)
         subscriptions = Subscriptions(name, log, cursors, options.subscriptions, clock, randomness)

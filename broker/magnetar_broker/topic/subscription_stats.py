@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from magnetar_broker.core.counters import DeliveryCounters
 from magnetar_broker.core.position import Position
-from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.managed_ledger.interface import Cursor, Log, Unopened
 from magnetar_broker.topic.consumer import Consumer
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_protos.broker_pb2 import SubscriptionType
 
-__all__ = ["ConsumerStats", "SubscriptionStats", "cursor_stats", "subscription_stats"]
+__all__ = ["ConsumerStats", "SubscriptionStats", "cursor_stats", "subscription_stats", "unopened_stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,10 @@ class SubscriptionStats:
     properties: Mapping[str, str]
     counters: DeliveryCounters
     consumers: list[ConsumerStats] = field(default_factory=list)
+    # Its cursor is not opened: the numbers are those of its node, a lower bound of what it has acknowledged.
+    unopened: bool = False
+    # And will not be, since it is damaged: an administrator has to reset or delete it.
+    damaged: bool = False
 
 
 def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
@@ -70,6 +74,24 @@ def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStat
         blocked_by="no consumer is connected" if backlog else "",
         properties=cursor.properties,
         counters=counters,
+    )
+
+
+def unopened_stats(unopened: Unopened, log: Log, counters: DeliveryCounters) -> SubscriptionStats:
+    return SubscriptionStats(
+        name=unopened.name,
+        durable=True,
+        type="",
+        mark_delete=unopened.place,
+        read_position=None,
+        backlog_entries=log.entries_between(unopened.place, log.last),
+        unacked_messages=0,
+        redelivery_entries=0,
+        blocked_by=unopened.reason,
+        properties=unopened.properties,
+        counters=counters,
+        unopened=True,
+        damaged=unopened.damaged,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from magnetar_broker.core.counters import Deliveries, DeliveryCounters
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
 from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance
@@ -26,7 +26,7 @@ from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription import Subscription
 from magnetar_broker.topic.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
-from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats
+from magnetar_broker.topic.subscription_stats import SubscriptionStats, cursor_stats, subscription_stats, unopened_stats
 from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.clock import Clock
@@ -42,6 +42,8 @@ _MAX_NAME_BYTES: Final = 768
 _MAX_PROPERTIES_BYTES: Final = 65_536
 # Of names that are made here.
 _TOKEN_BYTES: Final = 5
+# Of so many lost entries in a row each is looked at for what is readable behind them.
+_EXACT: Final = 64
 # How many places are skipped before others have their turn.
 _SKIPPED_TOGETHER: Final = 1_000
 
@@ -98,7 +100,7 @@ class Subscriptions:
     @property
     def names(self) -> list[str]:
         """Of the durable ones."""
-        return [cursor.name for cursor in self._cursors.durable()]
+        return list(self._cursors.names())
 
     def appended(self) -> None:
         """There are new entries to read."""
@@ -115,6 +117,9 @@ class Subscriptions:
             loaded = self._loaded.get((cursor.name, True))
             counters = self.deliveries.known_of(cursor.name)
             found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
+        found += [
+            unopened_stats(one, self._log, self.deliveries.known_of(one.name)) for one in self._cursors.unopened()
+        ]
         for (_, durable), subscription in self._loaded.items():
             if not durable:
                 found.append(subscription_stats(subscription, self._log))
@@ -131,7 +136,14 @@ class Subscriptions:
         """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries
         among them. Raises `BrokerError`."""
         cursor = self._cursor(name)
-        first = await self._log.read(self._log.first_after(cursor.mark_delete), 1, 1)
+        place, tries = cursor.mark_delete, 0
+        while True:
+            try:
+                first = await self._log.read(self._log.first_after(place), 1, 1)
+                break
+            except UnreadableEntry as error:  # counted from what is readable behind it; steps grow where that is far
+                tries += 1
+                place = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
             return 0
         return max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
@@ -171,6 +183,8 @@ class Subscriptions:
                     return self._load_transient(opened.subscription, start)
             elif (cursor := self._cursors.get(opened.subscription)) is not None:
                 return self._load(cursor)
+            elif opened.subscription in self._cursors.names():
+                await self._cursors.opened(opened.subscription)
             elif not self._options.allow_auto_subscription_creation:
                 raise self._not_found(opened.subscription)
             else:
@@ -219,7 +233,7 @@ class Subscriptions:
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
         """Unless it is there. Raises NOT_ALLOWED where only administrators make subscriptions."""
-        if self._cursors.get(name) is None and not self._options.allow_auto_subscription_creation:
+        if name not in self._cursors.names() and not self._options.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"topic {self._name} has no subscription {name!r:.200}, and none is made on first use "
@@ -235,7 +249,7 @@ class Subscriptions:
         return next(iter(loaded.consumers), None)
 
     async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
-        if self._cursors.get(name) is not None:
+        if name in self._cursors.names():
             if may_exist:
                 return
             raise BrokerError(
@@ -248,8 +262,10 @@ class Subscriptions:
             await cursor.saved()
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """With `force`, also from under its consumers."""
-        await self._change(name, lambda subscription: self._delete(subscription, force))
+        """With `force`, also from under its consumers. One whose cursor is damaged, or can't be opened now, too."""
+        await self._change(
+            name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
+        )
 
     async def _delete(self, subscription: Subscription, force: bool) -> None:
         if subscription.consumers and not force:
@@ -264,14 +280,27 @@ class Subscriptions:
     async def _delete_cursor(self, subscription: Subscription) -> None:
         if not subscription.durable:
             return
-        await self._cursors.delete(subscription.name)
+        await self._delete_named(subscription.name)
         self._released(subscription)
         self._histories.pop(subscription.name, None)
-        self.deliveries.forget(subscription.name)
+
+    async def _delete_named(self, name: str) -> None:
+        await self._cursors.delete(name)
+        self._histories.pop(name, None)
+        self.deliveries.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
-        """Moves it, for its consumers too, as a seek does."""
-        await self._change(name, lambda subscription: subscription.seek(to))
+        """Moves it, for its consumers too, as a seek does. One whose cursor is damaged, or can't be opened now, can
+        be used again then: what the cursor knew is given up."""
+        await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
+
+    async def _replace(self, name: str, to: StartAt) -> None:
+        place = await find_start(self._log, to)
+        cursor = await self._cursors.replace(name, place.mark_delete)
+        self._histories.pop(name, None)
+        if place.passed_over is not None:
+            cursor.acknowledge((), [place.passed_over])
+            await cursor.saved()
 
     async def skip(self, name: str, entries: int) -> int:
         """Acknowledges the next ones, a batch being one, and returns how many there were."""
@@ -312,15 +341,30 @@ class Subscriptions:
         await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
 
     async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> None:
+        await self._cursors.opened(name)
         if self._cursors.get(name) is None:
             await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
         await advance(self._loaded_or_load(name), self._cursors, self._log, None if only_make else to, owner)
 
-    async def _change(self, name: str, change: Callable[[Subscription], Coroutine[Any, Any, T]]) -> T:
-        """Changes the durable subscription that has the name when the change begins."""
+    async def _change(
+        self,
+        name: str,
+        change: Callable[[Subscription], Coroutine[Any, Any, T]],
+        unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
+    ) -> T:
+        """Changes the durable subscription that has the name when the change begins. `unopened` does it for one whose
+        cursor can't be opened; without it that is refused."""
         self._check_open()
 
         async def begin() -> T:
+            try:
+                await self._cursors.opened(name)
+            except TopicGivenUp:
+                raise
+            except BrokerError:
+                if unopened is None:
+                    raise
+                return await unopened()
             return await change(self._loaded_or_load(name))
 
         return await self._changes.run_change((name, True), begin)

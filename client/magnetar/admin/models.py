@@ -20,6 +20,7 @@ __all__ = [
     "InternalStats",
     "LeaseStats",
     "LedgerStats",
+    "LostEntry",
     "NamespacePolicies",
     "OwnedBundle",
     "PartitionedTopic",
@@ -138,6 +139,16 @@ class SubscriptionStats:
     expired_entries: int
     consumers: Sequence[ConsumerStats]
     properties: Mapping[str, str]
+    # Its cursor can't be read any more, `blocked_by` says why: it delivers nothing until it is reset or deleted.
+    damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LostEntry:
+    ledger_id: int
+    entry_id: int
+    # What each bookie answered.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,9 @@ class TopicStats:
     subscriptions: Sequence[SubscriptionStats]
     # The id of the broker that serves it; empty for a partitioned one: `lookup_partitioned` tells those.
     owner_broker: str
+    # Entries that no bookie has any more, as far as they were met since the topic was loaded; and some of them.
+    lost_entries: int
+    lost: Sequence[LostEntry]
 
     def subscription(self, name: str) -> SubscriptionStats:
         """Raises KeyError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from magnetar_bookie.storage.interface import Changes
@@ -96,6 +97,17 @@ class Checker:
                 known.told.pop(ledger_id, None)
             if before_it is not None and before_it.deleted and (after is None or not after.deleted):
                 known.revived.add(ledger_id)
+
+    def entry_destroyed(self, ledger_id: int, entry_id: int) -> bool:
+        """Damages all durable replicas of an entry; whether there was one."""
+        found = False
+        for bookie_id, known in self.history.disks.items():
+            if isinstance(known.disk.durable_record(ledger_id, entry_id), bytes):
+                self.disk_loses(bookie_id, partial(known.disk.damage, ledger_id, entry_id))
+                found = True
+        if found:
+            self.history.destroyed.add((ledger_id, entry_id))
+        return found
 
     # ── the writers and readers ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -41,7 +41,8 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
                 if bookie not in stays and len(stays) >= state.ensemble_size:
                     return "28", f"ledger {ledger_id} names {bookie}, which is gone or leaving, and {stays} are there"
                 known = history.disks[bookie]
-                if bookie in serving and ledger_id in known.owes and _in_limbo(known.disk, ledger_id):
+                in_limbo = bookie in serving and ledger_id in known.owes and _in_limbo(known.disk, ledger_id)
+                if in_limbo and not history.lost_of(ledger_id):
                     return "22", f"ledger {ledger_id} is in limbo at {bookie}, which it names"
         elif state is not None:
             if state.state != ledger_pb2.TOMBSTONE:
@@ -55,6 +56,8 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
             return "29", f"ledger {ledger_id} has a repair task that is not stuck: {task}".replace("\n", " ")
         ledger = history.ledger(ledger_id)
         # All that is listed is closed, and every entry where it should be: of what it was stuck with nothing is left.
+        if history.lost_of(ledger_id):
+            continue
         if ledger_id in listed and all(bookie in stays for bookie in ledger.names()):
             return "29", f"ledger {ledger_id} is whole, and its repair is stuck: {task.stuck}"
     for bookie in serving:
@@ -87,6 +90,8 @@ def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata,
     """The first replica that is not whole; one on a bookie that is gone for ever can't be, if nobody can replace it."""
     spare = len(history.disks) - len(gone) >= state.ensemble_size
     for entry_id in range(state.last_entry_id + 1):
+        if (ledger.ledger_id, entry_id) in history.destroyed:
+            continue
         history.look("28")
         for bookie in ledger.where(entry_id):
             if bookie in gone and not spare:

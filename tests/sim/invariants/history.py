@@ -154,6 +154,8 @@ class History:
         self.fruitless: dict[str, list[float]] = {}
         # Of all entries that were appended.
         self.longest_payload = 0
+        # Entries of which every durable replica was damaged: ledger and entry. They alone may be lost.
+        self.destroyed: set[tuple[int, int]] = set()
         # How often which check looked at something: a check that never looks proves nothing.
         self.looked: dict[str, int] = {}
 
@@ -162,6 +164,10 @@ class History:
         if ledger is None:
             ledger = self.ledgers[ledger_id] = Ledger(ledger_id)
         return ledger
+
+    def lost_of(self, ledger_id: int) -> bool:
+        """All replicas of one of its entries were damaged."""
+        return any(lost == ledger_id for lost, _ in self.destroyed)
 
     def naming(self, bookie: str) -> dict[int, None]:
         """The ledgers that name the bookie, tombstones apart."""

@@ -34,7 +34,8 @@ def told(world: ServiceWorld, call: str, error: MagnetarException) -> None:
     """Of a call to a producer or consumer, or for one."""
     world.count(f"{call}: {type(error).__name__}")
     # A broker that can't know that it has lost a topic speaks of that topic as it was.
-    if isinstance(error, _NEVER) and not world.service.everybody_owns:
+    rotten = isinstance(error, exceptions.ChecksumError) and bool(world.checker.history.destroyed)
+    if isinstance(error, _NEVER) and not rotten and not world.service.everybody_owns:
         world.judged(_never, call, error)
 
 

@@ -60,6 +60,7 @@ SERVICE_FAULTS: Final = {
     "late acknowledgements": 6,
     "late entries": 6,
     "delete behind a back": 5,
+    "rot a cursor": 3,
     "change as consumers change": 6,
     "kill after a plan": 5,
     "truncate during a plan": 3,
@@ -293,6 +294,25 @@ class ServiceFaults(Striker):
     def _dies(self, host: BrokerHost, store: MemoryStore) -> None:
         self._world.count("struck a change, and killed the broker")
         self._later(0.0, lambda: None if self._world.quiet else self._kill(host))
+
+    # ── disks ──
+
+    def rot_a_cursor(self) -> bool:
+        """The first or last record of a cursor's ledger, on all bookies; its broker unloads the topic or dies, and an
+        administrator mends it later."""
+        world, draw = self._world, self._draw
+        cursors = [chain for name, chain in world.checker.history.chains.items() if " " in name and chain.ledgers]
+        if not cursors:
+            return False
+        ledger = world.checker.history.ledger(draw.choice(cursors).ledgers[-1])
+        if ledger.acked < 0 or not world.checker.entry_destroyed(ledger.ledger_id, draw.choice((0, ledger.acked))):
+            return False
+        if draw.random() < 0.5:
+            self.kill_broker()
+        else:
+            self._order(draw.choice(("unload the namespace", "unload")))
+        self._later(0.5 + 2 * draw.random(), partial(self._order_in_time, "mend"))
+        return True
 
     # ── administrators ──
 

@@ -11,6 +11,7 @@ from magnetar import MessageId
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import AlreadyExists, MagnetarException
 from magnetar_wire.randomness import SeededRandomness
+from tests.sim.invariants.history import Violation
 from tests.sim.service.consuming import any_place
 from tests.sim.service.plan import TopicPlan
 from tests.sim.world.host import Host
@@ -18,7 +19,7 @@ from tests.sim.world.host import Host
 if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
 
-__all__ = ["Operator", "admin_of"]
+__all__ = ["Operator", "admin_of", "mend"]
 
 _MOST_PARTITIONS = 4
 _MOST_BUNDLES = 12
@@ -133,6 +134,12 @@ class Operator(Host):
         to = any_place(self, self.chance)
         await self._move(topic, to, lambda subscription: admin.subscriptions.reset(topic.name, subscription, to))
 
+    async def _mend(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
+        """Resets the subscriptions whose cursor is damaged."""
+        for one in (await admin.topics.stats(topic.name)).subscriptions:
+            if one.damaged:
+                await mend(self.world, admin, topic.name, one.subscription)
+
     async def _skip_all(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
         skip = lambda name: admin.subscriptions.skip_all(topic.name, name)  # noqa: E731
         await self._move(topic, MessageId.latest, skip, voids=False)
@@ -151,3 +158,22 @@ class Operator(Host):
             judged(history.move_failed, number, error)
             raise
         judged(history.moved, number)
+
+
+async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription: str) -> None:
+    """A damaged one begins anew: what it had acknowledged comes again."""
+    world.judged(_was_destroyed, world, subscription)
+    number = world.judged(world.history.moving, topic, subscription, MessageId.earliest) or 0
+    try:
+        await admin.subscriptions.reset(topic, subscription, MessageId.earliest)
+    except MagnetarException as error:
+        world.judged(world.history.move_failed, number, error)
+        raise
+    world.judged(world.history.moved, number)
+    world.count("damaged cursors mended")
+
+
+def _was_destroyed(world: ServiceWorld, subscription: str) -> None:
+    world.checker.history.look("67")
+    if not world.checker.history.destroyed:
+        raise Violation("67", f"subscription {subscription} is said to be damaged, and no record was destroyed")

@@ -5,6 +5,7 @@ By a topic's incarnation: the same name made again is another topic.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from magnetar_broker.core.position import Position
@@ -38,22 +39,37 @@ class TopicHistory:
             raise Violation("5", f"{payload!r} is at {position}, and what its owner appended before at {before}")
         self.acknowledged[payload] = self.last_acknowledged[owner] = position
 
-    def check(self, before_first: Position, found: list[tuple[Position, bytes, int]]) -> None:
-        """1, 2, 5: all that was acknowledged and not trimmed is there once, in order; indexes have no gaps."""
+    def check(
+        self,
+        before_first: Position,
+        found: list[tuple[Position, bytes, int]],
+        destroyed: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """1, 2, 5: all that was acknowledged and not trimmed is there once, in order; indexes have no gaps, but where
+        every replica of an entry was destroyed, and never fall."""
         places: dict[bytes, Position] = {}
         numbers: dict[bytes, int] = {}
         last_index: int | None = None
+        last = before_first
         for position, payload, index in found:
             if payload in places:
                 raise Violation("5", f"{payload!r} stands at {places[payload]} and at {position}")
             if payload not in self.appended:
                 raise Violation("5", f"{payload!r} at {position} was never appended here")
-            if last_index is not None and index != last_index + 1:
+            gap = last_index is not None and index != last_index + 1
+            if last_index is not None and (
+                index <= last_index or (gap and not _lost_between(destroyed, last, position))
+            ):
                 raise Violation("MSG-5", f"the index goes from {last_index} to {index} at {position}")
             owner, number = payload.split(b" ")[:2]
             if int(number) <= numbers.get(owner, -1):
                 raise Violation("5", f"{payload!r} stands behind number {numbers[owner]} of its owner")
-            places[payload], numbers[owner], last_index = position, int(number), index
+            places[payload], numbers[owner], last_index, last = position, int(number), index, position
         for payload, position in self.acknowledged.items():
-            if position > before_first and places.get(payload) != position:
+            lost = tuple(position) in destroyed and payload not in places
+            if position > before_first and places.get(payload) != position and not lost:
                 raise Violation("2", f"{payload!r} was acknowledged at {position}, and is at {places.get(payload)}")
+
+
+def _lost_between(destroyed: Collection[tuple[int, int]], after: Position, before: Position) -> bool:
+    return any(after < Position(*one) < before for one in destroyed)

@@ -17,7 +17,7 @@ from magnetar_broker.admin.ledger_homes import LedgerHomes
 from magnetar_broker.admin.plan_making import PlanMaking
 from magnetar_broker.core.log_entry import NewEntry, chunk_of
 from magnetar_broker.core.position import EARLIEST, Position
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
@@ -226,7 +226,7 @@ class TopicOwner(ChainWriter):
         plans = PlanMaking(LedgerHomes(client), lambda ids, _: dict.fromkeys(ids, ""))
         plan = await plans.plan(log, request)
         world.count("plans")
-        if world.planned.place(log.incarnation) == begin:
+        if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed:
             world.guarded(world.planned.answered, plan, begin, acknowledged)
             listed = [one.ledger_id for one in log.stats().ledgers]
             world.guarded(world.planned.answered_before, plan, begin, listed)
@@ -288,7 +288,12 @@ class TopicOwner(ChainWriter):
         found: list[tuple[Position, bytes, int]] = []
         start = EARLIEST
         while len(found) < most:
-            entries = await log.read(start, 1 + self.chance.below(5), 1_000_000)
+            try:
+                entries = await log.read(start, 1 + self.chance.below(5), 1_000_000)
+            except LostEntry as error:
+                self.world.guarded(self.world.was_lost, error.position)
+                start = error.position.next
+                continue
             if not entries:
                 break
             for entry in entries:
@@ -335,7 +340,9 @@ class LastOwner(TopicOwner):
             self.trace(self.doing)
             log.abandon()
             return False
-        self.world.guarded(self.world.history(log.incarnation).check, log.before_first, found)
-        self.world.guarded(self.world.planned.check, log.incarnation, log.before_first, [one[0] for one in found])
+        destroyed = self.world.checker.history.destroyed
+        self.world.guarded(self.world.history(log.incarnation).check, log.before_first, found, destroyed)
+        there = [*(one[0] for one in found), *(Position(*one) for one in destroyed)]
+        self.world.guarded(self.world.planned.check, log.incarnation, log.before_first, there)
         self.world.count("found at the end", len(found))
         return True

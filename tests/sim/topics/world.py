@@ -7,8 +7,10 @@ topics' owners were told `history.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from magnetar_broker import paths
+from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.topic_name import TopicName
@@ -28,6 +30,8 @@ from tests.sim.world.world import World
 __all__ = ["TopicWorld"]
 
 _LIVENESS_S = 240.0
+# The share of seeds in which records rot.
+_ROTTEN = 0.25
 _REST_S = 240.0
 
 
@@ -62,6 +66,11 @@ class TopicWorld(World):
         # How often somebody plans who follows the logs.
         self.plans = self.chance.stream("plans").choice((0.0, 0.0, 0.3)) if plans is None else plans
         self.planned = Planned()
+        # Records at the ends of topics' last ledgers rot, in one replica or in all. Of a stream of its own: no seed
+        # without it is another one for it.
+        rot = self.chance.stream("rot")
+        self.rots = rot.random() < _ROTTEN
+        self._rot = rot
         self.lease_ids = [bytes([number]) * 16 for number in range(3)]
         self.hosts = [host for host in self.hosts if host not in self.clients]
         self.clients = [TopicOwner(self, f"broker{number}") for number in range(draw.choice((1, 2, 3)))]
@@ -90,6 +99,13 @@ class TopicWorld(World):
         name = self._of_path.get(path)
         if name is not None:
             self.guarded(self._topic_changed, name, value)
+
+    def was_lost(self, position: Position) -> None:
+        """A broker says that no bookie has an entry."""
+        self.count("lost entries read")
+        self.checker.history.look("67")
+        if tuple(position) not in self.checker.history.destroyed:
+            raise Violation("67", f"entry {position} is said to be lost, and was never destroyed on all bookies")
 
     def _topic_changed(self, name: str, value: bytes | None) -> None:
         history = self.checker.history
@@ -120,6 +136,8 @@ class TopicWorld(World):
         self.loop.outside.spawn(self._keep_metadata_connected())
         self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
+        if self.rots:
+            self.loop.outside.spawn(self._let_rot())
         await self.faults.strike(self.plan.active_s)
         self.quiet = True
         self.entries_left = 0
@@ -138,6 +156,27 @@ class TopicWorld(World):
             _REST_S,
         )
         self.trace.line("world", "all is well")
+
+    async def _let_rot(self) -> None:
+        clock, draw = self.bookies[0].disk.clock, self._rot
+        while True:
+            await clock.sleep(0.5 + 4 * draw.random())
+            if self.quiet:
+                return
+            chain = self.checker.history.chains.get(str(draw.choice(self.topics)))
+            ledger = self.checker.history.ledger(chain.ledgers[-1]) if chain is not None and chain.ledgers else None
+            if ledger is None or ledger.acked < 0:
+                continue
+            place = ledger.ledger_id, draw.choice((0, ledger.acked))
+            losers = [self.bookies[number] for number in self.plan.losers]
+            if not losers or draw.random() < 0.5:
+                if self.checker.entry_destroyed(*place):
+                    self.trace.line("world", f"entry {place} rots everywhere")
+                    self.count("rotten everywhere")
+            else:
+                bookie = draw.choice(losers)
+                self.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *place))
+                self.count("rotten on one bookie")
 
     async def _until(
         self, condition: Callable[[], bool], said: Callable[[], tuple[str, str]], longest_s: float

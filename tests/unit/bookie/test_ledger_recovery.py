@@ -18,7 +18,7 @@ from magnetar_bookie.core.ledger_metadata import (
     closed_by_recovery,
     tombstone,
 )
-from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided
+from magnetar_bookie.errors import LedgerDeleted, LedgerFenced, NoSuchLedger, RecoveryUndecided, Unreadable
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.collector import GarbageCollector
 from magnetar_metadata.memory import Fault
@@ -182,6 +182,48 @@ def test_damage_and_limbo_are_no_answers(trouble: str) -> None:
             await cluster.patiently(cluster.client.recover(ledger_id))
         cluster["b0"].hanging = set()
         _closed_at(await cluster.patiently(cluster.client.recover(ledger_id)), 2)
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("lost", [[4], [2], [0], [3, 4], [1, 3], [0, 1, 2, 3, 4]], ids=str)
+@pytest.mark.parametrize("striping", [Striping(1, 1, 1), THREE, Striping(3, 2, 2)], ids=str)
+def test_entries_that_are_damaged_everywhere_cost_themselves_alone(striping: Striping, lost: list[int]) -> None:
+    """CHK-67 CHK-15: recovery ends, never below an entry that may have been acknowledged, and keeps those behind it."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(striping)
+        await cluster.put(ledger_id, range(5))
+        for entry_id in lost:
+            for holder in cluster.holders(ledger_id, entry_id):
+                cluster[holder].damage(ledger_id, entry_id)
+        metadata = await cluster.patiently(cluster.client.recover(ledger_id))
+        assert (metadata.state, metadata.last_entry_id) == (LedgerState.CLOSED, 4)
+        readable = [entry_id for entry_id in range(5) if entry_id not in lost]
+        assert metadata.length_bytes in ([length_up_to(entry_id) for entry_id in readable] or [0])
+        reader = await cluster.client.open(ledger_id)
+        for entry_id in range(5):
+            if entry_id in lost:
+                with pytest.raises(Unreadable) as raised:
+                    await cluster.patiently(reader.read(entry_id, entry_id))
+                assert raised.value.settled
+            else:
+                assert await reader.read(entry_id, entry_id) == [entry(entry_id)]
+
+    in_cluster(test)
+
+
+def test_a_confirmed_last_entry_that_is_lost_does_not_hold_up_recovery() -> None:
+    """CHK-67: the length is that up to a readable entry below it."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(Striping(1, 1, 1))
+        await cluster.put(ledger_id, range(4))
+        (holder,) = cluster.holders(ledger_id, 3)
+        cluster[holder].confirm(ledger_id, 3)
+        cluster[holder].damage(ledger_id, 3)
+        metadata = await cluster.patiently(cluster.client.recover(ledger_id))
+        assert (metadata.last_entry_id, metadata.length_bytes) == (3, length_up_to(2))
 
     in_cluster(test)
 

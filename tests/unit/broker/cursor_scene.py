@@ -47,9 +47,11 @@ class CursorScene:
     async def open(self, client: LedgerClient | None = None) -> CursorTable:
         """Another life of the topic."""
         self._openings += 1
-        return await CursorTable.open(
+        table = await CursorTable.open(
             self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
         )
+        await table.all_attempted()
+        return table
 
     async def node(self, name: str) -> CursorNode | None:
         store = self.cluster.server.connect()

@@ -190,7 +190,9 @@ class Scene(SmallCluster):
             assert (await ledgers.read(ledger_id)).state.name == "TOMBSTONE", ledger_id
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
-        return await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
+        table = await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
+        await table.all_attempted()
+        return table
 
     async def subscribe(self, log: ManagedLedger) -> CursorTable:
         """A durable cursor, `s`, with something acknowledged behind a hole."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
+from magnetar_broker.errors import BrokerError, LostEntry
+from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf, Unopened
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
@@ -35,6 +35,8 @@ class MemoryLog:
         self.at_hand = True
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
+        # Entries that no bookie has any more.
+        self.lost: list[Position] = []
         self.reads = 0
 
     def add(
@@ -90,6 +92,10 @@ class MemoryLog:
         size = 0
         for position in sorted(known for known in self.entries if known >= start)[:max_entries]:
             entry = self.entries[position]
+            if position in self.lost:
+                if found:
+                    break
+                raise LostEntry(position, "all have it damaged")
             if found and size + len(entry.stored) > max_bytes:
                 break
             size += len(entry.stored)
@@ -97,7 +103,7 @@ class MemoryLog:
         return found
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        if not self.at_hand or self.fails is not None:
+        if not self.at_hand or self.fails is not None or self.lost:
             return None
         self.reads += 1
         return self._from(start, max_entries, max_bytes)
@@ -117,6 +123,9 @@ class MemoryLog:
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         await self._wait()
+        for position in positions:
+            if position in self.lost:
+                raise LostEntry(position, "all have it damaged")
         return [self.entries.get(position) for position in positions]
 
     async def first_at_time(self, time_ms: int) -> Position:
@@ -230,6 +239,18 @@ class MemoryCursors:
 
     def durable(self) -> Sequence[MemoryCursor]:
         return list(self.cursors.values())
+
+    def names(self) -> Sequence[str]:
+        return list(self.cursors)
+
+    def unopened(self) -> Sequence[Unopened]:
+        return []
+
+    async def opened(self, name: str) -> None:
+        """All are."""
+
+    async def replace(self, name: str, mark_delete: Position) -> MemoryCursor:
+        raise AssertionError(f"{name} is open")
 
     async def _wait(self) -> None:
         if self.gate is not None:

@@ -25,7 +25,7 @@ from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.memory_log import MemoryCursors, MemoryLog
 from tests.unit.broker.recording_sink import RecordingSink
 
-__all__ = ["EARLIEST", "LATEST", "Scene", "at_place", "at_time", "settle"]
+__all__ = ["EARLIEST", "LATEST", "Scene", "ack", "at_place", "at_time", "settle"]
 
 EARLIEST = StartAt(earliest=True)
 LATEST = StartAt(latest=True)

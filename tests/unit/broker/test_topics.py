@@ -434,7 +434,7 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
         names = [TopicName.parse(name) for name in ("inactive", "subscribed", "used")]
         inactive, subscribed, used = [await topics.get(name, create=True) for name in names]
-        cursors_of(subscribed).names.append(SimpleNamespace(name="s"))
+        cursors_of(subscribed).open.append(SimpleNamespace(name="s"))
         subscriptions_of(used).consumers = 1
         await passes(clock, 9.0)
         assert len(topics) == 3
@@ -444,7 +444,7 @@ def test_idle_topics_are_closed_and_inactive_ones_deleted_where_that_is_asked_fo
         await passes(clock, 10.0)
         assert topics.loaded() == [used]
         subscriptions_of(used).consumers = 0
-        cursors_of(used).names.append(SimpleNamespace(name="s"))
+        cursors_of(used).open.append(SimpleNamespace(name="s"))
         await passes(clock, 15.0)
         assert topics.loaded() == [used]
         await passes(clock, 10.0)

@@ -128,14 +128,17 @@ class FakeCursors:
     def __init__(self) -> None:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.slowest: Position | None = None
-        self.names: list[Any] = []
+        self.open: list[Any] = []
         self.closed = self.abandoned = False
         self.trimmed = 0
         self.settled = asyncio.Event()
         self.settled.set()
 
     def durable(self) -> list[Any]:
-        return self.names
+        return self.open
+
+    def names(self) -> list[str]:
+        return [cursor.name for cursor in self.open]
 
     def tick(self, now: float) -> None:
         """None of them has a ledger."""

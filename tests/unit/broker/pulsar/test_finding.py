@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
@@ -212,27 +214,35 @@ def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
     in_pulsar(test)
 
 
-def test_a_last_entry_that_nobody_has_is_told_without_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_message_is_one_that_a_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-67: a lost last entry is passed over, or a client that reads up to the last message would wait for ever."""
+
     async def test(scene: PulsarScene) -> None:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         await client.subscribe()
-        client.send_bytes(sent(1, 0, _batch(0, opened.producer_name)))
-        [receipt] = await client.receipts(1, 1)
-        place = Position(*_place(receipt.message_id))
-        raised: list[BrokerError | None] = [LostEntry(place, "gone"), DamagedEntry(place, "bad"), None]
+        client.publish(1, 0, 1, name=opened.producer_name)
+        first, last = [Position(*_place(receipt.message_id)) for receipt in await client.receipts(1, 2)]
+        lost: list[Position] = []
+        read_at = ManagedLedger.read_at
 
-        async def read_at(log: object, positions: object) -> list[None]:
-            if (error := raised.pop(0)) is not None:
-                raise error
-            return [None]
+        async def read(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+            for position in positions:
+                if position in lost:
+                    raise LostEntry(position, "gone") if position == last else DamagedEntry(position, "bad")
+            return await read_at(log, positions)
 
-        monkeypatch.setattr(ManagedLedger, "read_at", read_at)
-        for _ in range(3):
-            told = (await _last(client)).last_message_id
-            assert _place(told) == _place(receipt.message_id)
-            assert told.batch_index == -1
-        raised.append(BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now"))
+        monkeypatch.setattr(ManagedLedger, "read_at", read)
+        assert _place((await _last(client)).last_message_id) == last
+        lost.append(last)
+        assert _place((await _last(client)).last_message_id) == first
+        lost.append(first)
+        assert (await _last(client)).last_message_id.entryId == _NONE
+
+        async def not_now(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+            raise BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
+
+        monkeypatch.setattr(ManagedLedger, "read_at", not_now)
         assert (await _try_last(client)).error.error == ServerError.PERSISTENCE_ERROR
 
     in_pulsar(test)

@@ -1,0 +1,59 @@
+"""A durable cursor whose stored state is not read yet, or can't be read.
+
+    opening   Its ledger is being fenced and read. Where that fails for now (bookies are away) it is tried again, for as
+              long as the topic is served.
+    damaged   A record of it is damaged on all bookies: `problem` is a `DamagedCursor`. It stays so until an
+              administrator moves the cursor, or deletes it.
+
+Neither holds up anybody but its own subscription. The log is kept from `place` on, the mark-delete position in its node
+in the metadata store: that is at or before the cursor's own, so it keeps what the subscription has not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, DamagedCursor
+from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
+
+__all__ = ["UnopenedCursor"]
+
+
+class UnopenedCursor:
+    __slots__ = ("_attempted", "known", "name", "place", "problem", "properties", "task")
+
+    def __init__(self, name: str, known: KnownNode) -> None:
+        node = known.node
+        self.name = name
+        self.known = known
+        self.place: Position = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
+        self.properties: Mapping[str, str] = dict(node.properties)
+        # Why the last attempt failed; None: the first is under way.
+        self.problem: BrokerError | None = None
+        # Reads it; None: it is damaged.
+        self.task: asyncio.Task[None] | None = None
+        self._attempted: asyncio.Future[None] | None = None
+
+    @property
+    def damaged(self) -> bool:
+        return isinstance(self.problem, DamagedCursor)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not there."""
+        return str(self.problem) if self.problem is not None else "its cursor is being opened"
+
+    def attempted(self, problem: BrokerError | None = None) -> None:
+        """An attempt has ended: with `problem`, or as the table knows."""
+        self.problem = problem
+        attempted, self._attempted = self._attempted, None
+        if attempted is not None and not attempted.done():
+            attempted.set_result(None)
+
+    async def wait(self) -> None:
+        """Returns when the attempt under way, or the next one, has ended."""
+        if self._attempted is None:
+            self._attempted = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._attempted)

@@ -1,0 +1,184 @@
+"""Cursors whose stored state is damaged, or can't be read now: they hold up their own subscription alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, DamagedCursor
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.topic.subscription_options import SubscriptionOptions
+from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt
+from magnetar_wire.randomness import SeededRandomness
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.subscription_scene import EARLIEST, LATEST
+
+
+def destroy(scene: CursorScene, ledger_id: int, entry_id: int) -> None:
+    """On all bookies."""
+    for bookie in scene.cluster.bookies.values():
+        if entry_id in bookie.ledger(ledger_id).records:
+            bookie.damage(ledger_id, entry_id)
+
+
+async def with_ledgers(scene: CursorScene) -> dict[str, int]:
+    """Two cursors, each with a ledger of three records, as a dead broker left them: the ledger's id by name."""
+    table = await scene.open()
+    for name in ("bad", "good"):
+        cursor = await table.create(name, at(5, -1), {"of": name})
+        for number in (2, 4, 6):
+            cursor.acknowledge(entries(5, number))
+            await cursor.saved()
+    table.abandon()
+    return {name: node.ledger_id for name in ("bad", "good") if (node := await scene.node(name)) is not None}
+
+
+def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
+    return Subscriptions(
+        scene.log.name,
+        scene.log,  # type: ignore[arg-type]
+        table,
+        SubscriptionOptions(),
+        scene.clock,
+        SeededRandomness(1),
+    )
+
+
+@pytest.mark.parametrize("record", [0, 1, 2])
+def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -> None:
+    """CHK-67; ADM-3: what is damaged, and the way out; ACK-2: the log is kept from its place on."""
+
+    async def test(scene: CursorScene) -> None:
+        ledgers = await with_ledgers(scene)
+        destroy(scene, ledgers["bad"], record)
+        table = await scene.open()
+        good = table.get("good")
+        assert good is not None
+        assert [good.acknowledged(at(5, number)) for number in (2, 3, 4, 6)] == [True, False, True, True]
+        good.acknowledge_up_to(at(5, 50))
+        await good.saved()
+        assert table.get("bad") is None
+        assert sorted(table.names()) == ["bad", "good"]
+        with pytest.raises(DamagedCursor) as raised:
+            await table.opened("bad")
+        said = str(raised.value)
+        assert raised.value.code == ErrorCode.CHECKSUM_ERROR
+        assert f"entry {record} of ledger {ledgers['bad']} can't be read" in said
+        assert "Reset the subscription to a message or a time, or delete it" in said
+        assert table.slowest_saved() == at(5, -1)
+        subscriptions = subscriptions_of(scene, table)
+        (stats,) = [one for one in subscriptions.stats() if one.name == "bad"]
+        assert (stats.damaged, stats.unopened, stats.blocked_by) == (True, True, said)
+        assert stats.backlog_entries == scene.log.entries_between(at(5, -1), scene.log.last)
+        with pytest.raises(BrokerError, match="is damaged"):
+            await subscriptions.skip("bad", 1)
+        with pytest.raises(BrokerError, match="already"):
+            await table.create("bad", at(5, -1), {})
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_an_administrator_mends_it(way: str) -> None:
+    """CHK-67: by a reset, which is durable when it returns, or a deletion; the damaged ledger is deleted."""
+
+    async def test(scene: CursorScene) -> None:
+        ledgers = await with_ledgers(scene)
+        destroy(scene, ledgers["bad"], 0)
+        table = await scene.open()
+        subscriptions = subscriptions_of(scene, table)
+        if way == "delete":
+            await subscriptions.delete("bad")
+            assert table.names() == ["good"]
+            await subscriptions.create("bad", EARLIEST)
+            expected = scene.log.before_first
+        else:
+            await subscriptions.reset("bad", LATEST)
+            expected = scene.log.last
+        assert table.slowest_saved() is not None
+        assert ledgers["bad"] not in await scene.ledgers()
+        table.abandon()
+        table = await scene.open()
+        cursor = table.get("bad")
+        assert cursor is not None
+        assert cursor.mark_delete == expected
+        assert cursor.properties == ({} if way == "delete" else {"of": "bad"})
+        cursor.acknowledge_up_to(scene.log.last)
+        await cursor.saved()
+
+    with_cursors(test)
+
+
+def test_a_node_that_holds_no_cursor_is_damage_too() -> None:
+    """CHK-67"""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        store = scene.cluster.server.connect()
+        path = paths.cursor(scene.log.name, "bad")
+        stored = await store.get(path)
+        assert stored is not None
+        await store.put(path, stored.value[:-1], stored.version)
+        table = await scene.open()
+        assert table.get("good") is not None
+        with pytest.raises(DamagedCursor, match="holds no cursor"):
+            await table.opened("bad")
+        await subscriptions_of(scene, table).reset("bad", EARLIEST)
+        table.abandon()
+        assert (await scene.open()).get("bad") is not None
+
+    with_cursors(test)
+
+
+def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() -> None:
+    """CHK-67: the table opens, others go on, and the cursor is opened when the bookies are back."""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = {"read", "fence"}
+        client = await scene.client()
+        # Returns though no bookie reads.
+        table = await CursorTable.open(scene.log, client, scene.options, scene.clock, SeededRandomness(9))
+        assert sorted(table.names()) == ["bad", "good"]
+        assert table.slowest_saved() == at(5, -1)
+        new = await table.create("new", scene.log.last, {})
+        assert new.mark_delete == scene.log.last
+        with pytest.raises(BrokerError, match="can't be opened now") as raised:
+            await table.opened("bad")
+        assert not isinstance(raised.value, DamagedCursor)
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = set()
+        while table.get("bad") is None or table.get("good") is None:
+            await asyncio.sleep(0)
+        cursor = table.get("bad")
+        assert cursor is not None
+        assert cursor.acknowledged(at(5, 6))
+
+    with_cursors(test)
+
+
+def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
+    """CHK-67: bookies may never come back."""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        for bookie in scene.cluster.bookies.values():
+            bookie.hanging = {"read", "fence"}
+        client = await scene.client()
+        table = await CursorTable.open(scene.log, client, scene.options, scene.clock, SeededRandomness(9))
+        subscriptions = subscriptions_of(scene, table)
+        await subscriptions.reset("bad", StartAt(latest=True))
+        cursor = table.get("bad")
+        assert cursor is not None
+        assert cursor.mark_delete == scene.log.last
+        await subscriptions.delete("good")
+        assert table.names() == ["bad"]
+        assert table.slowest_saved() == scene.log.last
+        assert isinstance(cursor.mark_delete, Position)
+
+    with_cursors(test)

@@ -1,0 +1,219 @@
+"""Topics that have lost entries on all bookies: they open, say what is lost, and go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_broker.core.log_entry import LogEntry
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError, LostEntry
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
+from magnetar_wire.limits import MAX_BATCH_MESSAGES
+from tests.running import run
+from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
+from tests.unit.broker.subscription_scene import Scene as SubscriptionScene
+from tests.unit.broker.subscription_scene import ack, at_time, settle
+
+WIDE = ManagedLedgerOptions(managed_ledger_min_ledger_rollover_time_minutes=0)
+
+
+def destroy(scene: Scene, *positions: Position) -> None:
+    """On all bookies."""
+    for ledger_id, entry_id in positions:
+        for holder in scene.holders(ledger_id, entry_id):
+            scene[holder].damage(ledger_id, entry_id)
+
+
+async def read_what_is_left(scene: Scene, log: ManagedLedger) -> list[LogEntry]:
+    found: list[LogEntry] = []
+    place = log.before_first.next
+    while True:
+        try:
+            more = await scene.patiently(log.read(place, 100, 1_000_000))
+        except LostEntry as error:
+            place = log.first_after(error.position)
+            continue
+        if not more:
+            return found
+        found += more
+        place = log.first_after(more[-1].position)
+
+
+def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entry() -> None:
+    """CHK-67: what the list says of it stands in the metadata, so damage at its ends costs nothing but the entries."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        await scene.append(log, *numbered(4), messages=3)
+        known = log.listed.ledgers[-1]
+        places = [Position(known.ledger_id, entry_id) for entry_id in range(4)]
+        await scene.patiently(log.close())
+        destroy(scene, *places)
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        assert log.next_index == 12
+        assert log.lost.count == 0
+        assert log.listed.ledgers[-1] == known
+        assert known.first_time_ms > 0
+        await scene.append(log, b"goes on")
+        (entry,) = await read_what_is_left(scene, log)
+        assert (payload(entry), entry.index) == (b"goes on", 12)
+        assert [position for position, _ in log.lost.known()] == places
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("lost", [[4], [0], [0, 4], [3, 4], [2, 4], [0, 1, 2, 3, 4]], ids=str)
+@pytest.mark.parametrize("bookies", [1, 3])
+def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int], bookies: int) -> None:
+    """CHK-67, ADM-3; MSG-5: no index is given twice, whatever the lost entries held."""
+
+    async def test(scene: Scene) -> None:
+        options = ManagedLedgerOptions(
+            managed_ledger_default_ensemble_size=bookies,
+            managed_ledger_default_write_quorum=bookies,
+            managed_ledger_default_ack_quorum=min(2, bookies),
+        )
+        log = await scene.open(options=options, cache_bytes=0)
+        await scene.append(log, *numbered(5), messages=10)
+        entries = await scene.read_all(log)
+        places = [entry.position for entry in entries]
+        given = log.next_index
+        log.abandon()
+        destroy(scene, *(places[number] for number in lost))
+        log = await scene.open(await scene.another(), options=options, cache_bytes=0)
+        behind = len([number for number in lost if all(later in lost for later in range(number, 5))])
+        assert given <= log.next_index <= given + behind * MAX_BATCH_MESSAGES
+        if not behind:
+            assert log.next_index == given
+        assert log.last == places[-1]
+        ends = [number for number in (0, 4) if number in lost]
+        assert {places[number] for number in ends} <= {position for position, _ in log.lost.known()}
+        assert log.lost.count >= len(ends)
+        await scene.append(log, b"goes on")
+        found = await read_what_is_left(scene, log)
+        left = [entry for number, entry in enumerate(entries) if number not in lost]
+        assert [entry.stored for entry in found[:-1]] == [entry.stored for entry in left]
+        assert payload(found[-1]) == b"goes on"
+        assert found[-1].index >= given
+        assert found[-1].broker_time_ms >= max([entry.broker_time_ms for entry in left], default=0)
+        assert {position for position, _ in log.lost.known()} == {places[number] for number in lost}
+        # A later opening finds the same, without the entries.
+        next_index = log.next_index
+        await scene.patiently(log.close())
+        assert (await scene.open(options=options)).next_index == next_index
+
+    in_scene(test, bookies)
+
+
+def test_an_entry_that_can_t_be_read_now_is_not_lost() -> None:
+    """CHK-67, CHK-15: the topic is not opened at a wrong index because bookies are away."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        await scene.append(log, *numbered(3))
+        place = log.last
+        log.abandon()
+        await scene.patiently(scene.client.recover(place.ledger_id))
+        first, *others = scene.holders(place.ledger_id, place.entry_id)
+        scene[first].hanging = {"read"}
+        for other in others:
+            scene[other].damage(*place)
+        with pytest.raises(BrokerError, match="can't be opened now") as raised:
+            await scene.open(await scene.another(), options=WIDE)
+        assert raised.value.code == ErrorCode.PERSISTENCE_ERROR
+        scene[first].hanging = set()
+        log = await scene.open(await scene.another(), options=WIDE)
+        assert (log.next_index, log.lost.count) == (3, 0)
+
+    in_scene(test)
+
+
+def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
+    """CHK-67: also where a lost entry stands between those that were asked for, or is looked at for its time."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        for number in range(8):
+            await scene.append(log, b"%d" % number)
+            scene.clock.advance(1)
+        entries = await scene.read_all(log)
+        places = [entry.position for entry in entries]
+        destroy(scene, places[3], places[4])
+        with pytest.raises(LostEntry) as raised:
+            await scene.patiently(log.read_at([places[2], places[4]]))
+        assert raised.value.position == places[4]
+        read = await scene.patiently(log.read_at([places[2], places[5]]))
+        assert [entry.position for entry in read if entry is not None] == [places[2], places[5]]
+        for number, entry in enumerate(entries):
+            found = await scene.patiently(log.first_at_time(entry.broker_time_ms))
+            assert found <= places[number]
+            assert not [place for place in places if found <= place < places[number] and place not in places[3:5]]
+        destroy(scene, *places[5:])
+        last = await scene.patiently(log.last_readable())
+        assert last is not None
+        assert last.position == places[2]
+
+    in_scene(test)
+
+
+@pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])
+@pytest.mark.parametrize("lost", [[0], [5], [9], [2, 3, 4], list(range(10))], ids=str)
+def test_a_subscription_passes_over_lost_entries(kind: SubscriptionType, lost: list[int]) -> None:
+    """CHK-67: it gets all others, and does not wait for what nobody has; nor does the log keep it for ever."""
+
+    async def test() -> None:
+        scene = SubscriptionScene()
+        places = scene.add(10)
+        scene.log.lost = [places[number] for number in lost]
+        consumer, sink = await scene.subscribe(kind=kind)
+        await settle()
+        left = [place for place in places if place not in scene.log.lost]
+        assert sink.positions == left
+        more = scene.add(2)
+        await settle()
+        assert sink.positions == [*left, *more]
+        ack(consumer, *left, *more)
+        (stats,) = scene.subscriptions.stats()
+        assert (stats.backlog_entries, stats.mark_delete) == (0, more[-1])
+        await scene.subscriptions.close()
+
+    run(test())
+
+
+def test_entries_that_are_lost_after_their_delivery_are_passed_over_too() -> None:
+    """CHK-67: of those that are to be delivered again."""
+
+    async def test() -> None:
+        scene = SubscriptionScene()
+        places = scene.add(6)
+        consumer, _ = await scene.subscribe(kind=SubscriptionType.SHARED)
+        await settle()
+        consumer.leave()
+        scene.log.lost = places[1:3]
+        _, sink = await scene.subscribe(kind=SubscriptionType.SHARED)
+        await settle()
+        assert sink.positions == [places[0], *places[3:]]
+        await scene.subscriptions.close()
+
+    run(test())
+
+
+def test_what_is_asked_of_a_topic_does_not_fail_at_a_lost_entry() -> None:
+    """CHK-67: stats and seeks."""
+
+    async def test() -> None:
+        scene = SubscriptionScene()
+        places = scene.add(6)
+        consumer, _ = await scene.subscribe()
+        await settle()
+        consumer.leave()
+        scene.log.lost = places[:2]
+        assert await scene.subscriptions.backlog_messages("s") == 4
+        scene.log.lost = list(places)
+        assert await scene.subscriptions.backlog_messages("s") == 0
+        await scene.subscriptions.reset("s", at_time(0))
+        await scene.subscriptions.close()
+
+    run(test())
