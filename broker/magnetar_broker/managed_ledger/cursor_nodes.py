@@ -10,6 +10,10 @@ reads. The other way round, all that was done before the claim is there to be re
 
 Nobody else changes a cursor's node, so it is changed only on top of the very bytes that this life has read or written.
 
+A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
+So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
+of the topic's incarnation exists (topic_node.py).
+
 What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
 tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 """
@@ -39,7 +43,6 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["CursorNodes", "KnownNode"]
 
 _LIFE_BYTES: Final = 16
-_NOT_CLAIMED: Final = -1
 
 
 class KnownNode:
@@ -71,20 +74,24 @@ class KnownNode:
 
 
 class CursorNodes:
-    __slots__ = ("_client", "_clock", "_randomness", "_topic", "_version")
+    __slots__ = ("_checks", "_client", "_clock", "_randomness", "_topic")
 
     def __init__(self, topic: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
         self._topic = topic
         self._client = client
         self._clock = clock
         self._randomness = randomness
-        # Of the table's node, since it was claimed.
-        self._version = _NOT_CLAIMED
+        # Checks of each transaction: the version of the table's node, the topic's incarnation. Empty: not claimed.
+        self._checks: tuple[Check, ...] = ()
 
     async def claim(
-        self, still_ours: Callable[[], Sequence[Check]], seen: compare_and_set.Stored | None = None
+        self,
+        incarnation: str,
+        still_ours: Callable[[], Sequence[Check]],
+        seen: compare_and_set.Stored | None = None,
     ) -> None:
-        """From now on the cursors are this life's, and nobody else's. `seen` is the table's node as it was read before.
+        """Claims the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
+        before.
 
         `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
         was deleted rise again, empty, or take the cursors of one that was made again.
@@ -92,7 +99,11 @@ class CursorNodes:
         while True:
             checks = still_ours()
             try:
-                self._version = await self._write_life(checks, seen) or await self._write_life(checks)
+                version = await self._write_life(checks, seen) or await self._write_life(checks)
+                self._checks = (
+                    Check(paths.cursors(self._topic), version),
+                    Check(paths.incarnation(self._topic, incarnation), 0),
+                )
                 return
             except TopicGivenUp:
                 if still_ours() == checks:
@@ -146,10 +157,10 @@ class CursorNodes:
 
         path = paths.cursor(self._topic, name)
         if made is None:
-            known.set(await self._change(path, update, seen=known.stored))
+            known.set(await self._change(path, update, self._claimed, known.stored))
         else:
             try:
-                known.set(await self._client.ledgers.record(made, path, update, [self._check], known.stored))
+                known.set(await self._client.ledgers.record(made, path, update, self._claimed, known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
 
@@ -160,18 +171,19 @@ class CursorNodes:
             self._compare(name, known, found)
             return compare_and_set.DELETE
 
-        await self._change(paths.cursor(self._topic, name), update, seen=known.stored)
+        await self._change(paths.cursor(self._topic, name), update, self._claimed, known.stored)
         known.set(None)
 
     async def remove_table(self) -> None:
         """When no cursor is left, and the topic is deleted."""
-        self._version = _NOT_CLAIMED
-        await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE)
+        _, this_topic = self._claimed
+        self._checks = ()
+        await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE, [this_topic])
 
     @property
-    def _check(self) -> Check:
-        assert self._version != _NOT_CLAIMED, "the cursors were not claimed"
-        return Check(paths.cursors(self._topic), self._version)
+    def _claimed(self) -> Sequence[Check]:
+        assert self._checks, "the cursors were not claimed"
+        return self._checks
 
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
@@ -181,11 +193,9 @@ class CursorNodes:
         self,
         path: str,
         update: Callable[[bytes | None], bytes | compare_and_set.Instead],
-        checks: Sequence[Check] = (),
+        checks: Sequence[Check],
         seen: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
-        if self._version != _NOT_CLAIMED:
-            checks = [self._check]
         try:
             return await compare_and_set.change(
                 self._client.ledgers.store,

@@ -125,7 +125,7 @@ class CursorTable:
         """`nodes` are claimed, if they are given. Raises `BrokerError`."""
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
-            await nodes.claim(lambda: log.still_ours)
+            await nodes.claim(log.incarnation, lambda: log.still_ours)
         table = cls(log, client, options, clock, randomness, nodes)
         await table.open_all()
         return table
@@ -477,14 +477,19 @@ class CursorTable:
 
 
 async def delete_cursors(
-    name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness, still: Sequence[Check] = ()
+    name: TopicName,
+    incarnation: str,
+    client: LedgerClient,
+    clock: Clock,
+    randomness: Randomness,
+    still: Sequence[Check] = (),
 ) -> None:
-    """Of a topic that is being deleted: all of them, ledgers first. It may be called again. Raises `BrokerError`.
+    """Deletes all cursors of a topic that is being deleted, ledgers first. Can be called again. Raises `BrokerError`.
 
     `still`: what must hold as long as that topic is being deleted; `TopicGivenUp`: it does not any more.
     """
     nodes = CursorNodes(name, client, clock, randomness)
-    await nodes.claim(lambda: still)
+    await nodes.claim(incarnation, lambda: still)
     for cursor in await nodes.names():
         known = await nodes.read(cursor)
         if known.payload is not None:
