@@ -14,6 +14,9 @@ A topic can be deleted and created again under the same name, and a new node has
 So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
 of the topic's incarnation exists (topic_node.py).
 
+A node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or deletion
+changes it: it is replaced or deleted at the version that was read, whatever it holds.
+
 What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
 tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 """
@@ -31,8 +34,8 @@ from magnetar_bookie.errors import IntentSwept
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import MetadataError, NotSent, Refused, StoreFull, Unavailable
-from magnetar_metadata.store import Check
+from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
+from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
 from magnetar_wire.clock import Clock
@@ -48,21 +51,36 @@ _LIFE_BYTES: Final = 16
 class KnownNode:
     """A cursor's node as this life has read or written it last."""
 
-    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored")
+    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored", "undecoded")
 
-    def __init__(self, stored: compare_and_set.Stored | None = None, foreign: str = "") -> None:
-        self.set(stored, foreign)
+    def __init__(
+        self, stored: compare_and_set.Stored | None = None, foreign: str = "", undecoded: Node | None = None
+    ) -> None:
+        self.set(stored, foreign, undecoded)
 
-    def set(self, stored: compare_and_set.Stored | None, foreign: str = "") -> None:
-        # None: there is none.
+    def set(self, stored: compare_and_set.Stored | None, foreign: str = "", undecoded: Node | None = None) -> None:
+        # None: there is none, or it can't be decoded.
         self.stored = stored
         # Why the bytes are no cursor's node; empty: they are one.
         self.foreign = foreign
+        # The node, where compare_and_set.py can't decode its value.
+        self.undecoded = undecoded
         node = self.node
         # The ledger that it points at; 0: none.
         self.ledger_id = node.ledger_id
         # How many ledgers it names that are to be deleted.
         self.left_ledgers = len(node.deleting)
+
+    @property
+    def exists(self) -> bool:
+        return self.stored is not None or self.undecoded is not None
+
+    @property
+    def value(self) -> bytes:
+        """All bytes that are stored, to be logged."""
+        if self.undecoded is not None:
+            return self.undecoded.value
+        return self.stored.value if self.stored is not None else b""
 
     @property
     def payload(self) -> bytes | None:
@@ -137,12 +155,17 @@ class CursorNodes:
     async def read(self, name: str) -> KnownNode:
         path = paths.cursor(self._topic, name)
         try:
-            stored = await compare_and_set.read(self._client.ledgers.store, path)
-            if stored is None:
-                return KnownNode()
-            CursorNode.FromString(stored.payload)
+            node = await self._client.ledgers.store.get(path)
         except MetadataError as error:
             raise _told(error, self._topic) from error
+        if node is None:
+            return KnownNode()
+        try:
+            stored = compare_and_set.made(node.value, node.version)
+        except ForeignValue as error:
+            return KnownNode(None, f"{path} holds no cursor: {error}", node)
+        try:
+            CursorNode.FromString(stored.payload)
         except DecodeError as error:
             return KnownNode(stored, f"{path} holds no cursor: {error}")
         return KnownNode(stored)
@@ -156,7 +179,12 @@ class CursorNodes:
             return payload
 
         path = paths.cursor(self._topic, name)
-        if made is None:
+        if (undecoded := known.undecoded) is not None:
+            assert made is None, "a cursor whose node can't be decoded has no new ledger"
+            value = compare_and_set.first_value(payload, self._randomness)
+            await self._change_undecoded(Put(path, value, undecoded.version))
+            known.set(compare_and_set.made(value, undecoded.version + 1))
+        elif made is None:
             known.set(await self._change(path, update, self._claimed, known.stored))
         else:
             try:
@@ -171,7 +199,11 @@ class CursorNodes:
             self._compare(name, known, found)
             return compare_and_set.DELETE
 
-        await self._change(paths.cursor(self._topic, name), update, self._claimed, known.stored)
+        path = paths.cursor(self._topic, name)
+        if known.undecoded is not None:
+            await self._change_undecoded(Delete(path, known.undecoded.version))
+        else:
+            await self._change(path, update, self._claimed, known.stored)
         known.set(None)
 
     async def remove_table(self) -> None:
@@ -188,6 +220,13 @@ class CursorNodes:
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
             raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
+
+    async def _change_undecoded(self, change: Put | Delete) -> None:
+        """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
+        try:
+            await self._client.ledgers.store.transaction([change, *self._claimed])
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
 
     async def _change(
         self,

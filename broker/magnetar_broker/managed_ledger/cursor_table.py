@@ -53,6 +53,8 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
+# How many bytes of a damaged node are logged.
+_LOGGED_BYTES: Final = 1_024
 # Between two attempts to open one: the first pause, and the longest.
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -145,7 +147,7 @@ class CursorTable:
         except BaseExceptionGroup as group:
             raise _first(group) from group
         for name, task in reading:
-            if task.result().payload is not None:
+            if task.result().exists:
                 self._begin_opening(name, task.result(), gate)
 
     def _begin_opening(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
@@ -324,6 +326,7 @@ class CursorTable:
         state.settle()
         # The node knows too few of its moves, and clients tell what was before the move by another number.
         state.moves = self._randomness.below(_MOST_MOVES)
+        foreign = unopened.known.value if unopened.known.foreign else None
         node = unopened.known.node
         node.incarnation = self._home.incarnation
         if node.ledger_id:
@@ -340,6 +343,8 @@ class CursorTable:
         cursor = self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, unopened.known)
         del self._unopened[name]
         _log.warning("%s goes on from %s: what it knew was given up", cursor, place)
+        if foreign is not None:
+            _log_leaked_ledger(str(cursor), foreign)
         await cursor.delete_former_ledgers()
         return cursor
 
@@ -381,6 +386,8 @@ class CursorTable:
         cursor = self._cursors.get(name)
         if (unopened := self._unopened.get(name)) is not None:
             await self._stop_opening(unopened)
+            if unopened.known.foreign:
+                _log_leaked_ledger(self._described(name), unopened.known.value)
             cursor = DurableCursor(self._home, name, self._state_of(unopened), {}, unopened.known)
         if cursor is None:
             raise self._not_there(name)
@@ -492,7 +499,9 @@ async def delete_cursors(
     await nodes.claim(incarnation, lambda: still)
     for cursor in await nodes.names():
         known = await nodes.read(cursor)
-        if known.payload is not None:
+        if known.exists:
+            if known.foreign:
+                _log_leaked_ledger(f"cursor {cursor!r} of {name}", known.value)
             node = known.node
             if node.ledger_id:
                 # A broker that does not know that it has lost the topic must not acknowledge anything any more.
@@ -502,6 +511,15 @@ async def delete_cursors(
                     await delete_ledger(client, ledger_id)
             await nodes.remove(cursor, known)
     await nodes.remove_table()
+
+
+def _log_leaked_ledger(whose: str, value: bytes) -> None:
+    """Logs that the ledger which a damaged node named is not deleted: nothing else names it."""
+    _log.error(
+        "%s: its node can't be decoded and is replaced or deleted, and the ledger that it named, if any, is kept; "
+        "the node's %d bytes begin with %s",
+        whose, len(value), value[:_LOGGED_BYTES].hex(),
+    )  # fmt: skip
 
 
 def _check_name(name: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedCursor
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
@@ -113,8 +113,11 @@ def test_an_administrator_mends_it(way: str) -> None:
     with_cursors(test)
 
 
-def test_a_node_that_holds_no_cursor_is_damage_too() -> None:
-    """CHK-67"""
+@pytest.mark.parametrize("way", ["reset", "delete", "delete_topic"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
+def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-67: whether its value's envelope or the cursor in it can't be decoded. Others go on; an administrator's reset
+    or deletion mends it, and logs the bytes of the node, which named a ledger."""
 
     async def test(scene: CursorScene) -> None:
         await with_ledgers(scene)
@@ -122,14 +125,50 @@ def test_a_node_that_holds_no_cursor_is_damage_too() -> None:
         path = paths.cursor(scene.log.name, "bad")
         stored = await store.get(path)
         assert stored is not None
-        await store.put(path, stored.value[:-1], stored.version)
+        value = {"cut": stored.value[:-1], "empty": b"", "garbage": b"\xff\xff\xff"}[damage]
+        await store.put(path, value, stored.version)
         table = await scene.open()
         assert table.get("good") is not None
         with pytest.raises(DamagedCursor, match="holds no cursor"):
             await table.opened("bad")
-        await subscriptions_of(scene, table).reset("bad", EARLIEST)
-        table.abandon()
-        assert (await scene.open()).get("bad") is not None
+        if way == "delete_topic":
+            await scene.delete_topic()
+            assert await store.get(path) is None
+        else:
+            subscriptions = subscriptions_of(scene, table)
+            await (subscriptions.reset("bad", EARLIEST) if way == "reset" else subscriptions.delete("bad"))
+            cursor = table.get("bad")
+            assert (cursor is not None) == (way == "reset")
+            if cursor is not None:
+                cursor.acknowledge(entries(5, 3))
+                await cursor.saved()
+            table.abandon()
+            again = (await scene.open()).get("bad")
+            assert (again is not None and again.acknowledged(at(5, 3))) == (way == "reset")
+            assert (await store.get(path) is None) == (way == "delete")
+        assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
+        assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_broker_that_lost_the_topic_changes_no_undecodable_node(way: str) -> None:
+    """CHK-67, OWN-2"""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        store = scene.cluster.server.connect()
+        path = paths.cursor(scene.log.name, "bad")
+        stored = await store.get(path)
+        assert stored is not None
+        await store.put(path, b"", stored.version)
+        zombie = await scene.open()
+        await scene.open()
+        before = await store.get(path)
+        with pytest.raises(TopicGivenUp):
+            await (zombie.replace("bad", at(5, 3)) if way == "reset" else zombie.delete("bad"))
+        assert await store.get(path) == before
 
     with_cursors(test)
 
