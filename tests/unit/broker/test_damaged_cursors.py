@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
@@ -219,5 +223,131 @@ def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
         assert table.names() == ["bad"]
         assert table.slowest_saved() == scene.log.last
         assert isinstance(cursor.mark_delete, Position)
+
+    with_cursors(test)
+
+
+async def open_without_bookies(scene: CursorScene) -> CursorTable:
+    """A table of two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
+    await with_ledgers(scene)
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = {"read", "fence"}
+    return await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+
+
+def bring_back_bookies(scene: CursorScene) -> None:
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = set()
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-67: a healthy cursor opens when its bookies are back."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise BrokerError(ErrorCode.METADATA_ERROR, "no connection")
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with monkeypatch.context() as patch:
+            patch.setattr(CursorNodes, "write", fail)
+            with pytest.raises(BrokerError, match="no connection"):
+                await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
+        (unopened,) = [one for one in table.unopened() if one.name == "bad"]
+        assert not unopened.damaged
+        bring_back_bookies(scene)
+        # Waits for the next attempt, and raises where the last one failed.
+        while table.get("bad") is None:
+            with contextlib.suppress(BrokerError):
+                await table.opened("bad")
+        cursor = table.get("bad")
+        assert cursor is not None
+        assert cursor.acknowledged(at(5, 6))
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> None:
+    """CHK-69: a caller that is cancelled leaves no cursor that nobody opens."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        change = table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad")
+        caller = asyncio.create_task(change)
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await scene.turns()
+        assert (table.get("bad") is not None) == (way == "reset")
+        assert ("bad" in table.names()) == (way == "reset")
+
+    with_cursors(test)
+
+
+def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
+    find = find_start
+
+    async def find_late(log: Log, start: StartAt) -> StartPlace:
+        bring_back_bookies(scene_of_test[0])
+        while tables[0].get("bad") is None:
+            await asyncio.sleep(0)
+        return await find(log, start)
+
+    scene_of_test: list[CursorScene] = []
+    tables: list[CursorTable] = []
+
+    async def test(scene: CursorScene) -> None:
+        scene_of_test.append(scene)
+        tables.append(await open_without_bookies(scene))
+        monkeypatch.setattr("magnetar_broker.topic.subscriptions.find_start", find_late)
+        await subscriptions_of(scene, tables[0]).reset("bad", LATEST)
+        cursor = tables[0].get("bad")
+        assert cursor is not None
+        assert cursor.mark_delete == scene.log.last
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-67: an attempt has failed, and the next one is in flight, which takes a minute."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with pytest.raises(BrokerError, match="can't be opened now"):
+            await table.opened("bad")
+        await scene.clock.sleep(1)  # past the pause before the next attempt
+        failed = caplog.text.count("can't be opened now")
+        await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
+        assert caplog.text.count("can't be opened now") == failed
+        assert (table.get("bad") is not None) == (way == "reset")
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
+    """CHK-69"""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        if failed_before:
+            with pytest.raises(BrokerError, match="can't be opened now"):
+                await table.opened("bad")
+        waiting = asyncio.create_task(table.opened("bad"))
+        await asyncio.sleep(0)
+        change = asyncio.create_task(table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad"))
+        await asyncio.sleep(0)
+        late = asyncio.create_task(table.opened("bad"))  # while nobody opens it
+        await change
+        await scene.turns()
+        assert waiting.done()
+        assert late.done()
+        assert (waiting.exception() is None, late.exception() is None) == (True, not failed_before)
 
     with_cursors(test)
