@@ -1,5 +1,6 @@
-"""What the bookies answer: only what is durable (10, 21), a LAC that is true and never falls (6), and "absent" for
-nothing that they ever promised (15, 22). Each way of fencing fences (8, 9, 10); a wiped one answers nothing (23)."""
+"""What the bookies answer: only what is durable (10, 21), a LAC that is true and never falls, but for what a disk
+lost (6), and "absent" for nothing that they ever promised (15, 22). Each way of fencing fences (8, 9, 10); a wiped one
+answers nothing (23)."""
 
 from __future__ import annotations
 
@@ -149,6 +150,9 @@ class Answers:
             raise Violation(
                 "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}, and has told {told} before"
             )
+        if ledger_id in disk.weakened:
+            # The bookie forgets a LAC that only its memory holds, at a restart or when it evicts the ledger.
+            value = min(value, disk.durable_lac(ledger_id))
         if value > disk.told.get(ledger_id, -1):
             disk.told[ledger_id] = value
 

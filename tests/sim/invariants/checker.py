@@ -95,6 +95,7 @@ class Checker:
             lower = after is None or (before_it is not None and after.last_add_confirmed < before_it.last_add_confirmed)
             if ledger_id in known.lost or lower:
                 known.told.pop(ledger_id, None)
+                known.weakened.add(ledger_id)
             if before_it is not None and before_it.deleted and (after is None or not after.deleted):
                 known.revived.add(ledger_id)
 

@@ -121,6 +121,8 @@ class Disk:
     recovered: dict[int, set[int]] = field(default_factory=dict)
     # Ledger → the highest LAC that was told.
     told: dict[int, int] = field(default_factory=dict)
+    # Ledgers of which a disk fault took a record, or the LAC: the bookie may hold a higher LAC in memory than on disk.
+    weakened: set[int] = field(default_factory=set)
     # Ledgers that have named it since before it last lost something: it is to make good what it lost of them. One that
     # comes to name it later is given all it should hold before, and may stay in limbo.
     owes: dict[int, None] = field(default_factory=dict)
@@ -135,6 +137,17 @@ class Disk:
             return True
         lost = self.lost.get(ledger_id)
         return lost is not None and entry_id in lost
+
+    def durable_lac(self, ledger_id: int) -> int:
+        """The LAC that the disk alone shows: the ledger's own, or that of its highest readable record."""
+        durable = self.disk.durable_ledger(ledger_id)
+        explicit = durable.last_add_confirmed if durable is not None else -1
+        lost = self.lost.get(ledger_id, {})
+        for entry_id in reversed(self.disk.durable_entry_ids(ledger_id)):
+            record = self.disk.durable_record(ledger_id, entry_id)
+            if entry_id not in lost and isinstance(record, bytes):
+                return max(explicit, record_fields(record)[2])
+        return explicit
 
 
 class History:

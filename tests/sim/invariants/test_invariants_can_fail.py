@@ -346,6 +346,23 @@ def lac_that_falls_after_another_ledger_was_damaged(scene: Scene) -> None:
     scene.fences(0, last_add_confirmed=0)
 
 
+def lac_that_falls_below_the_records_left(scene: Scene) -> None:
+    _damages_the_last_record(scene)
+    scene.fences(0, last_add_confirmed=-1)
+
+
+def _damages_the_last_record(scene: Scene) -> None:
+    """Entry 3, with LAC 2; entry 2 stays, with LAC 1. The bookie tells LAC 2 before, and after that from memory."""
+    for entry_id in (2, 3):
+        scene.checker.appended(LEDGER, entry_id, b"p%d" % entry_id)
+        for number in range(2):
+            scene.writes(number, {(LEDGER, entry_id): record(entry_id, b"p%d" % entry_id, entry_id - 1)})
+        scene.checker.acked(LEDGER, entry_id)
+    scene.fences(0, last_add_confirmed=2)
+    scene.checker.disk_loses("b0", lambda: scene.disks[0].disk.damage(LEDGER, 3))
+    scene.fences(0, last_add_confirmed=2)
+
+
 def ok_for_what_was_damaged_and_sent_again(scene: Scene) -> None:
     scene.answers_adds(0, 1)
     scene.checker.disk_loses("b0", lambda: scene.disks[0].disk.damage(LEDGER, 1))
@@ -458,6 +475,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("21", answer_after_a_failed_sync),
     ("23", answer_of_a_wiped_bookie),
     ("6", lac_that_falls_after_another_ledger_was_damaged),
+    ("6", lac_that_falls_below_the_records_left),
     ("21", ok_for_what_was_damaged_and_sent_again),
     ("26", dropped_though_there_is_no_tombstone),
     ("28", struck_off_before_it_is_empty),
@@ -474,6 +492,13 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
 
 def test_nothing_fires_where_nothing_is_wrong() -> None:
     well(Scene())
+
+
+def test_a_bookie_may_forget_the_lac_of_a_damaged_record() -> None:
+    """CHK-6: the bookie has evicted the ledger, and reads its LAC from the records that are left."""
+    scene = Scene()
+    _damages_the_last_record(scene)
+    scene.fences(0, last_add_confirmed=1)
 
 
 @pytest.mark.parametrize(("item", "case"), CASES, ids=[case.__name__ for _, case in CASES])
