@@ -59,6 +59,9 @@ class Lives:
             table = await self.scene.open(client)
         except (BrokerError, MetadataError):
             return
+        if [one.damaged for one in table.unopened()] == [False]:  # its bookies are away
+            table.abandon()
+            return
         self.tables.append(table)
         self.stores.append(store)
         self.check(table)

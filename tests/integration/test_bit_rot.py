@@ -101,7 +101,7 @@ def test_what_rots_is_found_and_copied_from_another_replica(tmp_path: Path) -> N
                     return all(one in found and entry_of(found[one]) == payload(one) for one in rotted)
 
                 await until(mended, "the rotten records are whole again")
-                assert "is damaged here" in rotten.said
+                assert "of ledger 1 are damaged" in rotten.said
                 assert all("is damaged here" not in server.said for server in servers if server is not rotten)
                 await rotten.http_up()
                 status = await rotten.status()
