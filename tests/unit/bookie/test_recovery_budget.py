@@ -6,7 +6,7 @@ import asyncio
 from unittest.mock import patch
 
 from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.client.recovery_budget import RecoveryBudget
+from magnetar_bookie.client.recovery_budget import RecoveryBudget, RecoveryShare
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.recovery import RecoveryReads
 from magnetar_bookie.read.read_answer import ReadEntries
@@ -154,6 +154,40 @@ def test_many_recoveries_hold_little_more_than_their_budget() -> None:
             options=LedgerClientOptions(
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
             ),
+        )
+
+
+def test_what_is_written_behind_a_lost_entry_counts() -> None:
+    """CHK-68 CHK-67: the adds that begin behind it count like those before it, at each answer of a bookie."""
+    noted: list[tuple[int, bool]] = []
+    set_held = RecoveryShare.set_held
+
+    def note(share: RecoveryShare, size_bytes: int, *, writing: bool) -> None:
+        noted.append((size_bytes, writing))
+        set_held(share, size_bytes, writing=writing)
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(6), confirmed=-1)
+        for bookie in cluster.bookies.values():
+            bookie.hold()
+        for name in ("b0", "b1", "b2"):
+            cluster[name].damage(ledger_id, 0)
+        recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert not recovery.done()
+        first = next(number for number, (_, writing) in enumerate(noted) if writing)
+        assert all(writing for _, writing in noted[first:])
+        assert min(size for size, _ in noted[first + 1 :]) > 0
+        for bookie in cluster.bookies.values():
+            bookie.let_go()
+        assert (await cluster.patiently(_result(recovery))).last_entry_id == 5
+
+    with patch.object(RecoveryShare, "set_held", note):
+        in_cluster(
+            test,
+            options=LedgerClientOptions(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600),
         )
 
 
