@@ -324,10 +324,16 @@ class _Attempt:
         """Reads from one bookie what it is asked for, until the end is found."""
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
-            if reads.ask(slot) is not None:
+            if reads.owes_an_answer(slot):
+                # Before it is read ahead: that may wait for bytes which are free only after this answer.
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                reads.ask_again(slot)
+            elif reads.ask(slot) is not None:
                 max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
                 try:
                     # Others may have answered meanwhile.
+                    reads.ask_again(slot)
                     asked = reads.ask(slot)
                     if asked is not None:
                         await self._read(reads, slot, bookie_id, *asked, max_bytes)
@@ -335,10 +341,6 @@ class _Attempt:
                         self._tell()
                 finally:
                     self._share.release(max_bytes)
-            elif reads.owes_an_answer(slot):
-                await self._clock.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                reads.ask_again(slot)
             else:
                 await self._pulse.wait()
 
