@@ -16,6 +16,8 @@ An entry that is damaged on all bookies that could have it is kept without a rec
 find it lost, and the entries behind it are recovered as usual. Where the last entry is lost, the ledger's length is
 that up to a readable entry below it, a lower bound.
 
+Like a writer, a recovery adds nothing while a bookie that it needs lags.
+
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
 """
@@ -249,7 +251,11 @@ class _Attempt:
             adds = self._adds
             assert adds is not None
             taken = False
-            while adds.pending_entries < options.max_pending_entries and adds.pending_bytes < options.max_pending_bytes:
+            while (
+                not adds.held_up
+                and adds.pending_entries < options.max_pending_entries
+                and adds.pending_bytes < options.max_pending_bytes
+            ):
                 if reads.next_is_lost and unwritten:
                     break  # adds have no gaps: those before it are finished first
                 kept = reads.take()
@@ -313,6 +319,7 @@ class _Attempt:
             self._client.randomness,
             self._client.options,
             recovery=True,
+            released=self._tell,
         )
 
     def _note_held(self, reads: RecoveryReads) -> None:
