@@ -17,8 +17,8 @@ class TopicOptions(Configuration):
     max_concurrent_topic_load_request: int = Field(default=100, gt=0)
     # Seconds that opening one topic may take. Then it has failed, and clients try again.
     topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
-    # Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, and those of
-    # topics whose last opening failed, hold at most half of max_concurrent_topic_load_request while others wait.
+    # Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, and those
+    # of topics whose last opening failed, hold at most half of max_concurrent_topic_load_request while others wait.
     slow_topic_load_seconds: float = Field(default=10.0, gt=0)
     # 0: as many as there are.
     max_producers_per_topic: int = Field(default=0, ge=0)
