@@ -283,7 +283,7 @@ class LedgerReader:
                 await self._reread(fresh=True)
             except Unavailable as unavailable:
                 raise Unreadable(
-                    f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons, entry_id=error.entry_id
+                    f"{error}; nor can the metadata be reread: {unavailable}", error.reasons, entry_id=error.entry_id
                 ) from None
             if self._metadata.fragments == before:
                 raise _unreadable(error) from None
