@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -117,3 +118,15 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
         check_last_plan(7, [8, 9])
     check_last_plan(6, [7, 8, 9])
     check_last_plan(6, [8, 9])
+
+
+def test_the_judge_of_plans_lets_no_broker_release_what_it_does_not_list() -> None:
+    """SPK-5: a broker that has lost the topic plans from a position behind the end of its list."""
+    begin, end = NextMessage(9, 1), NextMessage(7, 3)
+    for needed, wrong in ((end, False), (begin, True)):
+        planned = Planned()
+        at = message_of(begin)
+        plan = PlanAnswer(incarnation="t", start=at, stop=at, end=message_of(end), needed_from=message_of(needed))
+        planned.answered(plan, begin, [])
+        with pytest.raises(Violation, match="needed first") if wrong else nullcontext():
+            planned.answered_before(plan, begin)

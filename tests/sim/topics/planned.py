@@ -73,6 +73,9 @@ class Planned:
         """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
         at = [NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)]
         began = self._began.setdefault(plan.incarnation, at[0])
+        if at[1] > at[0]:
+            # The ledgers between the two are unknown to the broker that has made the plan, and may have chunks.
+            raise Violation("SPK-5", f"{at[1]} is said to be needed first, and the log is said to end at {at[0]}")
         self.needed[plan.incarnation] = at[1]
         here, before = (
             {
