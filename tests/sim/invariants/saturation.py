@@ -11,8 +11,8 @@ from tests.sim.invariants.history import History, Violation
 
 __all__ = ["check_unanswered", "ledger_listed"]
 
-# One process may list so many ledgers for one log, in so long, that follow a ledger without an acknowledged entry. A
-# broker that unloads and reopens a topic each time begins its pauses anew, hence not fewer.
+# The most ledgers that one process may list for one log within the window, each after a ledger without an acknowledged
+# entry. A broker that unloads and reopens a topic each time resets its pauses, hence not fewer.
 _MOST_FRUITLESS: Final = 25
 _WINDOW_S: Final = 5.0
 # What an add takes in memory besides the entry, at least what the production counts.
@@ -41,8 +41,11 @@ def ledger_listed(history: History, log: str, ledger_id: int) -> None:
 def check_unanswered(
     history: History, bookie_id: str, unanswered_bytes: int, bound_bytes: int, open_ledgers: int, max_pending: int
 ) -> None:
-    """A process has so many bytes unanswered by the bookie, and may have the bound and what its open ledgers, with at
-    most `max_pending` entries each, had pending when it was passed."""
+    """Check the bytes of a process that the bookie has not answered.
+
+    At most they are the bound and what the open ledgers, with at most `max_pending` entries each, had pending when it
+    was passed.
+    """
     history.look("66")
     entry_bytes = history.longest_payload + _OVERHEAD_BYTES
     most = bound_bytes + (open_ledgers + 1) * max_pending * entry_bytes
