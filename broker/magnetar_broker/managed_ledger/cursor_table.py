@@ -87,6 +87,7 @@ class CursorTable:
         "_randomness",
         "_tasks",
         "_transient",
+        "_turn",
         "_unopened",
         "on_lost",
     )
@@ -111,6 +112,8 @@ class CursorTable:
         self._deleting: dict[str, DurableCursor] = {}
         # Being opened, or damaged.
         self._unopened: dict[str, UnopenedCursor] = {}
+        # The place among the cursors of the one whose former ledgers were deleted last.
+        self._turn = 0
         # Those that somebody still holds, by the order in which they were made.
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
         # Why all is refused.
@@ -261,9 +264,14 @@ class CursorTable:
         """To be called now and then, with the monotonic clock's time."""
         for cursor in self._cursors.values():
             cursor.tick(now)
-        # One at a time, since all of them have such ledgers after a take-over.
-        for cursor in self._cursors.values():
-            if cursor.delete_left_ledgers():
+        # One at a time, since all of them have such ledgers after a take-over; in turn, since one that can't be deleted
+        # would keep the others waiting.
+        cursors = list(self._cursors.values())
+        if any(cursor.is_deleting_ledgers for cursor in cursors):
+            return
+        for _ in cursors:
+            self._turn = (self._turn + 1) % len(cursors)
+            if cursors[self._turn].delete_left_ledgers():
                 break
 
     # ── what comes and goes ──

@@ -205,6 +205,30 @@ def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None
     run(body())
 
 
+def test_a_topic_that_is_gone_after_its_log_was_open_is_created_again() -> None:
+    """CHK-57, CHK-69: it was deleted by another broker meanwhile. Producers get the new topic, as soon as its log is
+    open."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.there[NAME] = "i0"
+        storage.cursors_gate.clear()
+        opening = asyncio.create_task(topics.get(NAME, create=True))
+        first = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+        storage.cursors_fail = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it was deleted")
+        storage.cursors_gate.set()
+        await until(lambda: len(storage.opened) == 2, "it is opened again")
+        second = await within(topics.find(NAME, "", True, to_publish=True), "the new log is open")
+        assert first.ended is not None
+        assert second is storage.opened[1]
+        assert not opening.done()
+        storage.cursors_gate.set()
+        assert await within(opening, "it is open") is second
+
+    run(body())
+
+
 def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None:
     """OWN-2: when a bundle moves producers wait for their logs to be closed, and not for all cursors of the bundle."""
 
