@@ -60,7 +60,7 @@ class Unreadable(LedgerError):
         self.entry_id = entry_id
         # What each bookie answered.
         self.reasons = reasons
-        # All of them that they don't have it, whole. Else one that could not be asked may have it.
+        # The entry is lost: every replica answered that it has no good record, and no copy is in flight any more.
         self.settled = settled
 
 

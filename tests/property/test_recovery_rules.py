@@ -109,6 +109,16 @@ def test_recovery_begins_above_what_is_certainly_confirmed() -> None:
     assert first_to_recover(Fragment(10, ("a",)), 12) == 13
 
 
+def test_a_time_out_does_not_revoke_an_answer() -> None:
+    """CHK-67: a bookie that may have lost the entry and then hangs has answered: what is lost is known as lost."""
+    reads = RecoveryReads(Striping(2, 2, 1), 0, window_entries=1, window_bytes=1)
+    reads.answered(1, ReadEntries({0: Lack.UNKNOWN}, None, 1, -1))
+    reads.ask_again(1)
+    reads.not_answered(1, 0, 0, "timed out")
+    reads.answered(0, ReadEntries({0: Lack.DAMAGED}, None, 1, -1))
+    assert reads.take() == (0, None)
+
+
 _answers = st.sampled_from(["yes", "yes", "yes", "no", "no", "unknown", "damaged", "silent"])
 
 

@@ -10,6 +10,11 @@ A range that no replica gives is tried once more with fresh metadata: repair or 
 the place of those that are gone. Where a bookie lacks an entry that it should have, and that is settled (the ledger is
 closed, or the fragment is not its last), a repair task is written down, unless one is there already.
 
+An entry is lost (`Unreadable.settled`) once every replica has answered and none has it. In the last fragment of a
+ledger that is not closed, replicas that answer "absent" or "unknown" don't settle that, since their copy may still be
+in flight. That rule uses the metadata from before the read. Where the fresh metadata say that the entry's fragment has
+become final meanwhile, the replicas are asked again.
+
 `entries` reads ahead: while its caller works on one chunk the next ones are fetched. A chunk asks for as many entries
 as should fit one answer, by the size of those before; one that came short is read on before those behind it. `tail`
 goes on where the entries end for now: it watches the ledger's node and long-polls all bookies of the last fragment, and
@@ -274,10 +279,10 @@ class LedgerReader:
 
     async def _read_records(self, first: int, last: int, max_bytes: int) -> list[bytes]:
         """At least the first of them."""
+        before = self._metadata
         try:
             read = await self._entries.read(first, last, max_bytes)
         except NotRead as error:
-            before = self._metadata.fragments
             await self._report(error.faults)
             try:
                 await self._reread(fresh=True)
@@ -285,8 +290,9 @@ class LedgerReader:
                 raise Unreadable(
                     f"{error}; nor can the metadata be reread: {unavailable}", error.reasons, entry_id=error.entry_id
                 ) from None
-            if self._metadata.fragments == before:
-                raise _unreadable(error) from None
+            became_final = _is_final(self._metadata, error.entry_id) and not _is_final(before, error.entry_id)
+            if self._metadata.fragments == before.fragments and not (error.may_arrive and became_final):
+                raise _unreadable(error, before) from None
             read = await self._read_again(first, last, max_bytes)
         if read.faults:
             await self._report(read.faults)
@@ -295,11 +301,12 @@ class LedgerReader:
         return read.records
 
     async def _read_again(self, first: int, last: int, max_bytes: int) -> RangeRead:
+        before = self._metadata
         try:
             return await self._entries.read(first, last, max_bytes)
         except NotRead as error:
             await self._report(error.faults)
-            raise _unreadable(error) from None
+            raise _unreadable(error, before) from None
 
     async def _ask(self, bookie_id: str, request: ReadRequest, timeout_s: float) -> ReadAnswer:
         return await self._client.bookies.call(bookie_id, "read", request, ReadAnswer, timeout_s=timeout_s)
@@ -345,8 +352,15 @@ class LedgerReader:
         return [fault for fault in faults if repairable_entries(metadata, fault.bookie_id, [fault.entry_id])]
 
 
-def _unreadable(error: NotRead) -> Unreadable:
-    return Unreadable(str(error), error.reasons, settled=error.settled, entry_id=error.entry_id)
+def _is_final(metadata: LedgerMetadata, entry_id: int) -> bool:
+    """Return whether neither the writer nor a recovery adds to the entry's fragment any more."""
+    return metadata.closed or entry_id < metadata.last_fragment.first_entry_id
+
+
+def _unreadable(error: NotRead, before: LedgerMetadata) -> Unreadable:
+    """`before`: the metadata before the read."""
+    settled = error.settled and (not error.may_arrive or _is_final(before, error.entry_id))
+    return Unreadable(str(error), error.reasons, settled=settled, entry_id=error.entry_id)
 
 
 async def _drop(asked: Asked) -> None:

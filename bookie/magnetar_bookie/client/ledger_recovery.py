@@ -16,6 +16,8 @@ An entry that is damaged on all bookies that could have it is kept without a rec
 find it lost, and the entries behind it are recovered as usual. Where the last entry is lost, the ledger's length is
 that up to a readable entry below it, a lower bound.
 
+Like a writer, a recovery adds nothing while a bookie that it needs lags.
+
 All slots are asked at the same time, and a hung bookie is waited for only while the others don't suffice. Whoever gave
 no answer is asked again after a pause, until `recovery_timeout_s` have passed in all.
 """
@@ -132,6 +134,8 @@ class _Attempt:
         # By slot, what was read from its LAC on, right after its fence.
         self._first_reads: dict[int, ReadEntries] = {}
         self._share = client.recovery_budget.open_share()
+        # The adds that write what is kept; new ones begin behind each lost entry.
+        self._adds: ReplicatedAdds | None = None
         # How large the next answer of a slot may be.
         self._answer_bytes = [_FIRST_ANSWER_BYTES] * len(self._fragment.bookies)
         # Whoever waits looks again when this has pulsed.
@@ -229,23 +233,29 @@ class _Attempt:
             if read.next_entry_id > first:  # it begins at its own LAC, which is not above the one that counts
                 reads.answered(slot, read)
         self._first_reads.clear()
-        adds = self._adds(first)
+        self._adds = self._begin_adds(first)
         unwritten = 0
         length: int | None = None
 
         def written(_: int, records: Sequence[bytes], error: AddFailed | None) -> None:
             nonlocal unwritten
             unwritten -= len(records)
-            self._note_held(reads, adds)
+            self._note_held(reads)
             if error is not None:
                 self._broken = self._broken or f"what was kept can't be written: {error}"
             self._tell()
 
         def write_kept() -> bool:
             """Hands on what is kept, as far as there is room; whether all is done."""
-            nonlocal adds, unwritten, length
+            nonlocal unwritten, length
+            adds = self._adds
+            assert adds is not None
             taken = False
-            while adds.pending_entries < options.max_pending_entries and adds.pending_bytes < options.max_pending_bytes:
+            while (
+                not adds.held_up
+                and adds.pending_entries < options.max_pending_entries
+                and adds.pending_bytes < options.max_pending_bytes
+            ):
                 if reads.next_is_lost and unwritten:
                     break  # adds have no gaps: those before it are finished first
                 kept = reads.take()
@@ -259,21 +269,21 @@ class _Attempt:
                     )  # fmt: skip
                     taken = True
                     adds.stop()
-                    adds = self._adds(entry_id + 1)
+                    self._adds = adds = self._begin_adds(entry_id + 1)
                     continue
                 length = check_record(record, self._ledger_id, entry_id).ledger_bytes
                 unwritten += 1
                 taken = True
                 adds.add(entry_id, [record], written)
-            self._note_held(reads, adds)
+            self._note_held(reads)
             if taken:  # the window has moved on
                 self._tell()
             return reads.done and not unwritten
 
         try:
-            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, adds, slot, bookie_id), write_kept)
+            await self._at_all_slots(lambda slot, bookie_id: self._read_slot(reads, slot, bookie_id), write_kept)
         finally:
-            adds.stop()
+            self._adds.stop()
         if self._decided is not None:
             raise self._decided
         if not (reads.done and not unwritten) or self._broken:
@@ -281,7 +291,7 @@ class _Attempt:
         assert reads.last_entry_id is not None
         return reads.last_entry_id, length
 
-    def _adds(self, first: int) -> ReplicatedAdds:
+    def _begin_adds(self, first: int) -> ReplicatedAdds:
         async def publish(change: Change) -> None:
             try:
                 await self._client.ledgers.change(
@@ -309,31 +319,35 @@ class _Attempt:
             self._client.randomness,
             self._client.options,
             recovery=True,
+            released=self._tell,
         )
 
-    def _note_held(self, reads: RecoveryReads, adds: ReplicatedAdds) -> None:
-        writing = reads.has_kept or adds.pending_entries > 0
-        self._share.set_held(reads.held_bytes + adds.pending_bytes, writing=writing)
+    def _note_held(self, reads: RecoveryReads) -> None:
+        assert self._adds is not None
+        writing = reads.has_kept or self._adds.pending_entries > 0
+        self._share.set_held(reads.held_bytes + self._adds.pending_bytes, writing=writing)
 
-    async def _read_slot(self, reads: RecoveryReads, adds: ReplicatedAdds, slot: int, bookie_id: str) -> None:
+    async def _read_slot(self, reads: RecoveryReads, slot: int, bookie_id: str) -> None:
         """Reads from one bookie what it is asked for, until the end is found."""
         pause_s = _FIRST_PAUSE_S
         while reads.last_entry_id is None:
-            if reads.ask(slot) is not None:
-                max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
-                try:
-                    # Others may have answered meanwhile.
-                    asked = reads.ask(slot)
-                    if asked is not None:
-                        await self._read(reads, slot, bookie_id, *asked, max_bytes)
-                        self._note_held(reads, adds)
-                        self._tell()
-                finally:
-                    self._share.release(max_bytes)
-            elif reads.owes_an_answer(slot):
+            if reads.owes_an_answer(slot):
+                # Before it is read ahead: that may wait for bytes which are free only after this answer.
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 reads.ask_again(slot)
+            elif reads.ask(slot) is not None:
+                max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
+                try:
+                    # Others may have answered meanwhile.
+                    reads.ask_again(slot)
+                    asked = reads.ask(slot)
+                    if asked is not None:
+                        await self._read(reads, slot, bookie_id, *asked, max_bytes)
+                        self._note_held(reads)
+                        self._tell()
+                finally:
+                    self._share.release(max_bytes)
             else:
                 await self._pulse.wait()
 

@@ -92,9 +92,9 @@ class RecoveryReads:
         return None if first > last or full else (first, last)
 
     def needs(self, slot: int) -> bool:
-        """Whether what `ask` says of this slot begins with the entry that is to be decided."""
+        """Return whether the slot must be asked for the undecided entry, for the first time or again."""
         asked = self.ask(slot)
-        return asked is not None and asked[0] == self.undecided
+        return (asked is not None and asked[0] == self.undecided) or self.owes_an_answer(slot)
 
     def answered(self, slot: int, read: ReadEntries) -> None:
         self._next[slot] = read.next_entry_id
@@ -169,9 +169,15 @@ class RecoveryReads:
         return self.last_entry_id is None and entry_id >= self.undecided and self._striping.holds(slot, entry_id)
 
     def _say(self, slot: int, entry_id: int, said: Lack | str) -> None:
-        """A no stays one: the bookie was fenced before it said so. Damage stays, unless a no follows."""
+        """Note an answer, or why there was none.
+
+        A no stays one: the bookie was fenced before it said so. Damage stays, unless a no follows. A failure to answer
+        does not revoke an earlier answer.
+        """
         by_slot = self._said.setdefault(entry_id, {})
         known = by_slot.get(slot)
+        if isinstance(known, Lack) and not isinstance(said, Lack):
+            return
         if known is not Lack.ABSENT and (known is not Lack.DAMAGED or said is Lack.ABSENT):
             by_slot[slot] = said
 

@@ -11,6 +11,12 @@ has taken longer than the speculative time-out; the first good answer counts, an
 is good at first and lacks an entry further on counts up to there, and the next replica goes on. A replica that failed
 or dawdled lately is asked last, so that a hung bookie costs the time-out once and not for each range.
 
+`NotRead` says whether the entry is lost. All replicas must have answered, and not all of them "unknown": a replica in
+limbo that has no record can get one from the others only. These answers describe the present. While copies are in
+flight, a replica that answers "absent" or "unknown" may have the record a moment later (`may_arrive`). Only the caller
+knows whether that can be: adds and recovery write to the last fragment of a ledger that is not closed. There, only
+damage on all replicas proves a loss.
+
 Every entry that a replica should have and has not, or has damaged, is a `Fault`, for whoever repairs. What is read is
 always a run without gaps from the first entry asked for: at least that one entry, or `NotRead` with the reasons.
 """
@@ -67,10 +73,19 @@ class NotRead(Exception):
 
     `settled`: all of them have answered that they don't have it, whole, and not all that they may have lost it. Else
     one that could not be asked may have it.
+    `may_arrive`: at least one never got it or may have lost it. In the last fragment of a ledger that is not closed, a
+    copy may be in flight to that replica, so that `settled` does not prove a loss.
     """
 
     def __init__(
-        self, ledger_id: int, entry_id: int, reasons: dict[str, str], faults: dict[Fault, None], *, settled: bool
+        self,
+        ledger_id: int,
+        entry_id: int,
+        reasons: dict[str, str],
+        faults: dict[Fault, None],
+        *,
+        settled: bool,
+        may_arrive: bool,
     ) -> None:
         told = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
         super().__init__(f"entry {entry_id} of ledger {ledger_id} can't be read: {told}")
@@ -78,6 +93,7 @@ class NotRead(Exception):
         self.reasons = reasons
         self.faults = faults
         self.settled = settled
+        self.may_arrive = may_arrive
 
 
 class EntryReader:
@@ -160,7 +176,14 @@ def _merged(ledger_id: int, first: int, lanes: Sequence[_Lane], max_bytes: int) 
         for lane in lanes:
             if place >= len(lane.records):
                 if not result.records:
-                    raise NotRead(ledger_id, first, lane.reasons, result.faults, settled=not lane.unsure)
+                    raise NotRead(
+                        ledger_id,
+                        first,
+                        lane.reasons,
+                        result.faults,
+                        settled=not lane.unsure,
+                        may_arrive=lane.may_arrive,
+                    )
                 return result
             left -= len(lane.records[place])
             if result.records and left < 0:
@@ -181,6 +204,7 @@ class _Lane:
         self.faults: dict[Fault, None] = {}
         self.reasons: dict[str, str] = {}
         self.unsure: dict[str, None] = {}
+        self.may_arrive = False
         self.last_add_confirmed = NO_ENTRY
 
     async def read(self, max_bytes: int) -> None:
@@ -201,6 +225,7 @@ class _Lane:
                 # One in limbo has no record, and gets one from the others alone: if they answer that they have none.
                 self.reasons = race.reasons
                 self.unsure = race.unsure if race.unknown < len(race.reasons) else dict.fromkeys(race.reasons)
+                self.may_arrive = race.absent + race.unknown > 0
                 return
             self.last_add_confirmed = max(self.last_add_confirmed, read.last_add_confirmed)
             if read.records is not None:
@@ -239,7 +264,8 @@ class _Race:
         self.reasons: dict[str, str] = {}
         # Those of them that may have the entry for all that is known.
         self.unsure: dict[str, None] = {}
-        # How many answered that they may have lost it.
+        # How many answered that they never got it, and how many that they may have lost it.
+        self.absent = 0
         self.unknown = 0
 
     async def run(self) -> tuple[str, ReadEntries] | tuple[str, None]:
@@ -297,6 +323,7 @@ class _Race:
                 self._over.set()
             else:
                 self.reasons[bookie_id] = first.value
+                self.absent += first is Lack.ABSENT
                 self.unknown += first is Lack.UNKNOWN
         self._under_way -= 1
         self._ask_next(tasks)

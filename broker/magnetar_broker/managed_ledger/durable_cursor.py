@@ -403,7 +403,7 @@ class DurableCursor(AnyCursor):
 
         Raises `BrokerError`: then it goes on as before.
         """
-        if self._known.payload is not None and not self._known.node.deleted:
+        if self._known.exists and not self._known.node.deleted:
             await self._pause()
             try:
                 await self._write_node(_mark_deleted)
@@ -425,12 +425,12 @@ class DurableCursor(AnyCursor):
             self._saver = None  # it may not have begun
 
     async def delete(self) -> None:
-        """Its ledgers, and then its node; after `mark_deleted`. It may be called again."""
+        """Deletes its ledgers, and then its node; after `mark_deleted`. It can be called again."""
         node = self._known.node
         for ledger_id in (*node.deleting, node.ledger_id):
             if ledger_id:
                 await delete_ledger(self._home.client, ledger_id)
-        if self._known.payload is not None:
+        if self._known.exists:
             await self._home.nodes.remove(self.name, self._known)
 
     def __str__(self) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_bookie.client.replicated_adds import Done, ReplicatedAdds
 from magnetar_bookie.core.ensemble_change import Ensemble
 from magnetar_bookie.errors import TooManyPending
 from magnetar_bookie.read.striping import Striping
+from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 from tests.unit.bookie.writer_scene import Outcomes, Scene, scenario
 
 # Some four entries of this size pass the bound.
@@ -166,3 +171,42 @@ async def test_a_new_ledger_learns_of_the_lag_before_its_first_add(scene: Scene)
     for bookie in scene.bookies.values():
         await bookie.release()
     await scene.settled(lambda: late.has_room() and writer.has_room())
+
+
+def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
+    """CHK-68: recoveries of many ledgers send a slow bookie no more than its bound, and go on when it catches up."""
+    held_up: list[bool] = []
+    add = ReplicatedAdds.add
+
+    def noted(adds: ReplicatedAdds, first_entry_id: int, records: Sequence[bytes], done: Done) -> None:
+        held_up.append(adds.held_up)
+        add(adds, first_entry_id, records, done)
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(Striping(2, 2, 2))
+        await cluster.put(ledger_id, range(30), confirmed=-1)
+        for bookie in cluster.bookies.values():
+            bookie.hold()
+        recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert not recovery.done()
+        assert 0 < len(held_up) < 30
+        for bookie in cluster.bookies.values():
+            bookie.let_go()
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert (await recovery).last_entry_id == 29
+        assert not any(held_up)
+
+    with patch.object(ReplicatedAdds, "add", noted):
+        in_cluster(
+            test,
+            bookies=2,
+            options=LedgerClientOptions(
+                max_bookie_lag_bytes=3000,
+                recovery_window_entries=4,
+                explicit_lac_interval_ms=0,
+                add_entry_timeout_s=600,
+            ),
+        )

@@ -223,6 +223,53 @@ def test_a_bookie_that_repair_has_replaced_is_not_reported() -> None:
     in_cluster(test)
 
 
+@pytest.mark.parametrize("answer", ["absent", "limbo"])
+def test_a_copy_in_flight_to_an_open_ledger_is_not_lost(answer: str) -> None:
+    """CHK-13 CHK-15: an entry is passed over for good only once nothing can write it any more."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(Striping(2, 2, 1))
+        await cluster.put(ledger_id, range(2))
+        record = cluster["b1"].ledger(ledger_id).records.pop(0)
+        cluster["b1"].ledger(ledger_id).limbo = answer == "limbo"
+        cluster["b0"].damage(ledger_id, 0)
+        reader = await cluster.client.open(ledger_id)
+        reader.told_confirmed(1)
+        with pytest.raises(Unreadable) as raised:
+            await reader.read(0, 0)
+        assert not raised.value.settled
+        cluster["b1"].ledger(ledger_id).records[0] = record
+        assert await reader.read(0, 0) == [entry(0)]
+
+    in_cluster(test)
+
+
+@pytest.mark.parametrize("final", ["closed", "earlier fragment", "closed before the second read"])
+def test_an_entry_that_nothing_can_write_any_more_is_lost(final: str) -> None:
+    """CHK-67 CHK-15: limbo settles it too; and a reader with old metadata asks again once they say so."""
+
+    async def test(cluster: SmallCluster) -> None:
+        fragments = [Fragment(0, ("b0", "b1")), Fragment(2, ("b0", "b2"))]
+        ledger_id = await cluster.make(Striping(2, 2, 1), *(fragments if final == "earlier fragment" else ()))
+        await cluster.put(ledger_id, range(2))
+        reader = await cluster.client.open(ledger_id)
+        reader.told_confirmed(1)
+        if final != "earlier fragment":
+            assert (await cluster.client.recover(ledger_id)).last_entry_id == 1
+        if final == "closed":
+            reader = await cluster.client.open(ledger_id)
+        cluster["b0"].damage(ledger_id, 0)
+        del cluster["b1"].ledger(ledger_id).records[0]
+        cluster["b1"].ledger(ledger_id).limbo = True
+        asked = len(cluster["b0"].reads())
+        with pytest.raises(Unreadable) as raised:
+            await reader.read(0, 0)
+        assert raised.value.settled
+        assert len(cluster["b0"].reads()) - asked == (2 if final == "closed before the second read" else 1)
+
+    in_cluster(test)
+
+
 def test_what_a_slow_bookie_has_still_to_get_is_no_fault() -> None:
     async def test(cluster: SmallCluster) -> None:
         ledger_id = await cluster.make(THREE, Fragment(0, ("b0", "b1", "b2")), Fragment(5, ("b3", "b4", "b5")))

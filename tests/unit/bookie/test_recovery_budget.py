@@ -6,10 +6,10 @@ import asyncio
 from unittest.mock import patch
 
 from magnetar_bookie.client.options import LedgerClientOptions
-from magnetar_bookie.client.recovery_budget import RecoveryBudget
+from magnetar_bookie.client.recovery_budget import RecoveryBudget, RecoveryShare
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.core.recovery import RecoveryReads
-from magnetar_bookie.read.read_answer import ReadEntries
+from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
 from tests.running import run
@@ -155,6 +155,82 @@ def test_many_recoveries_hold_little_more_than_their_budget() -> None:
                 max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0, max_pending_entries=2, add_entry_timeout_s=600
             ),
         )
+
+
+def test_what_is_written_behind_a_lost_entry_counts() -> None:
+    """CHK-68 CHK-67: the adds that begin behind it count like those before it, at each answer of a bookie."""
+    noted: list[tuple[int, bool]] = []
+    set_held = RecoveryShare.set_held
+
+    def note(share: RecoveryShare, size_bytes: int, *, writing: bool) -> None:
+        noted.append((size_bytes, writing))
+        set_held(share, size_bytes, writing=writing)
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(6), confirmed=-1)
+        for bookie in cluster.bookies.values():
+            bookie.hold()
+        for name in ("b0", "b1", "b2"):
+            cluster[name].damage(ledger_id, 0)
+        recovery = asyncio.create_task(cluster.client.recover(ledger_id))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert not recovery.done()
+        first = next(number for number, (_, writing) in enumerate(noted) if writing)
+        assert all(writing for _, writing in noted[first:])
+        assert min(size for size, _ in noted[first + 1 :]) > 0
+        for bookie in cluster.bookies.values():
+            bookie.let_go()
+        assert (await cluster.patiently(_result(recovery))).last_entry_id == 5
+
+    with patch.object(RecoveryShare, "set_held", note):
+        in_cluster(
+            test,
+            options=LedgerClientOptions(recovery_window_entries=3, explicit_lac_interval_ms=0, add_entry_timeout_s=600),
+        )
+
+
+def test_a_bookie_that_owes_the_undecided_entry_does_not_wait_for_bytes_ahead() -> None:
+    """CHK-68 CHK-14: others hold the whole budget, and b0 leaves limbo with what this recovery waits for."""
+
+    async def test(cluster: SmallCluster) -> None:
+        ledger_id = await cluster.make(THREE)
+        await cluster.put(ledger_id, range(8), confirmed=-1)
+        record = cluster["b0"].ledger(ledger_id).records.pop(0)
+        cluster["b0"].ledger(ledger_id).limbo = True
+        cluster["b1"].hanging = {"read"}
+        del cluster["b2"].ledger(ledger_id).records[0]
+        others = cluster.client.recovery_budget.open_share()
+        others.set_held(_BUDGET, writing=True)
+        leaves_limbo_at = cluster.clock.monotonic() + 20
+
+        def leave_limbo(method: str) -> None:
+            if cluster.clock.monotonic() > leaves_limbo_at:
+                cluster["b0"].ledger(ledger_id).records[0] = record
+                cluster["b0"].ledger(ledger_id).limbo = False
+
+        cluster["b0"].before = leave_limbo
+        assert (await cluster.patiently(cluster.client.recover(ledger_id))).last_entry_id == 7
+        others.close()
+        assert cluster.client.recovery_budget.used_bytes == 0
+
+    in_cluster(test, options=LedgerClientOptions(max_recovery_bytes=_BUDGET, explicit_lac_interval_ms=0))
+
+
+def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() -> None:
+    """CHK-68: an entry above the undecided one, which the slot could not answer for, is undecided in its turn."""
+    reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
+    reads.answered(0, ReadEntries({0: Lack.UNKNOWN, 1: Lack.UNKNOWN}, None, 2, -1))
+    assert reads.needs(0)
+    reads.answered(1, ReadEntries({0: b"record"}, None, 1, -1))
+    assert reads.ask(0) == (2, 63)
+    assert reads.needs(0)
+    reads.answered(1, ReadEntries({1: b"record"}, None, 2, -1))
+    assert reads.needs(0)
+    reads.answered(1, ReadEntries({2: Lack.ABSENT}, None, 3, -1))
+    reads.answered(0, ReadEntries({2: Lack.ABSENT, 3: Lack.UNKNOWN}, None, 4, -1))
+    assert not reads.needs(0)
 
 
 def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:

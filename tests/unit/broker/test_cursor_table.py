@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.cursor_table import CursorTable, delete_cursors
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
@@ -568,8 +569,7 @@ def test_with_the_topic_all_of_its_cursors_go() -> None:
             cursor = await zombie.create(name, at(5, -1), {})
             cursor.acknowledge(entries(5, 4))
             await cursor.saved()
-        client = await scene.client()
-        await delete_cursors(scene.log.name, client, scene.clock, SeededRandomness(0))
+        await scene.delete_topic()
         assert not await scene.ledgers()
         assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
         with pytest.raises(TopicGivenUp):
@@ -584,6 +584,65 @@ def test_with_the_topic_all_of_its_cursors_go() -> None:
         assert not (await scene.open()).names()
         while await scene.node("left") is not None:
             await asyncio.sleep(0)
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("change", ["first save", "properties", "delete", "create"])
+def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(change: str) -> None:
+    """CHK-57: the later topic has a subscription of the same name, and its nodes have the same versions."""
+
+    async def test(scene: CursorScene) -> None:
+        zombie = await scene.open()
+        old = await zombie.create("s", at(5, -1), {"of": "old"})
+        await scene.delete_topic()
+        scene.log.incarnation = "another"
+        table = await scene.open()
+        await table.create("s", at(5, -1), {"of": "new"})
+        before = await scene.known("s")
+        lost: list[TopicGivenUp] = []
+        zombie.on_lost = lost.append
+        old.acknowledge(entries(5, 50))
+        with pytest.raises(TopicGivenUp):
+            match change:
+                case "first save":
+                    await old.saved()
+                case "properties":
+                    await zombie.set_properties("s", {"of": "zombie"})
+                case "delete":
+                    await zombie.delete("s")
+                case _:
+                    await zombie.create("new", at(5, 3), {})
+        assert len(lost) == 1
+        assert await scene.known("s") == before
+        assert await scene.node("new") is None
+        table.abandon()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert again.properties == {"of": "new"}
+
+    with_cursors(test)
+
+
+def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
+    """CHK-57: the nodes have the same versions; the later topic's are read, and not deleted."""
+
+    async def test(scene: CursorScene) -> None:
+        first = await scene.open()
+        await first.create("s", at(5, -1), {})
+        late = CursorNodes(scene.log.name, await scene.client(), scene.clock, SeededRandomness("late"))
+        await late.claim(scene.log.incarnation, lambda: ())
+        await scene.delete_topic()
+        scene.log.incarnation = "another"
+        for _ in range(2):  # claimed as often as the first
+            table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        with pytest.raises(TopicGivenUp):
+            await late.remove("s", cursor._known)
+        await table.delete("s")
+        with pytest.raises(TopicGivenUp):
+            await late.remove_table()
+        await table.create("s", at(5, -1), {})
 
     with_cursors(test)
 
