@@ -166,9 +166,10 @@ class History:
         self.forgotten: set[int] = set()
         # Bookies that are marked as leaving.
         self.leaving: dict[str, None] = {}
-        # By the name of a log: its newest ledger, and when ledgers were listed behind one that nothing was stored in.
+        # By the name of a log: its newest ledger; and for each failed ledger when the next one was listed, and how many
+        # entries it stored.
         self.newest: dict[str, int] = {}
-        self.fruitless: dict[str, list[float]] = {}
+        self.ledger_failures: dict[str, list[tuple[float, int]]] = {}
         # Of all entries that were appended.
         self.longest_payload = 0
         # Entries of which every durable replica was damaged: ledger and entry. They alone may be lost.
