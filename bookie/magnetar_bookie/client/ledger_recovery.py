@@ -61,6 +61,7 @@ from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import Unavailable
 from magnetar_protos import ledger_pb2
 from magnetar_protos.ledger_pb2 import FenceAnswer, FenceRequest, ReadAnswer, ReadRequest
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.transport import TransportError
 
@@ -198,7 +199,8 @@ class _Attempt:
     async def _fence_at(self, slot: int, bookie_id: str) -> FenceAnswer:
         """With the first read, unless other recoveries hold too much. `_read_slot` repeats one that makes no sense."""
         request = FenceRequest(ledger_id=self._ledger_id, master_key=self._metadata.master_key)
-        reads = self._share.try_reserve(_FIRST_ANSWER_BYTES)
+        size_bytes = _FIRST_ANSWER_BYTES + _FIRST_READ_ENTRIES * ENTRY_OVERHEAD_BYTES
+        reads = self._share.try_reserve(size_bytes)
         if reads:
             request.read_entries = min(_FIRST_READ_ENTRIES, self._client.options.recovery_window_entries)
             request.max_bytes = _FIRST_ANSWER_BYTES
@@ -217,11 +219,12 @@ class _Attempt:
                 with suppress(BadAnswer):
                     self._first_reads[slot] = read_entries(asked, answer.read)
                 held = [one for read in self._first_reads.values() for one in read.entries.values()]
-                self._share.set_held(sum(len(one) for one in held if isinstance(one, bytes)), writing=False)
+                records = [one for one in held if isinstance(one, bytes)]
+                self._share.set_held(count_entry_memory(records), writing=False)
             return answer
         finally:
             if reads:
-                self._share.release(_FIRST_ANSWER_BYTES)
+                self._share.release(size_bytes)
 
     async def _read_and_write(self, first: int) -> tuple[int, int | None]:
         """Finds the end, and has every kept entry on an ack quorum. Returns the last entry, and the length if known."""
@@ -337,17 +340,22 @@ class _Attempt:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 reads.ask_again(slot)
             elif reads.ask(slot) is not None:
-                max_bytes = await self._share.reserve(self._answer_bytes[slot], lambda: reads.needs(slot))
+                max_bytes = self._answer_bytes[slot]
+                size_bytes = max_bytes + _entries_in(max_bytes) * ENTRY_OVERHEAD_BYTES
+                reserved = await self._share.reserve(size_bytes, lambda: reads.needs(slot))
                 try:
                     # Others may have answered meanwhile.
                     reads.ask_again(slot)
                     asked = reads.ask(slot)
                     if asked is not None:
-                        await self._read(reads, slot, bookie_id, *asked, max_bytes)
+                        first, last = asked
+                        last = min(last, first + _entries_in(max_bytes) - 1)
+                        granted = max_bytes if reserved == size_bytes else 1
+                        await self._read(reads, slot, bookie_id, first, last, granted)
                         self._note_held(reads)
                         self._tell()
                 finally:
-                    self._share.release(max_bytes)
+                    self._share.release(reserved)
             else:
                 await self._pulse.wait()
 
@@ -432,6 +440,11 @@ class _Attempt:
         """Wakes all who wait at this moment, and nobody else."""
         self._pulse.set()
         self._pulse.clear()
+
+
+def _entries_in(answer_bytes: int) -> int:
+    """Return how many entries are asked for in an answer of this size: their overhead takes no more than it."""
+    return max(1, answer_bytes // ENTRY_OVERHEAD_BYTES)
 
 
 def _told(said: dict[str, str]) -> str:

@@ -38,8 +38,9 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
-    # Bytes of the records that all recoveries of a process hold at a time, read ahead and not written yet. At this
-    # bound recoveries wait for each other. Each may hold one entry whatever the bound is, so that all of them proceed.
+    # Memory, in bytes, of the records that all recoveries of a process hold at a time, read ahead and not written yet;
+    # each counts with 512 bytes besides its length. At this bound recoveries wait for each other. Each may hold one
+    # entry whatever the bound is, so that all of them proceed.
     max_recovery_bytes: int = Field(default=134_217_728, gt=0)
     # So many entries a reader has fetched or on their way before they are asked for; and a few MiB of them at most.
     read_ahead_entries: int = Field(default=2048, ge=0)

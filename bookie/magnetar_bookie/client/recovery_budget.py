@@ -6,7 +6,7 @@ records until they are written, so a bound for each alone is none for the proces
 Theory of operation
 -------------------
 A recovery has a `RecoveryShare`. Before it reads, it reserves as many bytes as the answer may have (`reserve`); when
-the answer is there, the reservation is replaced by the bytes of the records that it holds or is writing (`set_held`).
+the answer is there, the reservation is replaced by the memory of the records that it holds or is writing (`set_held`).
 Reservations are granted in the order in which they were asked for, as long as they fit. A fence does not wait for one:
 it comes with a read if there is room (`try_reserve`), and without it else.
 
@@ -15,7 +15,7 @@ itself is granted one entry at once, whatever the budget: it has no read in flig
 written (`stalled`). All that it holds then are records above the first undecided entry, and only a read of that one is
 granted (`is_needed`): what it brings is written before the next is granted. The most that is held is the budget, and
 for each recovery one entry more; and an answer may be larger than what was reserved for it, if its first entry alone
-is.
+is. All counts are of memory (magnetar_wire.memory), so that small entries can't pass the bound.
 """
 
 from __future__ import annotations

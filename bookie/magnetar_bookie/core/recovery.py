@@ -17,7 +17,7 @@ nothing: the entry counts as stored, and costs itself alone. A decision is made 
 later is not looked at.
 
 Each slot is read by itself, from where it stands, at most `window_entries` beyond the oldest kept record that was not
-taken yet, and not beyond the first undecided entry while the records held come to `window_bytes`: a slot that lags or
+taken yet, and not beyond the first undecided entry while the records held take `window_bytes` of memory: a slot that lags or
 hangs holds nobody up, and memory has a bound. Entries that are decided when a slot's turn comes are not read from it.
 """
 
@@ -28,6 +28,7 @@ from collections import deque
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import NO_ENTRY
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_wire.memory import count_entry_memory
 
 __all__ = ["FenceAnswers", "RecoveryReads", "first_to_recover"]
 
@@ -104,7 +105,7 @@ class RecoveryReads:
                     self._say(slot, entry_id, found)
                 elif entry_id not in self._found:
                     self._found[entry_id] = found
-                    self._held_bytes += len(found)
+                    self._held_bytes += count_entry_memory([found])
         self._decide()
 
     def not_answered(self, slot: int, first: int, last: int, reason: str) -> None:
@@ -137,7 +138,8 @@ class RecoveryReads:
         if not self._kept:
             return None
         entry_id, record = self._kept.popleft()
-        self._held_bytes -= len(record or b"")
+        if record is not None:
+            self._held_bytes -= count_entry_memory([record])
         return entry_id, record
 
     @property
@@ -147,7 +149,7 @@ class RecoveryReads:
 
     @property
     def held_bytes(self) -> int:
-        """The records that were read and not taken."""
+        """The memory of the records that were read and not taken."""
         return self._held_bytes
 
     @property
@@ -188,7 +190,7 @@ class RecoveryReads:
             self.undecided += 1
         if self.last_entry_id is None and self._noes(self.undecided) >= self._striping.read_coverage:
             self.last_entry_id = self.undecided - 1
-            self._held_bytes -= sum(map(len, self._found.values()))
+            self._held_bytes -= count_entry_memory([*self._found.values()])
             self._found.clear()
 
     def _noes(self, entry_id: int) -> int:

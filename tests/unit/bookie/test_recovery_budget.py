@@ -12,6 +12,7 @@ from magnetar_bookie.core.recovery import RecoveryReads
 from magnetar_bookie.read.read_answer import Lack, ReadEntries
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Striping
+from magnetar_wire.memory import count_entry_memory
 from tests.running import run
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 
@@ -231,6 +232,21 @@ def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() ->
     reads.answered(1, ReadEntries({2: Lack.ABSENT}, None, 3, -1))
     reads.answered(0, ReadEntries({2: Lack.ABSENT, 3: Lack.UNKNOWN}, None, 4, -1))
     assert not reads.needs(0)
+
+
+def test_a_recovery_counts_what_small_records_take_in_memory() -> None:
+    """CHK-68: what is read and not written counts with its overhead, and is released by the same count."""
+    reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
+    records: dict[int, bytes | Lack] = {entry_id: b"x" for entry_id in range(10)}
+    reads.answered(0, ReadEntries({**records, 11: b"x"}, None, 12, -1))
+    assert reads.held_bytes == count_entry_memory([b"x"] * 11)
+    while reads.take() is not None:
+        pass
+    assert reads.held_bytes == count_entry_memory([b"x"])
+    for slot in (1, 2):
+        reads.answered(slot, ReadEntries({10: Lack.ABSENT}, None, 11, -1))
+    assert reads.done
+    assert reads.held_bytes == 0
 
 
 def test_a_fence_gets_what_fits_at_once_and_goes_before_nobody() -> None:
