@@ -36,8 +36,8 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
-    # Memory, in bytes, of the entries that all recoveries of a process hold, read ahead and not written yet. Recoveries wait
-    # for each other above it. Each may hold one entry whatever the limit is, so that all of them go on.
+    # Memory, in bytes, of the entries that all recoveries of a process hold, read ahead and not written yet. Recoveries
+    # wait for each other above it. Each may hold one entry whatever the limit is, so that all of them go on.
     max_recovery_bytes: int = Field(default=134_217_728, gt=0)
     # So many entries a reader has fetched or on their way before they are asked for; and a few MiB of them at most.
     read_ahead_entries: int = Field(default=2048, ge=0)
