@@ -124,9 +124,10 @@ def first_value(payload: bytes, randomness: Randomness) -> bytes:
     return following(None, randomness.token(TOKEN_BYTES), payload).encode()
 
 
-def made(value: bytes) -> Stored:
-    """A node that such a transaction has made with this `first_value`, to be given as `known` to `change`."""
-    return _stored(decode(value), 0)
+def made(value: bytes, version: int = 0) -> Stored:
+    """Returns the node that holds `value` at `version`, to be passed as `known` to `change`. The default version is
+    that of a node which a transaction has made with this `first_value`. Raises `ForeignValue`."""
+    return _stored(decode(value), version)
 
 
 def next_value(stored: Stored, payload: bytes, randomness: Randomness) -> bytes:

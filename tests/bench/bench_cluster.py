@@ -5,7 +5,7 @@ production client on the same bookies, as in `ledger.add_e3`. `cluster.open_ms` 
 bundle was unloaded: from its question who serves the topic until its producer is ready, at the other of two brokers.
 `cluster.two` holds two brokers with a topic each, and a client process each, against one of each.
 `cluster.killed_broker_s` and `cluster.zookeeper_back_s` are how long publishing stops (cluster_outages.py).
-`cluster.unload_all_s` is how long publishing stands still when all bundles are unloaded. `cluster.open_800_s` is how
+`cluster.unload_all_s` is how long publishing stops at most when all bundles are unloaded. `cluster.open_800_s` is how
 long it takes, after the broker of 200 topics with four subscriptions each was killed, until each topic takes a message
 at the other broker and each subscription delivers it.
 
@@ -59,7 +59,7 @@ NAMESPACE: Final = "public/default"
 PUBLISH: Final = Result("cluster.publish_e3", None, "ratio", "ledger.add_e3 on the same bookies, MB/s", floor=0.5)
 OPEN: Final = Result("cluster.open_ms", None, "ms", f"p50 of {OPENINGS}, each after an unload", ceiling=50)
 UNLOAD_ALL: Final = Result(
-    "cluster.unload_all_s", None, "s", f"the longest gap between receipts of {UNLOADED} topics", ceiling=1
+    "cluster.unload_all_s", None, "s", f"longest gap between receipts, {UNLOADED} topics, {UNLOADS} unloads", ceiling=1
 )
 OPEN_800: Final = Result(
     "cluster.open_800_s", None, "s", f"{TAKEN_OVER} topics, {TAKEN_OVER * SUBSCRIPTIONS} subscriptions", ceiling=8
@@ -227,7 +227,7 @@ async def _bursts(children: list[ClientChild], messages: int) -> float:
 
 
 async def unload_all(cluster: LocalCluster) -> Result:
-    """Topics in use at both brokers; the median of some unloads."""
+    """Measure topics in use at both brokers: the longest gap of all unloads."""
     gaps = []
     async with AsyncAdmin(cluster.service_url) as admin, aio.Client(cluster.service_url) as client:
         names = await _namespace(admin, "unloaded", UNLOADED)
@@ -238,7 +238,7 @@ async def unload_all(cluster: LocalCluster) -> Result:
                 await moving.wait_used(time.perf_counter())
                 gaps.append(moving.longest_gap_s(began))
     tell(f"cluster.unload_all_s: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
-    return replace(UNLOAD_ALL, value=statistics.median(gaps))
+    return replace(UNLOAD_ALL, value=max(gaps))
 
 
 async def open_800(cluster: LocalCluster) -> Result:

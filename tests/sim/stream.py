@@ -87,7 +87,7 @@ class SimulatedStream:
     def at_hand(self, what: object | None) -> None:
         """Set by the service. Its client sees it where both are parts of one process."""
         client = self._peer
-        assert self._served, "a service alone puts something at hand"
+        assert self._served, "only a service sets its in-process object"
         assert client is not None
         if client._process.shares_unit(self._process):
             client._at_hand = self._network.hand_over(client, self, what)

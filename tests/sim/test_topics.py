@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 
+from magnetar_broker.admin.plan_making import message_of
+from magnetar_broker.core.next_message import NextMessage
 from magnetar_broker.core.position import Position
+from magnetar_protos.reading_pb2 import Piece, PlanAnswer
 from tests.sim.invariants.history import Violation
 from tests.sim.run import run_seed
 from tests.sim.topics.history import TopicHistory
+from tests.sim.topics.planned import Planned
 from tests.sim.topics.world import TopicWorld
 
 _PARTS = 2
@@ -79,3 +84,49 @@ def test_the_history_sees_what_is_wrong() -> None:
             history.check(Position(1, -1), wrong)
     with pytest.raises(Violation):
         history.was_acknowledged(b"a.1", b"a.1 9", Position(1, 1))
+
+
+def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> None:
+    """SPK-5, CON-7: a message's chunks are in three ledgers, as after owner changes. A first chunk that is out of reach
+    stays so when ledgers are trimmed."""
+
+    def check_last_plan(first: int, before: Sequence[int]) -> None:
+        """Plan ledger 4, then 5 to 9, then 10, with a message of chunks in ledgers `first`, 9 and 10."""
+        planned = Planned()
+        for number, ledger_id in enumerate((first, 9, 10)):
+            planned.chunk_stored("t", "message", number, 3, Position(ledger_id, 0))
+        for ledgers, ledgers_before in (([4], []), (range(5, 10), [4]), ([10], before)):
+            begin = planned.place("t")
+            plan = PlanAnswer(
+                incarnation="t",
+                start=message_of(begin),
+                stop=message_of(NextMessage(ledgers[-1], 1)),
+                end=message_of(NextMessage(ledgers[-1], 1)),
+                pieces=[Piece(ledger_id=one) for one in ledgers],
+                before=[Piece(ledger_id=one) for one in ledgers_before],
+                messages=len(ledgers),
+            )
+            planned.answered(plan, begin, [])
+            planned.answered_before(plan, begin)
+
+    check_last_plan(8, [8, 9])
+    with pytest.raises(Violation, match="chunk at 8:0"):
+        check_last_plan(8, [9])
+    # A plan that begins behind ledger 9 reaches back to it and the two in front of it: 7 is the first.
+    check_last_plan(7, [7, 8, 9])
+    with pytest.raises(Violation, match="chunk at 7:0"):
+        check_last_plan(7, [8, 9])
+    check_last_plan(6, [7, 8, 9])
+    check_last_plan(6, [8, 9])
+
+
+def test_the_judge_of_plans_lets_no_broker_release_what_it_does_not_list() -> None:
+    """SPK-5: a broker that has lost the topic plans from a position behind the end of its list."""
+    begin, end = NextMessage(9, 1), NextMessage(7, 3)
+    for needed, wrong in ((end, False), (begin, True)):
+        planned = Planned()
+        at = message_of(begin)
+        plan = PlanAnswer(incarnation="t", start=at, stop=at, end=message_of(end), needed_from=message_of(needed))
+        planned.answered(plan, begin, [])
+        with pytest.raises(Violation, match="needed first") if wrong else nullcontext():
+            planned.answered_before(plan, begin)

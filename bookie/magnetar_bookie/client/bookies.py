@@ -5,9 +5,9 @@ node, since a bookie turns read-only in place. What is known may be a little old
 fails when it is used, and one that failed is in quarantine, so that it is not chosen again at once.
 
 A bookie's cookie says whether it is being decommissioned. For this an old answer is not enough: with an ack quorum of
-one an entry could be acknowledged by a bookie that is struck off already. So whoever names a bookie in a ledger puts
-`cookie_checks` into the same transaction. They hold the version at which the cookie was last read without a mark, and
-marking, cancelling and striking off each change it. The cookies are read when a bookie registers and when the names
+one an entry could be acknowledged by a bookie that is struck off already. So a change that names a bookie in a ledger
+puts `cookie_checks` into the same transaction. They hold the version at which the cookie was last read without a mark,
+and marking, cancelling and striking off each change it. The cookies are read when a bookie registers and when the names
 below `/bookies/leaving` change, so that naming a bookie costs no read. After a refused check `reread_cookies` brings
 the versions up to date.
 
@@ -201,7 +201,7 @@ class Bookies:
             raise
 
     def quarantine(self, bookie_id: str) -> None:
-        """It failed: it is not chosen for some time, unless it registers anew."""
+        """It failed: it is not chosen for some time, unless it registers in a new session."""
         self._quarantine.put(bookie_id)
 
     def forgive(self, bookie_id: str) -> None:
@@ -370,15 +370,15 @@ class Bookies:
         listeners = tuple((one.name, one.address) for one in said.listeners)
         info = BookieInfo(bookie_id, said.address, said.instance_id, said.read_only, listeners)
         session = node.stat.ephemeral_owner
-        anew = self._sessions.get(bookie_id) != session
-        if anew:
+        is_new_session = self._sessions.get(bookie_id) != session
+        if is_new_session:
             await self._read_cookie(bookie_id)
-        if not anew and self._known.get(bookie_id) == info:
+        if not is_new_session and self._known.get(bookie_id) == info:
             return
         self._known[bookie_id], self._sessions[bookie_id] = info, session
         if (timer := self._gone.pop(bookie_id, None)) is not None:
             timer.cancel()
-        if anew:
+        if is_new_session:
             self._quarantine.forgive(bookie_id, tell=False)
             if bookie_id in self._connections:
                 self._connections[bookie_id][1].expect_reachable()

@@ -288,7 +288,7 @@ class LedgerReader:
                 await self._reread(fresh=True)
             except Unavailable as unavailable:
                 raise Unreadable(
-                    f"{error}; nor can the metadata be read anew: {unavailable}", error.reasons, entry_id=error.entry_id
+                    f"{error}; nor can the metadata be reread: {unavailable}", error.reasons, entry_id=error.entry_id
                 ) from None
             became_final = _is_final(self._metadata, error.entry_id) and not _is_final(before, error.entry_id)
             if self._metadata.fragments == before.fragments and not (error.may_arrive and became_final):

@@ -4,9 +4,9 @@
 attempt is based on the metadata with which it began: it fences the last fragment's bookies, reads upwards from the LAC
 (core/recovery.py decides what that shows; the first entries come with the answers to the fences), writes what is kept
 to an ack quorum, and closes. Everything that it relies on is checked by the compare-and-set of the close; an attempt
-that comes to nothing has at most written records to more bookies, and the next one begins anew. So a recoverer may be
+that comes to nothing has at most written records to more bookies, and the next one starts over. So a recoverer may be
 stopped, or wake up late, anywhere. Those bookies are among the former ones in the metadata before they are sent
-anything: whoever deletes the ledger waits for them.
+anything: the deletion of the ledger waits for them.
 
 What is read ahead is bounded for each recovery, and in bytes for all of the process (recovery_budget.py). The first
 answer that a bookie is asked for is small, and each is twice as large as the one before where that was cut short: as a

@@ -166,7 +166,7 @@ class LedgerStore:
         """Changes what stands there to what `update` makes of it, and returns that. Starts from `known`, and fills it
         in.
 
-        `cookie_checks` are those of the bookies that the change names anew (`Bookies.cookie_checks`). Raises
+        `cookie_checks` are those of the bookies that the change adds (`Bookies.cookie_checks`). Raises
         `EnsembleOutdated` if one is refused, what `update` raises of a fresh value, and `OutcomeNotKnown` where it
         can't be found out.
         """

@@ -16,9 +16,11 @@ then `compared` decides anew, in one step, of all that is true by then.
 
 The LAC
 -------
-The LAC that may be said is the highest of those in durable records and the durable explicit one. A ledger that comes to
-mind needs the record of its last entry for that, which has to be read; the shell does it before it answers. No other
-record can hold a higher one: LACs don't fall from one entry to the next.
+A bookie reports the highest LAC of the durable records and the durable explicit one. It never takes the LAC of a record
+that is not durable yet: after a crash it would report less. To load a ledger, the shell reads the record of the last
+entry before it answers. No other record can hold a higher LAC: LACs don't fall from one entry to the next. If that
+record is damaged, the highest readable one below it counts. So only damage lowers a LAC, when the ledger is evicted
+and loaded again, and the lower one is true as well.
 """
 
 from __future__ import annotations

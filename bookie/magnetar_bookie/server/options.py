@@ -20,8 +20,8 @@ class BookieOptions(Configuration):
 
     # Takes no new entries, as its operator wants.
     read_only: bool = False
-    # Memory of the records in line for the disk; streams are not read on while there is more. They become one group,
-    # whose bytes the storage counts in 32 bits.
+    # Memory, in bytes, of the records that wait for the disk; each entry counts with 512 bytes besides its record. The
+    # bookie stops reading streams at this bound, which is at most 1 GiB.
     max_pending_bytes: int = Field(default=64 * 1024 * 1024, gt=0, le=1 << 30)
     # So many answers may wait for a client that does not take them, before its stream is not read on.
     max_waiting_answers: int = Field(default=20_000, gt=0)

@@ -99,7 +99,7 @@ class PlanMaking:
         )
 
     def _held_from(self, log: ManagedLedger, start: NextMessage, request: pb.PlanRequest) -> int:
-        place = log.listed.at_or_after(start.position) or max(start, end_of(log.listed)).position
+        place = log.listed.at_or_after(start.position) or end_of(log.listed).position
         return held_from(log.listed, place, min(request.before_ledgers, _MOST_BEFORE), request.before_bytes)
 
     async def looked(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:

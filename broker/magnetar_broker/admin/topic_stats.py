@@ -22,12 +22,14 @@ __all__ = ["internal_stats", "sum_of", "topic_stats"]
 # Of each kind in one answer, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
 _MAX_LOST_SHOWN: Final = 100
+# Numbers of a partitioned topic that are the sums of its partitions'.
 _SUMMED: Final = (
     "refused_entries",
     "failed_entries",
     "storage_bytes",
     "stored_entries",
     "messages_ever",
+    "pending_bytes",
     "lost_entries",
 )
 
@@ -80,16 +82,8 @@ def sum_of(name: str, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
     for part in parts:
         _add(total.received, part.received)
         _add(total.delivered, part.delivered)
-        for name_of_number in (
-            "refused_entries",
-            "failed_entries",
-            "storage_bytes",
-            "stored_entries",
-            "messages_ever",
-            "lost_entries",
-        ):
+        for name_of_number in _SUMMED:
             setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
-        total.pending_bytes += part.pending_bytes
         total.lost.extend(part.lost[: max(0, _MAX_LOST_SHOWN - len(total.lost))])
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
         for one in part.subscriptions:

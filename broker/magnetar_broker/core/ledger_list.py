@@ -165,7 +165,7 @@ class LedgerList:
         return None
 
     def last_before(self, position: Position) -> Position | None:
-        """The last entry there is in front of it; None: there is none (any more)."""
+        """Return the last entry before the position; None if the list has no entry before it."""
         for listed in reversed(self.ledgers[: self._count_up_to(position.ledger_id)]):
             entries = listed.entries
             if listed.ledger_id == position.ledger_id:
@@ -226,7 +226,7 @@ class LedgerList:
         self.last = position
 
     def recovered(self, entries: int, ends: LedgerEnds, length_bytes: int, closed_ms: int) -> None:
-        """The ledger that another life wrote is closed, with so many entries, at least one."""
+        """Record that the ledger of a former session is closed, with `entries` entries, at least one."""
         written = self.ledgers[-1]
         written.entries = entries
         written.length_bytes = length_bytes

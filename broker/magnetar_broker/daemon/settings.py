@@ -13,6 +13,7 @@ from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.lag_bound import check_lag_bound
 from magnetar_broker.options import BrokerOptions
+from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
 from magnetar_metadata.location import ZooKeeperLocation, parse_location
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
@@ -113,6 +114,8 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     @model_validator(mode="after")
     def _bounds_fit(self) -> Self:
         check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
+        check_topic_bound(self.max_pending_publish_bytes_per_topic, self.managed_ledger_max_pending_bytes)
+        check_load_seconds(self.slow_topic_load_seconds, self.topic_load_timeout_seconds)
         return self
 
     @model_validator(mode="after")

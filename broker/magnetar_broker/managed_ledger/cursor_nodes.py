@@ -10,6 +10,13 @@ reads. The other way round, all that was done before the claim is there to be re
 
 Nobody else changes a cursor's node, so it is changed only on top of the very bytes that this life has read or written.
 
+A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
+So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
+of the topic's incarnation exists (topic_node.py).
+
+A node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or deletion
+changes it: it is replaced or deleted at the version that was read, whatever it holds.
+
 What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
 tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 """
@@ -27,8 +34,8 @@ from magnetar_bookie.errors import IntentSwept
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
-from magnetar_metadata.errors import MetadataError, NotSent, Refused, StoreFull, Unavailable
-from magnetar_metadata.store import Check
+from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
+from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
 from magnetar_wire.clock import Clock
@@ -39,27 +46,41 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["CursorNodes", "KnownNode"]
 
 _LIFE_BYTES: Final = 16
-_NOT_CLAIMED: Final = -1
 
 
 class KnownNode:
     """A cursor's node as this life has read or written it last."""
 
-    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored")
+    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored", "undecoded")
 
-    def __init__(self, stored: compare_and_set.Stored | None = None, foreign: str = "") -> None:
-        self.set(stored, foreign)
+    def __init__(
+        self, stored: compare_and_set.Stored | None = None, foreign: str = "", undecoded: Node | None = None
+    ) -> None:
+        self.set(stored, foreign, undecoded)
 
-    def set(self, stored: compare_and_set.Stored | None, foreign: str = "") -> None:
-        # None: there is none.
+    def set(self, stored: compare_and_set.Stored | None, foreign: str = "", undecoded: Node | None = None) -> None:
+        # None: there is none, or it can't be decoded.
         self.stored = stored
         # Why the bytes are no cursor's node; empty: they are one.
         self.foreign = foreign
+        # The node, where compare_and_set.py can't decode its value.
+        self.undecoded = undecoded
         node = self.node
         # The ledger that it points at; 0: none.
         self.ledger_id = node.ledger_id
         # How many ledgers it names that are to be deleted.
         self.left_ledgers = len(node.deleting)
+
+    @property
+    def exists(self) -> bool:
+        return self.stored is not None or self.undecoded is not None
+
+    @property
+    def value(self) -> bytes:
+        """All bytes that are stored, to be logged."""
+        if self.undecoded is not None:
+            return self.undecoded.value
+        return self.stored.value if self.stored is not None else b""
 
     @property
     def payload(self) -> bytes | None:
@@ -71,20 +92,24 @@ class KnownNode:
 
 
 class CursorNodes:
-    __slots__ = ("_client", "_clock", "_randomness", "_topic", "_version")
+    __slots__ = ("_checks", "_client", "_clock", "_randomness", "_topic")
 
     def __init__(self, topic: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
         self._topic = topic
         self._client = client
         self._clock = clock
         self._randomness = randomness
-        # Of the table's node, since it was claimed.
-        self._version = _NOT_CLAIMED
+        # Checks of each transaction: the version of the table's node, the topic's incarnation. Empty: not claimed.
+        self._checks: tuple[Check, ...] = ()
 
     async def claim(
-        self, still_ours: Callable[[], Sequence[Check]], seen: compare_and_set.Stored | None = None
+        self,
+        incarnation: str,
+        still_ours: Callable[[], Sequence[Check]],
+        seen: compare_and_set.Stored | None = None,
     ) -> None:
-        """From now on the cursors are this life's, and nobody else's. `seen` is the table's node as it was read before.
+        """Claims the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
+        before.
 
         `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
         was deleted rise again, empty, or take the cursors of one that was made again.
@@ -92,7 +117,11 @@ class CursorNodes:
         while True:
             checks = still_ours()
             try:
-                self._version = await self._write_life(checks, seen) or await self._write_life(checks)
+                version = await self._write_life(checks, seen) or await self._write_life(checks)
+                self._checks = (
+                    Check(paths.cursors(self._topic), version),
+                    Check(paths.incarnation(self._topic, incarnation), 0),
+                )
                 return
             except TopicGivenUp:
                 if still_ours() == checks:
@@ -126,12 +155,17 @@ class CursorNodes:
     async def read(self, name: str) -> KnownNode:
         path = paths.cursor(self._topic, name)
         try:
-            stored = await compare_and_set.read(self._client.ledgers.store, path)
-            if stored is None:
-                return KnownNode()
-            CursorNode.FromString(stored.payload)
+            node = await self._client.ledgers.store.get(path)
         except MetadataError as error:
             raise _told(error, self._topic) from error
+        if node is None:
+            return KnownNode()
+        try:
+            stored = compare_and_set.made(node.value, node.version)
+        except ForeignValue as error:
+            return KnownNode(None, f"{path} holds no cursor: {error}", node)
+        try:
+            CursorNode.FromString(stored.payload)
         except DecodeError as error:
             return KnownNode(stored, f"{path} holds no cursor: {error}")
         return KnownNode(stored)
@@ -145,11 +179,16 @@ class CursorNodes:
             return payload
 
         path = paths.cursor(self._topic, name)
-        if made is None:
-            known.set(await self._change(path, update, seen=known.stored))
+        if (undecoded := known.undecoded) is not None:
+            assert made is None, "a cursor whose node can't be decoded has no new ledger"
+            value = compare_and_set.first_value(payload, self._randomness)
+            await self._change_undecoded(Put(path, value, undecoded.version))
+            known.set(compare_and_set.made(value, undecoded.version + 1))
+        elif made is None:
+            known.set(await self._change(path, update, self._claimed, known.stored))
         else:
             try:
-                known.set(await self._client.ledgers.record(made, path, update, [self._check], known.stored))
+                known.set(await self._client.ledgers.record(made, path, update, self._claimed, known.stored))
             except (MetadataError, BrokerError) as error:
                 raise _told(error, self._topic) from error
 
@@ -160,32 +199,42 @@ class CursorNodes:
             self._compare(name, known, found)
             return compare_and_set.DELETE
 
-        await self._change(paths.cursor(self._topic, name), update, seen=known.stored)
+        path = paths.cursor(self._topic, name)
+        if known.undecoded is not None:
+            await self._change_undecoded(Delete(path, known.undecoded.version))
+        else:
+            await self._change(path, update, self._claimed, known.stored)
         known.set(None)
 
     async def remove_table(self) -> None:
         """When no cursor is left, and the topic is deleted."""
-        self._version = _NOT_CLAIMED
-        await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE)
+        _, this_topic = self._claimed
+        self._checks = ()
+        await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE, [this_topic])
 
     @property
-    def _check(self) -> Check:
-        assert self._version != _NOT_CLAIMED, "the cursors were not claimed"
-        return Check(paths.cursors(self._topic), self._version)
+    def _claimed(self) -> Sequence[Check]:
+        assert self._checks, "the cursors were not claimed"
+        return self._checks
 
     def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
         if found != known.payload:
             raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
 
+    async def _change_undecoded(self, change: Put | Delete) -> None:
+        """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
+        try:
+            await self._client.ledgers.store.transaction([change, *self._claimed])
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+
     async def _change(
         self,
         path: str,
         update: Callable[[bytes | None], bytes | compare_and_set.Instead],
-        checks: Sequence[Check] = (),
+        checks: Sequence[Check],
         seen: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
-        if self._version != _NOT_CLAIMED:
-            checks = [self._check]
         try:
             return await compare_and_set.change(
                 self._client.ledgers.store,

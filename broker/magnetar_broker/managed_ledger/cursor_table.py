@@ -16,7 +16,7 @@ import contextlib
 import logging
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.core.ack_state import AckState, LogPlaces
@@ -46,6 +46,8 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["CursorTable", "delete_cursors"]
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 MAX_NAME_BYTES: Final = 255
 MAX_PROPERTIES_BYTES: Final = 65_536
@@ -53,6 +55,8 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
+# How many bytes of a damaged node are logged.
+_LOGGED_BYTES: Final = 1_024
 # Between two attempts to open one: the first pause, and the longest.
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -83,6 +87,7 @@ class CursorTable:
         "_randomness",
         "_tasks",
         "_transient",
+        "_turn",
         "_unopened",
         "on_lost",
     )
@@ -107,6 +112,8 @@ class CursorTable:
         self._deleting: dict[str, DurableCursor] = {}
         # Being opened, or damaged.
         self._unopened: dict[str, UnopenedCursor] = {}
+        # The place among the cursors of the one whose former ledgers were deleted last.
+        self._turn = 0
         # Those that somebody still holds, by the order in which they were made.
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
         # Why all is refused.
@@ -125,7 +132,7 @@ class CursorTable:
         """`nodes` are claimed, if they are given. Raises `BrokerError`."""
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
-            await nodes.claim(lambda: log.still_ours)
+            await nodes.claim(log.incarnation, lambda: log.still_ours)
         table = cls(log, client, options, clock, randomness, nodes)
         await table.open_all()
         return table
@@ -145,12 +152,12 @@ class CursorTable:
         except BaseExceptionGroup as group:
             raise _first(group) from group
         for name, task in reading:
-            if task.result().payload is not None:
+            if task.result().exists:
                 self._begin_opening(name, task.result(), gate)
 
     def _begin_opening(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
         node = known.node
-        unopened = UnopenedCursor(name, known)
+        unopened = UnopenedCursor(name, known, gate)
         if known.foreign:
             unopened.attempted(damaged_cursor(self._described(name), known.foreign))
             self._damaged(unopened)
@@ -164,7 +171,7 @@ class CursorTable:
             self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, known)
         else:
             self._unopened[name] = unopened
-            unopened.task = self._tasks.spawn(self._open_cursor(unopened, gate))
+            unopened.task = self._tasks.spawn(self._open_cursor(unopened))
 
     def _state_of(self, unopened: UnopenedCursor) -> AckState:
         """As the node knows it."""
@@ -172,12 +179,12 @@ class CursorTable:
         state.moves, state.take_overs = unopened.known.node.moves, unopened.known.node.take_overs
         return state
 
-    async def _open_cursor(self, unopened: UnopenedCursor, gate: asyncio.Semaphore) -> None:
+    async def _open_cursor(self, unopened: UnopenedCursor) -> None:
         """Until it is opened, or found damaged. Raises `TopicGivenUp`."""
         pause_s = _PAUSE_S
         while True:
             try:
-                async with gate:
+                async with unopened.gate:
                     cursor = await self._read_cursor(unopened)
                 break
             except TopicGivenUp:
@@ -225,9 +232,9 @@ class CursorTable:
     def unopened(self) -> Sequence[Unopened]:
         return list(self._unopened.values())
 
-    async def opened(self, name: str) -> None:
+    async def opened(self, name: str, *, wait_again: bool = True) -> None:
         while (unopened := self._unopened.get(name)) is not None:
-            if unopened.task is not None:
+            if unopened.problem is None or (wait_again and unopened.task is not None):
                 await unopened.wait()
             self._check_open()
             if unopened.problem is not None:
@@ -257,9 +264,14 @@ class CursorTable:
         """To be called now and then, with the monotonic clock's time."""
         for cursor in self._cursors.values():
             cursor.tick(now)
-        # One at a time, since all of them have such ledgers after a take-over.
-        for cursor in self._cursors.values():
-            if cursor.delete_left_ledgers():
+        # One at a time, since all of them have such ledgers after a take-over; in turn, since one that can't be deleted
+        # would keep the others waiting.
+        cursors = list(self._cursors.values())
+        if any(cursor.is_deleting_ledgers for cursor in cursors):
+            return
+        for _ in cursors:
+            self._turn = (self._turn + 1) % len(cursors)
+            if cursors[self._turn].delete_left_ledgers():
                 break
 
     # ── what comes and goes ──
@@ -310,20 +322,23 @@ class CursorTable:
             del self._making[name]
 
     async def replace(self, name: str, mark_delete: Position) -> DurableCursor:
-        """One that is damaged, or can't be opened now, goes on from there: what it knew besides is given up, durably.
+        """Moves a cursor that is damaged, or can't be opened now, durably. Its other acknowledgements are lost.
 
-        Raises `BrokerError`; then it is as before.
+        Raises `BrokerError`; then it is as before, and is being opened unless it is damaged.
         """
         self._check_open()
-        return await self._tasks.shielded(self._replace(name, mark_delete))
+        unopened = self._unopened.get(name)
+        if unopened is None:
+            raise self._not_there(name)
+        return await self._with_opening_stopped(unopened, lambda: self._replace(unopened, mark_delete))
 
-    async def _replace(self, name: str, mark_delete: Position) -> DurableCursor:
-        unopened = self._unopened[name]
-        await self._stop_opening(unopened)
+    async def _replace(self, unopened: UnopenedCursor, mark_delete: Position) -> DurableCursor:
+        name = unopened.name
         state = AckState(self._log, mark_delete, durable=True)
         state.settle()
         # The node knows too few of its moves, and clients tell what was before the move by another number.
         state.moves = self._randomness.below(_MOST_MOVES)
+        foreign = unopened.known.value if unopened.known.foreign else None
         node = unopened.known.node
         node.incarnation = self._home.incarnation
         if node.ledger_id:
@@ -338,17 +353,36 @@ class CursorTable:
             self._lose(error)
             raise
         cursor = self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, unopened.known)
-        del self._unopened[name]
+        self._drop_unopened(name)
         _log.warning("%s goes on from %s: what it knew was given up", cursor, place)
+        if foreign is not None:
+            _log_leaked_ledger(str(cursor), foreign)
         await cursor.delete_former_ledgers()
         return cursor
 
-    async def _stop_opening(self, unopened: UnopenedCursor) -> None:
-        """It stays as it is: until the caller has done with it what it wants, nobody else opens it."""
+    async def _with_opening_stopped(self, unopened: UnopenedCursor, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Stops the opening of the cursor and runs the change, to its end even if the caller is cancelled. Opens the
+        cursor again if it is still there then."""
+        # Cancelled before anything is awaited: it can't become open meanwhile.
         task, unopened.task = unopened.task, None
         if task is not None:
             task.cancel()
-            await asyncio.wait([task])
+
+        async def run() -> T:
+            try:
+                if task is not None:
+                    await asyncio.wait([task])
+                return await change()
+            finally:
+                if self._unopened.get(unopened.name) is unopened and not unopened.damaged and self._lost is None:
+                    unopened.task = self._tasks.spawn(self._open_cursor(unopened))
+
+        return await self._tasks.shielded(run())
+
+    def _drop_unopened(self, name: str) -> None:
+        """Removes it, if it is there, and wakes who waits for it."""
+        if (unopened := self._unopened.pop(name, None)) is not None:
+            unopened.attempted()
 
     def create_transient(self, name: str, mark_delete: Position) -> TransientCursor:
         state = AckState(self._log, mark_delete)
@@ -380,18 +414,24 @@ class CursorTable:
         self._check_open()
         cursor = self._cursors.get(name)
         if (unopened := self._unopened.get(name)) is not None:
-            await self._stop_opening(unopened)
-            cursor = DurableCursor(self._home, name, self._state_of(unopened), {}, unopened.known)
-        if cursor is None:
+            await self._with_opening_stopped(unopened, lambda: self._delete_unopened(unopened))
+        elif cursor is not None:
+            await self._tasks.shielded(self._delete(cursor))
+        else:
             raise self._not_there(name)
-        await self._tasks.shielded(self._delete(cursor))
+
+    async def _delete_unopened(self, unopened: UnopenedCursor) -> None:
+        foreign = unopened.known.value if unopened.known.foreign else None
+        await self._delete(DurableCursor(self._home, unopened.name, self._state_of(unopened), {}, unopened.known))
+        if foreign is not None:
+            _log_leaked_ledger(self._described(unopened.name), foreign)
 
     async def _delete(self, cursor: DurableCursor) -> None:
         """It is deleted when its node says so. What is left of it goes now, or with the next chance."""
         try:
             await cursor.mark_deleted()
             self._cursors.pop(cursor.name, None)
-            self._unopened.pop(cursor.name, None)
+            self._drop_unopened(cursor.name)
             self._deleting[cursor.name] = cursor
             await cursor.delete()
             self._deleting.pop(cursor.name, None)
@@ -477,17 +517,24 @@ class CursorTable:
 
 
 async def delete_cursors(
-    name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness, still: Sequence[Check] = ()
+    name: TopicName,
+    incarnation: str,
+    client: LedgerClient,
+    clock: Clock,
+    randomness: Randomness,
+    still: Sequence[Check] = (),
 ) -> None:
-    """Of a topic that is being deleted: all of them, ledgers first. It may be called again. Raises `BrokerError`.
+    """Deletes all cursors of a topic that is being deleted, ledgers first. Can be called again. Raises `BrokerError`.
 
     `still`: what must hold as long as that topic is being deleted; `TopicGivenUp`: it does not any more.
     """
     nodes = CursorNodes(name, client, clock, randomness)
-    await nodes.claim(lambda: still)
+    await nodes.claim(incarnation, lambda: still)
     for cursor in await nodes.names():
         known = await nodes.read(cursor)
-        if known.payload is not None:
+        if known.exists:
+            if known.foreign:
+                _log_leaked_ledger(f"cursor {cursor!r} of {name}", known.value)
             node = known.node
             if node.ledger_id:
                 # A broker that does not know that it has lost the topic must not acknowledge anything any more.
@@ -497,6 +544,15 @@ async def delete_cursors(
                     await delete_ledger(client, ledger_id)
             await nodes.remove(cursor, known)
     await nodes.remove_table()
+
+
+def _log_leaked_ledger(whose: str, value: bytes) -> None:
+    """Logs that the ledger which a damaged node named is not deleted: nothing else names it."""
+    _log.error(
+        "%s: its node can't be decoded and is replaced or deleted, and the ledger that it named, if any, is kept; "
+        "the node's %d bytes begin with %s",
+        whose, len(value), value[:_LOGGED_BYTES].hex(),
+    )  # fmt: skip
 
 
 def _check_name(name: str) -> None:

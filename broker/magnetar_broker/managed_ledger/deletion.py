@@ -105,7 +105,7 @@ async def finish_deletion(
             if node.incarnation != incarnation or node.state != pb.DELETING:
                 return
             check = Check(path, stored.version)
-            await delete_cursors(name, client, clock, randomness, (check, marker))
+            await delete_cursors(name, incarnation, client, clock, randomness, (check, marker))
             await _delete_ledgers(name, client, node, clock, randomness, (check, marker))
             pages = [page_path(name, page.number) for page in node.pages]
             for below in (*pages, paths.pages(name), paths.cursors(name)):

@@ -16,8 +16,10 @@ or an add to it failed. Then the node is pointed at it, which counts only if the
 (cursor_nodes.py), and names the one before as one to be deleted. What was added to that one, and failed, may be in it
 or not: it is in the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
 
-Neither opening nor closing a cursor waits for the deletion of ledgers: `delete_left_ledgers` performs it later, one
-cursor of a topic at a time, at the broker that has the topic then.
+Neither opening, saving nor closing a cursor waits for the deletion of ledgers: `delete_left_ledgers` performs it later,
+one cursor of a topic at a time, at the broker that has the topic then. It runs in a task of its own, so that an
+acknowledgement that needs only bookies does not wait for the metadata store. Changes of the node are made one at a time
+(`_write_node`), whichever task makes them.
 
 An add that meets a fence is no different: whether another broker has opened the cursor, or repair has closed its
 ledger, is told by the node. In the first case it can't be changed any more, and the topic is given up.
@@ -56,6 +58,7 @@ _MOST_LEFT_LEDGERS: Final = 4
 
 class DurableCursor(AnyCursor):
     __slots__ = (
+        "_deleter",
         "_home",
         "_idle_changes",
         "_idle_since",
@@ -87,6 +90,8 @@ class DurableCursor(AnyCursor):
         # At most one of the two is there.
         self._saver: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
+        # Deletes former ledgers.
+        self._deleter: asyncio.Task[None] | None = None
         # Those that wait, and for which changes; in order.
         self._waiting: list[tuple[int, asyncio.Future[None]]] | None = None
         # `AckState.changes` when it was looked at last, and since when they are the same.
@@ -131,19 +136,22 @@ class DurableCursor(AnyCursor):
         await self.saved()
 
     def delete_left_ledgers(self) -> bool:
-        """Begins to delete the ledgers that were this cursor's, unless there are none or something else is being done.
-        Returns whether it began."""
-        if not self._known.left_ledgers or self._saver is not None or self._problem is not None or self._paused:
+        """Begins to delete this cursor's former ledgers, unless there are none or they are being deleted. Returns
+        whether it began."""
+        if not self._known.left_ledgers or self._deleter is not None or self._problem is not None or self._paused:
             return False
-        self._saver = self._home.tasks.spawn(self._delete_left_ledgers())
+        self._deleter = self._home.tasks.spawn(self._delete_left_ledgers())
         return True
+
+    @property
+    def is_deleting_ledgers(self) -> bool:
+        return self._deleter is not None
 
     async def _delete_left_ledgers(self) -> None:
         try:
             await self._forget_ledgers()
         finally:
-            self._saver = None
-        self._go_on()
+            self._deleter = None
 
     def tick(self, now: float) -> None:
         """To be called now and then: one that is idle gives its ledger up."""
@@ -387,8 +395,9 @@ class DurableCursor(AnyCursor):
             return
         self._problem = problem
         self._cancel_timer()
-        if self._saver is not None:
-            self._saver.cancel()
+        for task in (self._saver, self._deleter):
+            if task is not None:
+                task.cancel()
         self._drop_ledger()
         waiting, self._waiting = self._waiting or [], None
         for _, done in waiting:
@@ -403,7 +412,7 @@ class DurableCursor(AnyCursor):
 
         Raises `BrokerError`: then it goes on as before.
         """
-        if self._known.payload is not None and not self._known.node.deleted:
+        if self._known.exists and not self._known.node.deleted:
             await self._pause()
             try:
                 await self._write_node(_mark_deleted)
@@ -423,14 +432,18 @@ class DurableCursor(AnyCursor):
             self._saver.cancel()
             await asyncio.wait([self._saver])
             self._saver = None  # it may not have begun
+        if self._deleter is not None:
+            self._deleter.cancel()
+            await asyncio.wait([self._deleter])
+            self._deleter = None
 
     async def delete(self) -> None:
-        """Its ledgers, and then its node; after `mark_deleted`. It may be called again."""
+        """Deletes its ledgers, and then its node; after `mark_deleted`. It can be called again."""
         node = self._known.node
         for ledger_id in (*node.deleting, node.ledger_id):
             if ledger_id:
                 await delete_ledger(self._home.client, ledger_id)
-        if self._known.payload is not None:
+        if self._known.exists:
             await self._home.nodes.remove(self.name, self._known)
 
     def __str__(self) -> str:

@@ -193,12 +193,13 @@ class CursorTable(Protocol):
 
     def unopened(self) -> Sequence[Unopened]: ...
 
-    async def opened(self, name: str) -> None:
+    async def opened(self, name: str, *, wait_again: bool = True) -> None:
         """Returns when it is opened, or there is none. Raises `BrokerError`: it can't be opened now, and will be tried
-        again; `DamagedCursor`: nor ever."""
+        again; `DamagedCursor`: nor ever. Without `wait_again` no further attempt is waited for if one has failed."""
 
     async def replace(self, name: str, mark_delete: Position) -> Cursor:
-        """One that is not opened goes on from there, and is open. Raises `BrokerError`."""
+        """Moves a cursor that is not opened, and opens it there. Raises `BrokerError`, SUBSCRIPTION_NOT_FOUND where no
+        such cursor is unopened."""
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """A durable one. Raises `BrokerError`, ALREADY_EXISTS among them."""

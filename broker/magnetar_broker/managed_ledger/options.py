@@ -25,12 +25,14 @@ class ManagedLedgerOptions(Configuration):
     managed_ledger_max_size_per_ledger_bytes: int = Field(default=2_147_483_648, gt=0)
     managed_ledger_min_ledger_rollover_time_minutes: float = Field(default=10, ge=0)
     managed_ledger_max_ledger_rollover_time_minutes: float = Field(default=240, gt=0)
-    # Memory of the newest entries of all topics together, for consumers that read them as they come. 0: none is cached.
+    # Memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date; each entry counts
+    # with 512 bytes besides what is stored of it. 0: no entry is cached.
     managed_ledger_cache_size_mb: int = Field(default=64, ge=0)
     # So many readers that are behind have what they read next fetched ahead, a few MiB each.
     managed_ledger_read_ahead_readers: int = Field(default=16, gt=0)
-    # Memory of one topic's entries that are published and not stored yet. More is refused. The entry that passes it is
-    # still taken.
+    # Memory, in bytes, of the entries that one topic's log has not stored yet; each entry counts with 512 bytes besides
+    # what is stored of it. At this bound entries are refused, and their producers end and resend. The entry that passes
+    # the bound is still accepted.
     managed_ledger_max_pending_bytes: int = Field(default=67_108_864, gt=0)
     # Of one topic: readers past the broker for whom its ledgers are kept; and for how long at a time at most.
     managed_ledger_max_leases_per_topic: int = Field(default=1000, gt=0, le=2000)

@@ -16,7 +16,7 @@ from magnetar_broker.managed_ledger.readable_entry import ReadsEntries, read_if_
 
 __all__ = ["first_at_time"]
 
-# Of so many lost entries in a row each is looked at; beyond that steps grow, and the place found may be too early.
+# The search reads each of up to 64 consecutive lost entries. Beyond that its steps grow, and the position may be early.
 _EXACT: Final = 64
 
 

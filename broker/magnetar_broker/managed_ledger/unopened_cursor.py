@@ -22,9 +22,9 @@ __all__ = ["UnopenedCursor"]
 
 
 class UnopenedCursor:
-    __slots__ = ("_attempted", "known", "name", "place", "problem", "properties", "task")
+    __slots__ = ("_attempted", "gate", "known", "name", "place", "problem", "properties", "task")
 
-    def __init__(self, name: str, known: KnownNode) -> None:
+    def __init__(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
         node = known.node
         self.name = name
         self.known = known
@@ -32,8 +32,10 @@ class UnopenedCursor:
         self.properties: Mapping[str, str] = dict(node.properties)
         # Why the last attempt failed; None: the first is under way.
         self.problem: BrokerError | None = None
-        # Reads it; None: it is damaged.
+        # Reads it; None: it is damaged, or is being replaced or deleted.
         self.task: asyncio.Task[None] | None = None
+        # Limits how many cursors of the topic are read at a time.
+        self.gate = gate
         self._attempted: asyncio.Future[None] | None = None
 
     @property

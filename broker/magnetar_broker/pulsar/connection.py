@@ -53,7 +53,7 @@ _SEND: Final = BaseCommand.SEND
 _LONG_S: Final = 0.005
 _FRAMES_BETWEEN_LOOKS: Final = 64
 _COMMAND_COUNTS_FOR: Final = 8
-# One part in so many of the bound on entries that are not decided is for those whose topics have no room.
+# One eighth of the bound on entries that are not decided is for entries whose topics have no capacity.
 _WAITING_SHARE: Final = 8
 _TOKEN_BYTES: Final = 16
 _MAX_VERSION_LENGTH: Final = 100

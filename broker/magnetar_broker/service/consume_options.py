@@ -13,7 +13,8 @@ __all__ = ["ConsumeOptions"]
 class ConsumeOptions(Configuration):
     # Of one client.
     max_consumers_per_stream: int = Field(default=10_000, gt=0)
-    # Memory of the entries that wait for one stream: some frames, so that the next is ready when one has left.
+    # Memory, in bytes, of the entries that wait to be sent on one stream; each entry counts with 512 bytes besides what
+    # is stored of it. No more entries are read for the stream at this bound.
     max_queued_bytes_per_stream: int = Field(default=4 * FRAME_FILL_BYTES, gt=0)
     # Of all streams together; each may always have a little.
     max_queued_bytes_of_all_streams: int = Field(default=268_435_456, gt=0)

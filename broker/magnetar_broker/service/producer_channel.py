@@ -137,12 +137,18 @@ class ProducerChannel:
         self._owner.wake()
 
     async def close(self) -> None:
-        """What was sent before is decided and told; then its end is."""
+        """End the producer once all entries that were sent before are decided.
+
+        A closing topic has stopped it already, which passes over what waits. The topic then ends it with an error, and
+        the client resends.
+        """
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
             while self._waiting and not self.over:
                 await topic.budget.room()
                 self._publish_waiting()
+            if producer.stopped:
+                return
             producer.stop()
             await producer.settled()
         self._end(None)

@@ -17,8 +17,8 @@ class TopicOptions(Configuration):
     max_concurrent_topic_load_request: int = Field(default=100, gt=0)
     # Seconds that opening one topic may take. Then it has failed, and clients try again.
     topic_load_timeout_seconds: float = Field(default=60.0, gt=0)
-    # Seconds after which opening a topic counts as slow. Slow openings, and those of topics whose last opening failed,
-    # hold at most half of max_concurrent_topic_load_request while others wait.
+    # Seconds after which opening a topic counts as slow; less than topic_load_timeout_seconds. Slow openings, and those
+    # of topics whose last opening failed, hold at most half of max_concurrent_topic_load_request while others wait.
     slow_topic_load_seconds: float = Field(default=10.0, gt=0)
     # 0: as many as there are.
     max_producers_per_topic: int = Field(default=0, ge=0)
@@ -26,12 +26,15 @@ class TopicOptions(Configuration):
     max_producers_per_stream: int = Field(default=10_000, gt=0)
     # Of one message on it: what is opened and closed, and runs of entries, together. More ends the stream.
     max_parts_per_produce_request: int = Field(default=20_000, gt=0)
-    # Memory of entries that are received and not stored yet, each with ENTRY_OVERHEAD_BYTES besides its payload. A
-    # topic that has more pauses its producers. A stream or connection that has more is not read on, and none is while
-    # the whole broker has more. The topic's bound is far enough below managed_ledger_max_pending_bytes, where an entry
-    # that comes ends its producer.
+    # Memory, in bytes, of one topic's entries that are received and not stored yet; each entry counts with 512 bytes
+    # besides its payload. The topic pauses its producers at this bound. A broker refuses to start where
+    # managed_ledger_max_pending_bytes has no capacity for it and one frame of entries.
     max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
+    # Memory, in bytes, of the entries of one stream or connection that are received and not stored yet; each entry
+    # counts with 512 bytes besides its payload. The broker stops reading the stream or connection at this bound.
     max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
+    # Memory, in MiB, of all entries that the broker has received and not stored yet; each entry counts with 512 bytes
+    # besides its payload. The broker stops reading all producers' streams and connections at this bound.
     max_message_publish_buffer_size_in_mb: int = Field(default=256, gt=0)
     # Answers that wait for a client that does not take them, before its stream is not read on.
     max_waiting_publish_answers: int = Field(default=20_000, gt=0)

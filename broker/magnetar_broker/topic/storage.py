@@ -109,7 +109,9 @@ class StoredTopics:
         nodes = CursorNodes(name, client, clock, randomness)
 
         async def claim_cursors(node: TopicNode) -> None:
-            await nodes.claim(lambda: node.still_ours, seen.cursors if seen is not None else None)
+            await nodes.claim(
+                node.list.incarnation, lambda: node.still_ours, seen.cursors if seen is not None else None
+            )
 
         log = await ManagedLedger.open(
             name,

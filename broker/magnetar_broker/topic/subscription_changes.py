@@ -41,38 +41,46 @@ class Pausable(Protocol):
 
 
 class SubscriptionChanges:
-    __slots__ = ("_find_loaded", "_last", "_tasks")
+    __slots__ = ("_find_loaded", "_queues", "_tasks")
 
     def __init__(self, tasks: TasksInOrder, find_loaded: Callable[[SubscriptionKey], Pausable | None]) -> None:
         self._tasks = tasks
         self._find_loaded = find_loaded
-        # Of each key with changes, the one that was asked for last. Each waits for the one before it.
-        self._last: dict[SubscriptionKey, asyncio.Task[Any]] = {}
+        # The unfinished changes of each key that has any, oldest first: a dict is an ordered set. Each waits for the
+        # one before it, but when the topic closes all are cancelled, and later ones may end first.
+        self._queues: dict[SubscriptionKey, dict[asyncio.Task[Any], None]] = {}
 
     def is_changing(self, key: SubscriptionKey) -> bool:
         """Whether a change of the subscription waits or runs."""
-        return key in self._last
+        return key in self._queues
 
     async def run_change(self, key: SubscriptionKey, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Queues the change at once, calls it when all earlier changes of the subscription have ended, and returns its
         result."""
-        before = self._last.get(key)
+        before = self._find_last(key)
         if before is None and (loaded := self._find_loaded(key)) is not None:
             loaded.pause()
-        task = self._last[key] = self._tasks.spawn(_run_after(before, change))
+        task = self._tasks.spawn(_run_after(before, change))
+        self._queues.setdefault(key, {})[task] = None
         task.add_done_callback(lambda task: self._end_change(key, task))
         return await self._tasks.wait_whole(task)
 
     def _end_change(self, key: SubscriptionKey, task: asyncio.Task[Any]) -> None:
-        if self._last[key] is task:
-            del self._last[key]
+        queue = self._queues[key]
+        del queue[task]
+        if not queue:
+            del self._queues[key]
             if (loaded := self._find_loaded(key)) is not None:
                 loaded.resume()
 
     async def wait_for_changes(self, key: SubscriptionKey) -> None:
         """Returns when the changes that are queued now have ended; others may have been queued since."""
-        if (last := self._last.get(key)) is not None:
+        if (last := self._find_last(key)) is not None:
             await asyncio.wait([last])
+
+    def _find_last(self, key: SubscriptionKey) -> asyncio.Task[Any] | None:
+        queue = self._queues.get(key)
+        return next(reversed(queue)) if queue else None
 
 
 async def _run_after(before: asyncio.Task[Any] | None, change: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -296,6 +296,9 @@ class Subscriptions:
 
     async def _replace(self, name: str, to: StartAt) -> None:
         place = await find_start(self._log, to)
+        if self._cursors.get(name) is not None:  # it was opened meanwhile
+            await self._loaded_or_load(name).seek(to)
+            return
         cursor = await self._cursors.replace(name, place.mark_delete)
         self._histories.pop(name, None)
         if place.passed_over is not None:
@@ -358,7 +361,7 @@ class Subscriptions:
 
         async def begin() -> T:
             try:
-                await self._cursors.opened(name)
+                await self._cursors.opened(name, wait_again=unopened is None)
             except TopicGivenUp:
                 raise
             except BrokerError:

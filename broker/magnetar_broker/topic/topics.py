@@ -341,7 +341,11 @@ class Topics:
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._may_be_here(topic.name):
-            self._opening[topic.name].log_opened.set_result(topic)
+            opening = self._opening[topic.name]
+            if opening.log_opened.done():
+                # The first attempt failed after its log was open, and its topic is abandoned.
+                opening.log_opened = asyncio.get_running_loop().create_future()
+            opening.log_opened.set_result(topic)
 
     def _may_be_here(self, name: TopicName) -> bool:
         return self._why_not_here(name) is None

@@ -29,6 +29,11 @@ def tell_topic_stats(stats: TopicStats) -> None:
         facts.append(("refused, failed", f"{number(stats.refused_entries)}, {number(stats.failed_entries)} entries"))
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
+    if stats.lost_entries:
+        facts.append(("lost", f"{number(stats.lost_entries)} entries that no bookie has any more"))
+    damaged = [one.subscription for one in stats.subscriptions if one.damaged]
+    if damaged:
+        facts.append(("damaged", f"{', '.join(damaged)}: reset or delete these subscriptions"))
     tell_facts(facts)
     if stats.producers:
         print()
@@ -78,14 +83,15 @@ def tell_subscription(stats: SubscriptionStats) -> None:
 
 
 def tell_internal_stats(topic: str, stats: InternalStats) -> None:
-    tell_facts(
-        [
-            ("topic", topic),
-            ("state", stats.state),
-            ("incarnation", stats.incarnation),
-            ("last entry", id_text(stats.last)),
-        ]
-    )
+    facts = [
+        ("topic", topic),
+        ("state", stats.state),
+        ("incarnation", stats.incarnation),
+        ("last entry", id_text(stats.last)),
+    ]
+    if stats.lapsed_leases:
+        facts.append(("lapsed leases", f"{number(stats.lapsed_leases)}, not renewed in time"))
+    tell_facts(facts)
     if stats.more_ledgers:
         print(f"and {stats.more_ledgers:,} older ledgers before these:")
     tell_rows(

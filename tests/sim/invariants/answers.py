@@ -1,5 +1,16 @@
-"""What the bookies answer: only what is durable (10, 21), a LAC that is true and never falls (6), and "absent" for
-nothing that they ever promised (15, 22). Each way of fencing fences (8, 9, 10); a wiped one answers nothing (23)."""
+"""Checks of the bookies' answers: adds and fences are durable (10, 21), a LAC is true, durable and never falls (6), no
+entry that the bookie answered OK is "absent" (15, 22), each kind of fence fences (8, 9, 10), and a wiped bookie answers
+nothing (23).
+
+Theory of operation of the LAC's check
+--------------------------------------
+A bookie reports only a LAC that its disk proves: the explicit one, or that of a durable record. A record that is
+written and not yet durable proves nothing, since the bookie would report less after a crash. So a LAC that was reported
+never falls, except when the disk loses or damages the record that carries it. The bookie may then report that LAC from
+memory until it evicts the ledger, and a lower one after that, though none below what is left on its disk. All are true
+lower bounds. `Disk.reported_lac` therefore rises only to a LAC that the disk proves when it is reported, and
+`Checker.disk_loses` lowers it to what the disk proves after the fault.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +31,8 @@ class Answers:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        # id of the request's bytes → (the bytes, when it came first, the LAC told before, whether the bookie had not
-        # heard of the ledger); the bytes are kept, so that the id stays theirs.
+        # id of the request's bytes → (the bytes, when it came first, the LAC reported before, whether the ledger was
+        # unknown to the bookie); the bytes are retained, so that the id stays theirs.
         self._arrived: dict[int, tuple[bytes, float, int, bool]] = {}
 
     def adds_arrived(self, disk: Disk, message: bytes) -> None:
@@ -69,7 +80,7 @@ class Answers:
             if len(self._arrived) > _MOST_REQUESTS:
                 del self._arrived[next(iter(self._arrived))]
             unknown = disk.disk.durable_ledger(ledger_id) is None
-            self._arrived[key] = (request, self._history.now(), disk.told.get(ledger_id, -1), unknown)
+            self._arrived[key] = (request, self._history.now(), disk.reported_lac.get(ledger_id, -1), unknown)
 
     def answered(self, disk: Disk, method: str, request: bytes, message: bytes) -> None:
         self._alive(disk)
@@ -77,7 +88,7 @@ class Answers:
             self._confirmed(disk, request, message)
         if method not in ("read", "fence", "last_add_confirmed"):
             return
-        _, since, told, unknown = self._arrived.get(id(request), (request, -1.0, -1, False))
+        _, since, reported, unknown = self._arrived.get(id(request), (request, -1.0, -1, False))
         answer: ledger_pb2.ReadAnswer | ledger_pb2.FenceAnswer | ledger_pb2.LastAddConfirmedAnswer
         fences = method == "fence"
         asked = self._request(method, request)
@@ -89,13 +100,17 @@ class Answers:
                 self._absent(disk, asked.ledger_id, answer, since)
         elif method == "fence":
             answer = ledger_pb2.FenceAnswer.FromString(message)
+            # The first read of a recovery comes with the fence.
+            if answer.status == _OK and answer.read.status == _OK:
+                self._absent(disk, asked.ledger_id, answer.read, since)
+                self._last_add_confirmed(disk, asked.ledger_id, answer.read.last_add_confirmed, reported)
         else:
             answer = ledger_pb2.LastAddConfirmedAnswer.FromString(message)
         if answer.status != _OK:
             return
         if fences:
             self._fenced(disk, asked.ledger_id, "9, 10" if unknown else "8, 10" if method == "read" else "10")
-        self._last_add_confirmed(disk, asked.ledger_id, answer.last_add_confirmed, told)
+        self._last_add_confirmed(disk, asked.ledger_id, answer.last_add_confirmed, reported)
 
     def _request(
         self, method: str, request: bytes
@@ -137,20 +152,30 @@ class Answers:
                 f"disk {durable}",
             )
 
-    def _last_add_confirmed(self, disk: Disk, ledger_id: int, value: int, told: int) -> None:
+    def _last_add_confirmed(self, disk: Disk, ledger_id: int, value: int, reported: int) -> None:
         history = self._history
         history.look("6")
         ledger = history.ledger(ledger_id)
         if value > ledger.acked:
             raise Violation(
-                "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}: {ledger.acked} completed"
+                "6", f"{disk.bookie_id} reports {value} as the LAC of ledger {ledger_id}: {ledger.acked} completed"
             )
-        if value < told and not ledger.may_go:
+        if ledger.may_go:
+            return
+        reported_now = disk.reported_lac.get(ledger_id, -1)
+        # A fault may have struck since the request arrived.
+        reported = min(reported, reported_now)
+        if value < reported:
             raise Violation(
-                "6", f"{disk.bookie_id} tells {value} as the LAC of ledger {ledger_id}, and has told {told} before"
+                "6",
+                f"{disk.bookie_id} reports {value} as the LAC of ledger {ledger_id}, and reported {reported} before",
             )
-        if value > disk.told.get(ledger_id, -1):
-            disk.told[ledger_id] = value
+        if value > reported_now:
+            if value > (durable := disk.durable_lac(ledger, count_lost=True)):
+                raise Violation(
+                    "6", f"{disk.bookie_id} reports {value} as the LAC of ledger {ledger_id}: {durable} is durable"
+                )
+            disk.reported_lac[ledger_id] = max(reported_now, min(value, disk.durable_lac(ledger)))
 
     def _absent(self, disk: Disk, ledger_id: int, answer: ledger_pb2.ReadAnswer, since: float) -> None:
         ledger = self._history.ledger(ledger_id)

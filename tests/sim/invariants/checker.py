@@ -89,12 +89,11 @@ class Checker:
             for entry_id, record in records.items():
                 if record is not None and disk.durable_record(ledger_id, entry_id) is not record:
                     known.lost.setdefault(ledger_id, {})[entry_id] = False
-        # What it has told of these it may know no more: a LAC lies in records, and an explicit one by itself.
+        # A fault may remove a LAC that the bookie has reported. Records carry it; an explicit one is stored by itself.
+        for ledger_id, reported in known.reported_lac.items():
+            known.reported_lac[ledger_id] = min(reported, known.durable_lac(self.history.ledger(ledger_id)))
         for ledger_id, before_it in remembered.items():
             after = disk.durable_ledger(ledger_id)
-            lower = after is None or (before_it is not None and after.last_add_confirmed < before_it.last_add_confirmed)
-            if ledger_id in known.lost or lower:
-                known.told.pop(ledger_id, None)
             if before_it is not None and before_it.deleted and (after is None or not after.deleted):
                 known.revived.add(ledger_id)
 

@@ -119,8 +119,8 @@ class Disk:
     fenced: set[int] = field(default_factory=set)
     # Ledger → entries that were asked for with the recovery flag.
     recovered: dict[int, set[int]] = field(default_factory=dict)
-    # Ledger → the highest LAC that was told.
-    told: dict[int, int] = field(default_factory=dict)
+    # Ledger → the highest LAC that the bookie reported and its disk still proves: it must not report a lower one.
+    reported_lac: dict[int, int] = field(default_factory=dict)
     # Ledgers that have named it since before it last lost something: it is to make good what it lost of them. One that
     # comes to name it later is given all it should hold before, and may stay in limbo.
     owes: dict[int, None] = field(default_factory=dict)
@@ -136,6 +136,23 @@ class Disk:
         lost = self.lost.get(ledger_id)
         return lost is not None and entry_id in lost
 
+    def durable_lac(self, ledger: Ledger, *, count_lost: bool = False) -> int:
+        """Return the highest LAC that the disk proves: the explicit one, or that of an undamaged durable record.
+
+        With `count_lost`, the records that a fault of the disk damaged or removed count too: a bookie that read them
+        before may still have their LAC in memory.
+        """
+        stored = self.disk.durable_ledger(ledger.ledger_id)
+        highest = -1 if stored is None else stored.last_add_confirmed
+        lost = self.lost.get(ledger.ledger_id, {}) if count_lost else {}
+        for entry_id in sorted(ledger.records, reverse=True):
+            if entry_id - 1 <= highest:
+                break  # the LAC of a record is below its entry
+            record = ledger.records[entry_id]
+            if entry_id in lost or self.disk.durable_record(ledger.ledger_id, entry_id) == record:
+                highest = max(highest, record_fields(record)[2])
+        return highest
+
 
 class History:
     def __init__(self, now: Callable[[], float]) -> None:
@@ -149,9 +166,10 @@ class History:
         self.forgotten: set[int] = set()
         # Bookies that are marked as leaving.
         self.leaving: dict[str, None] = {}
-        # By the name of a log: its newest ledger, and when ledgers were listed behind one that nothing was stored in.
+        # By the name of a log: its newest ledger; and for each failed ledger when the next one was listed, and how many
+        # entries it stored.
         self.newest: dict[str, int] = {}
-        self.fruitless: dict[str, list[float]] = {}
+        self.ledger_failures: dict[str, list[tuple[float, int]]] = {}
         # Of all entries that were appended.
         self.longest_payload = 0
         # Entries of which every durable replica was damaged: ledger and entry. They alone may be lost.

@@ -11,9 +11,12 @@ from tests.sim.invariants.history import History, Violation
 
 __all__ = ["check_unanswered", "ledger_listed"]
 
-# One process may list so many ledgers for one log, in so long, that follow a ledger without an acknowledged entry. A
-# broker that unloads and reopens a topic each time begins its pauses anew, hence not fewer.
-_MOST_FRUITLESS: Final = 25
+# The most ledgers that one process may list for one log within the window, each after a ledger that failed: one without
+# an acknowledged entry, or with entries that its writer added and that were not acknowledged. A broker that unloads and
+# reopens a topic each time resets its pauses, hence not fewer.
+_MOST_FAILURES: Final = 25
+# Acknowledged entries within the window that allow one ledger more: a ledger for each entry is too many.
+_ENTRIES_PER_LEDGER: Final = 4
 _WINDOW_S: Final = 5.0
 # What an add takes in memory besides the entry, at least what the production counts.
 _OVERHEAD_BYTES: Final = 700
@@ -23,26 +26,35 @@ def ledger_listed(history: History, log: str, ledger_id: int) -> None:
     """The log's list has a new ledger."""
     history.look("66")
     before, history.newest[log] = history.newest.get(log), ledger_id
-    fruitless = history.fruitless.setdefault(log, [])
+    failures = history.ledger_failures.setdefault(log, [])
     if before is None:
         return
     old, new = history.ledger(before), history.ledger(ledger_id)
-    if old.acked >= 0 or old.maker is not new.maker:
-        fruitless.clear()
+    if old.maker is not new.maker:
+        failures.clear()
+        return
+    stored = old.acked + 1
+    if stored and len(old.payloads) == stored:  # it was closed whole
         return
     now = history.now()
-    fruitless[:] = [*(made for made in fruitless if made > now - _WINDOW_S), now]
-    if len(fruitless) > _MOST_FRUITLESS:
+    failures[:] = [*(one for one in failures if one[0] > now - _WINDOW_S), (now, stored)]
+    entries = sum(one[1] for one in failures)
+    if len(failures) > _MOST_FAILURES + entries // _ENTRIES_PER_LEDGER:
         raise Violation(
-            "66", f"{log} got {len(fruitless)} ledgers within {now - fruitless[0]:.2f} s, and nothing was stored in any"
+            "66",
+            f"{log} got {len(failures)} ledgers within {now - failures[0][0]:.2f} s, each after one that failed, and "
+            f"{entries} entries were stored in those",
         )
 
 
 def check_unanswered(
     history: History, bookie_id: str, unanswered_bytes: int, bound_bytes: int, open_ledgers: int, max_pending: int
 ) -> None:
-    """A process has so many bytes unanswered by the bookie, and may have the bound and what its open ledgers, with at
-    most `max_pending` entries each, had pending when it was passed."""
+    """Check the bytes of a process that the bookie has not answered.
+
+    At most they are the bound and what the open ledgers, with at most `max_pending` entries each, had pending when it
+    was passed.
+    """
     history.look("66")
     entry_bytes = history.longest_payload + _OVERHEAD_BYTES
     most = bound_bytes + (open_ledgers + 1) * max_pending * entry_bytes

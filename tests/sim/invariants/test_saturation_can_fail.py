@@ -19,25 +19,36 @@ class Scene:
         self.process = self.loop.process("broker")
         self.ledgers = 0
 
-    def lists(self, count: int, every_s: float, *, stores: bool = False) -> None:
+    def lists(self, count: int, every_s: float, *, stores: int = 0, fails: bool = True) -> None:
         for _ in range(count):
             self.now += every_s
             self.ledgers += 1
             ledger = self.history.ledger(self.ledgers)
             ledger.maker = self.process
             ledger_listed(self.history, "t", self.ledgers)
-            if stores:
-                ledger.acked = 0
+            ledger.payloads = [b"x"] * (stores + fails)
+            ledger.acked = stores - 1
 
 
 def test_ledgers_in_vain_one_after_the_other_are_seen() -> None:
-    with pytest.raises(Violation, match="nothing was stored") as raised:
+    with pytest.raises(Violation, match="and 0 entries were stored") as raised:
         Scene().lists(100, 0.02)
     assert raised.value.item == "66"
 
 
-def test_ledgers_that_store_something_may_follow_each_other_fast() -> None:
-    Scene().lists(100, 0.02, stores=True)
+def test_a_ledger_for_each_stored_entry_is_seen() -> None:
+    """CHK-66: each of them fails after its first entry was acknowledged."""
+    with pytest.raises(Violation, match="each after one that failed") as raised:
+        Scene().lists(100, 0.02, stores=1)
+    assert raised.value.item == "66"
+
+
+def test_ledgers_that_store_many_entries_may_follow_each_other_fast() -> None:
+    Scene().lists(100, 0.02, stores=10)
+
+
+def test_ledgers_that_are_closed_whole_may_follow_each_other_fast() -> None:
+    Scene().lists(100, 0.02, stores=1, fails=False)
 
 
 def test_ledgers_in_vain_may_be_made_seldom_and_by_others() -> None:

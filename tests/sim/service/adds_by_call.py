@@ -21,7 +21,7 @@ __all__ = ["watch_calls"]
 
 
 def watch_calls(world: ServiceWorld, client: SimulatedStream, served: SimulatedStream, what: object) -> object:
-    """Returns what the client finds at hand: the service's, and watched if adds go to it."""
+    """Return the service's in-process object for the client, wrapped if adds go to it."""
     return _WatchedAdds(world, client, served, what) if isinstance(what, AddsAtHand) else what
 
 

@@ -161,7 +161,7 @@ class Operator(Host):
 
 
 async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription: str) -> None:
-    """A damaged one begins anew: what it had acknowledged comes again."""
+    """Reset a damaged subscription: messages that it had acknowledged are redelivered."""
     world.judged(_was_destroyed, world, subscription)
     number = world.judged(world.history.moving, topic, subscription, MessageId.earliest) or 0
     try:

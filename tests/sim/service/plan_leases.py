@@ -1,7 +1,7 @@
 """What plans with leases promised to readers past the broker, and what must hold of it (SPK-5).
 
 As long as a lease holds, by the reader's own clock and counted from when it asked, no ledger that its plan names is
-deleted, whatever becomes of the topic and whoever has it. Afterwards nothing is kept by it: see `ending.py`.
+deleted, whatever becomes of the topic and whichever broker owns it. Afterwards nothing is kept by it: see `ending.py`.
 """
 
 from __future__ import annotations

@@ -228,8 +228,7 @@ class TopicOwner(ChainWriter):
         world.count("plans")
         if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed:
             world.guarded(world.planned.answered, plan, begin, acknowledged)
-            listed = [one.ledger_id for one in log.stats().ledgers]
-            world.guarded(world.planned.answered_before, plan, begin, listed)
+            world.guarded(world.planned.answered_before, plan, begin)
             world.count("entries planned", plan.messages)
             if chance.random() < 0.7:
                 # As a subscription does that is moved to there.

@@ -4,13 +4,16 @@ A plan names entries, each of one message here. All that was acknowledged before
 comes twice, and each is in the log that is left in the end, if it was not trimmed: so nothing was ever planned that was
 not confirmed.
 
-The follower keeps the log from `needed_from` of its last plan on, by no lease. So of a message in chunks that ends in a
-plan, and began no more than `NEAR_LEDGERS` in front of it, the plan names all chunks, in its range or before it.
+The follower retains the log from `needed_from` of its last plan on, without a lease. If a chunked message ends in a
+plan and began at most `NEAR_LEDGERS` ledgers in front of it, the plan names all of its chunks, in its range or before
+it. The judge counts these ledgers among those that earlier plans named, not in the broker's list: a ledger that was
+trimmed since counts like any other, so a message that was out of reach stays out of reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Final
 
 from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage
@@ -66,10 +69,13 @@ class Planned:
                 raise Violation("SPK-5", f"{position} was acknowledged, and the plan from {start} to {stop} lacks it")
         self.places[plan.incarnation] = stop
 
-    def answered_before(self, plan: PlanAnswer, begin: NextMessage, listed: Sequence[int]) -> None:
-        """`listed`: the log's ledgers."""
+    def answered_before(self, plan: PlanAnswer, begin: NextMessage) -> None:
+        """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
         at = [NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)]
         began = self._began.setdefault(plan.incarnation, at[0])
+        if at[1] > at[0]:
+            # The ledgers between the two are unknown to the broker that has made the plan, and may have chunks.
+            raise Violation("SPK-5", f"{at[1]} is said to be needed first, and the log is said to end at {at[0]}")
         self.needed[plan.incarnation] = at[1]
         here, before = (
             {
@@ -79,11 +85,11 @@ class Planned:
             }
             for pieces in (plan.pieces, plan.before)
         )
+        passed = sorted({one.ledger_id for one in self._entries[plan.incarnation] if one.ledger_id < begin.ledger_id})
         for message, (chunks, positions) in self._chunks.get(plan.incarnation, {}).items():
             if len(positions) < chunks or positions[chunks - 1] not in here or NextMessage(*positions[0]) < began:
                 continue
-            first = positions[0]
-            if sum(first.ledger_id <= ledger_id < begin.ledger_id for ledger_id in listed) > NEAR_LEDGERS:
+            if len(passed) - bisect_left(passed, positions[0].ledger_id) > NEAR_LEDGERS:
                 continue
             for position in positions.values():
                 if position not in here and position not in before:

@@ -11,8 +11,9 @@ from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.cursor_table import CursorTable, delete_cursors
 from magnetar_metadata import compare_and_set
+from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
@@ -47,11 +48,29 @@ class CursorScene:
     async def open(self, client: LedgerClient | None = None) -> CursorTable:
         """Another life of the topic."""
         self._openings += 1
+        await self.make_topic()
         table = await CursorTable.open(
             self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
         )
         await table.all_attempted()
         return table
+
+    async def make_topic(self) -> None:
+        """Makes the node of the log's incarnation, unless it is there."""
+        store, path = self.cluster.server.connect(), self._incarnation_path
+        if await store.get(path) is None:
+            await store.put(path, b"", ABSENT)
+
+    async def delete_topic(self) -> None:
+        """Deletes its cursors and the node of its incarnation, as another broker does."""
+        client = await self.client()
+        chance = SeededRandomness(f"deletion of {self.log.incarnation}")
+        await delete_cursors(self.log.name, self.log.incarnation, client, self.clock, chance)
+        await client.ledgers.store.delete(self._incarnation_path, 0)
+
+    @property
+    def _incarnation_path(self) -> str:
+        return paths.incarnation(self.log.name, self.log.incarnation)
 
     async def node(self, name: str) -> CursorNode | None:
         store = self.cluster.server.connect()

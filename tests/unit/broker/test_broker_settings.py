@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from magnetar_broker.lag_bound import with_lag_bound
 from magnetar_broker.options import BrokerOptions
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load, options_of
 from magnetar_wire.http_options import HttpOptions
+from magnetar_wire.limits import MAX_BROKER_PART_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 from magnetar_wire.logs import LogOptions
+from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.process.listeners import advertised_listeners
 
 LEAST = {"broker_id": "b1", "metadata": "zookeeper://127.0.0.1:2181"}
@@ -195,3 +198,47 @@ def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
     said = LedgerClientOptions(max_bookie_lag_bytes=7)
     assert with_lag_bound(said, options) is said
     assert LedgerClientOptions(max_pending_bytes=100).lag_bound_bytes == 400
+
+
+MIB = 1 << 20
+# Capacity that the log needs beyond a topic's bound of 32 MiB: a frame, and the broker's part of each entry.
+BEYOND = MAX_FRAME_BYTES + MAX_FRAME_ENTRIES * ENTRY_OVERHEAD_BYTES
+LEAST_LOG_BYTES = (32 * MIB + BEYOND) + (32 * MIB + BEYOND) // ENTRY_OVERHEAD_BYTES * MAX_BROKER_PART_BYTES
+
+
+@pytest.mark.parametrize(
+    ("topic_bytes", "log_bytes"),
+    [(268_435_456, 67_108_864), (32 * MIB, MIB), (32 * MIB, LEAST_LOG_BYTES - 1)],
+)
+def test_a_log_that_refuses_before_its_topic_pauses_is_refused(topic_bytes: int, log_bytes: int) -> None:
+    """CHK-66: the error names both settings, both values, and what to do."""
+    with pytest.raises(ValidationError) as refused:
+        settings(max_pending_publish_bytes_per_topic=topic_bytes, managed_ledger_max_pending_bytes=log_bytes)
+    for part in (
+        f"managed_ledger_max_pending_bytes is {log_bytes},",
+        "max_pending_publish_bytes_per_topic",
+        f"which is {topic_bytes}:",
+        "Set managed_ledger_max_pending_bytes to at least",
+        "or lower max_pending_publish_bytes_per_topic",
+    ):
+        assert part in str(refused.value)
+
+
+def test_the_least_capacity_of_a_log_is_accepted() -> None:
+    """CHK-66: so are the defaults, and what the error says to set."""
+    assert settings(managed_ledger_max_pending_bytes=LEAST_LOG_BYTES)
+    with pytest.raises(ValidationError) as refused:
+        settings(max_pending_publish_bytes_per_topic=268_435_456)
+    [least] = re.findall(r"to at least (\d+)", str(refused.value))
+    assert settings(max_pending_publish_bytes_per_topic=268_435_456, managed_ledger_max_pending_bytes=int(least))
+
+
+def test_a_slow_opening_is_shorter_than_one_that_times_out() -> None:
+    """CHK-66: the error names both settings, both values, and what to do."""
+    expected = (
+        r"slow_topic_load_seconds is 10, not less than topic_load_timeout_seconds, which is 10: .*"
+        r"Lower slow_topic_load_seconds or raise topic_load_timeout_seconds"
+    )
+    with pytest.raises(ValidationError, match=expected):
+        settings(topic_load_timeout_seconds=10)
+    assert settings(topic_load_timeout_seconds=10, slow_topic_load_seconds=9.5)

@@ -128,7 +128,7 @@ def test_a_producer_returns_what_it_took_however_its_entries_are_decided() -> No
     assert sink.decided_bytes == sum(map(count_entry_memory, runs))
     late = producer_on(WaitingLog(), budget, sink)
     late.publish(0, small_entries(0, 3))
-    late._decided(TopicGivenUp("it is given up"))
+    late._decided(TopicGivenUp("it is unloaded"))
     assert budget.used_bytes == 2 * count_entry_memory(small_entries(0, 1))
 
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger import durable_cursor
+from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.cursor_table import CursorTable, delete_cursors
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
@@ -272,6 +276,94 @@ def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> No
         table = await scene.open()
         await scene.left_ledgers_are_deleted(table)
         assert await scene.ledgers() == [there[-1]]
+
+    with_cursors(test)
+
+
+async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
+    """Cursors, each with a ledger of a dead broker, which is to be deleted, and one of its own."""
+    table = await scene.open()
+    for name in names:
+        cursor = await table.create(name, at(5, -1), {})
+        cursor.acknowledge(entries(5, 2))
+        await cursor.saved()
+    table.abandon()
+    table = await scene.open()
+    for cursor in table.durable():
+        cursor.acknowledge(entries(5, 4))
+        await cursor.saved()
+        assert (await scene.known(cursor.name)).deleting
+    return table
+
+
+@pytest.mark.parametrize("then", ["another save", "close", "delete"])
+def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-58, ACK-1: the metadata store does not answer, and a save needs only bookies. No close or deletion waits."""
+
+    async def test(scene: CursorScene) -> None:
+        gate = asyncio.Event()
+        begun: list[int] = []
+
+        async def delete_late(client: LedgerClient, ledger_id: int) -> None:
+            begun.append(ledger_id)
+            if len(begun) == 1:
+                await gate.wait()
+            await delete_ledger(client, ledger_id)
+
+        table = await with_left_ledgers(scene, "s")
+        cursor = table.get("s")
+        assert cursor is not None
+        left = list((await scene.known("s")).deleting)
+        monkeypatch.setattr(durable_cursor, "delete_ledger", delete_late)
+        table.tick(0.0)
+        await scene.turns()
+        assert begun == left
+        cursor.acknowledge(entries(5, 6))
+        await cursor.saved()
+        match then:
+            case "close":
+                await table.close()
+            case "delete":
+                await table.delete("s")
+                assert not await scene.ledgers()
+            case _:
+                gate.set()
+                await scene.left_ledgers_are_deleted(table)
+                cursor.acknowledge(entries(5, 8))
+                await cursor.saved()
+                assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
+        gate.set()
+        await scene.turns()
+        if then == "delete":
+            assert await scene.node("s") is None
+        else:
+            assert await _acknowledged(scene, "s") == [2, 4, 6, 8][: 3 + (then == "another save")]
+
+    with_cursors(test)
+
+
+def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-58: whichever cursor it is of."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await with_left_ledgers(scene, "a", "b", "c")
+        for stuck in "abc":
+            for cursor in table.durable():  # each has another one to delete
+                cursor._drop_ledger()
+                cursor.acknowledge(entries(5, 10 + ord(stuck) - ord("a")))
+                await cursor.saved()
+            kept = list((await scene.known(stuck)).deleting)
+
+            async def delete_others(client: LedgerClient, ledger_id: int, kept: list[int] = kept) -> None:
+                if ledger_id in kept:
+                    raise BrokerError(ErrorCode.METADATA_ERROR, f"ledger {ledger_id} was not deleted")
+                await delete_ledger(client, ledger_id)
+
+            monkeypatch.setattr(durable_cursor, "delete_ledger", delete_others)
+            for _ in range(6):
+                table.tick(0.0)
+                await scene.turns()
+            assert [name for name in "abc" if (await scene.known(name)).deleting] == [stuck]
 
     with_cursors(test)
 
@@ -568,8 +660,7 @@ def test_with_the_topic_all_of_its_cursors_go() -> None:
             cursor = await zombie.create(name, at(5, -1), {})
             cursor.acknowledge(entries(5, 4))
             await cursor.saved()
-        client = await scene.client()
-        await delete_cursors(scene.log.name, client, scene.clock, SeededRandomness(0))
+        await scene.delete_topic()
         assert not await scene.ledgers()
         assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
         with pytest.raises(TopicGivenUp):
@@ -584,6 +675,65 @@ def test_with_the_topic_all_of_its_cursors_go() -> None:
         assert not (await scene.open()).names()
         while await scene.node("left") is not None:
             await asyncio.sleep(0)
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("change", ["first save", "properties", "delete", "create"])
+def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(change: str) -> None:
+    """CHK-57: the later topic has a subscription of the same name, and its nodes have the same versions."""
+
+    async def test(scene: CursorScene) -> None:
+        zombie = await scene.open()
+        old = await zombie.create("s", at(5, -1), {"of": "old"})
+        await scene.delete_topic()
+        scene.log.incarnation = "another"
+        table = await scene.open()
+        await table.create("s", at(5, -1), {"of": "new"})
+        before = await scene.known("s")
+        lost: list[TopicGivenUp] = []
+        zombie.on_lost = lost.append
+        old.acknowledge(entries(5, 50))
+        with pytest.raises(TopicGivenUp):
+            match change:
+                case "first save":
+                    await old.saved()
+                case "properties":
+                    await zombie.set_properties("s", {"of": "zombie"})
+                case "delete":
+                    await zombie.delete("s")
+                case _:
+                    await zombie.create("new", at(5, 3), {})
+        assert len(lost) == 1
+        assert await scene.known("s") == before
+        assert await scene.node("new") is None
+        table.abandon()
+        again = (await scene.open()).get("s")
+        assert again is not None
+        assert again.properties == {"of": "new"}
+
+    with_cursors(test)
+
+
+def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
+    """CHK-57: the nodes have the same versions; the later topic's are read, and not deleted."""
+
+    async def test(scene: CursorScene) -> None:
+        first = await scene.open()
+        await first.create("s", at(5, -1), {})
+        late = CursorNodes(scene.log.name, await scene.client(), scene.clock, SeededRandomness("late"))
+        await late.claim(scene.log.incarnation, lambda: ())
+        await scene.delete_topic()
+        scene.log.incarnation = "another"
+        for _ in range(2):  # claimed as often as the first
+            table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        with pytest.raises(TopicGivenUp):
+            await late.remove("s", cursor._known)
+        await table.delete("s")
+        with pytest.raises(TopicGivenUp):
+            await late.remove_table()
+        await table.create("s", at(5, -1), {})
 
     with_cursors(test)
 

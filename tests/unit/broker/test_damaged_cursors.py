@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
-from magnetar_broker.errors import BrokerError, DamagedCursor
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
@@ -113,8 +117,11 @@ def test_an_administrator_mends_it(way: str) -> None:
     with_cursors(test)
 
 
-def test_a_node_that_holds_no_cursor_is_damage_too() -> None:
-    """CHK-67"""
+@pytest.mark.parametrize("way", ["reset", "delete", "delete_topic"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
+def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-67: whether its value's envelope or the cursor in it can't be decoded. Others go on; an administrator's reset
+    or deletion mends it, and logs the bytes of the node, which named a ledger."""
 
     async def test(scene: CursorScene) -> None:
         await with_ledgers(scene)
@@ -122,14 +129,50 @@ def test_a_node_that_holds_no_cursor_is_damage_too() -> None:
         path = paths.cursor(scene.log.name, "bad")
         stored = await store.get(path)
         assert stored is not None
-        await store.put(path, stored.value[:-1], stored.version)
+        value = {"cut": stored.value[:-1], "empty": b"", "garbage": b"\xff\xff\xff"}[damage]
+        await store.put(path, value, stored.version)
         table = await scene.open()
         assert table.get("good") is not None
         with pytest.raises(DamagedCursor, match="holds no cursor"):
             await table.opened("bad")
-        await subscriptions_of(scene, table).reset("bad", EARLIEST)
-        table.abandon()
-        assert (await scene.open()).get("bad") is not None
+        if way == "delete_topic":
+            await scene.delete_topic()
+            assert await store.get(path) is None
+        else:
+            subscriptions = subscriptions_of(scene, table)
+            await (subscriptions.reset("bad", EARLIEST) if way == "reset" else subscriptions.delete("bad"))
+            cursor = table.get("bad")
+            assert (cursor is not None) == (way == "reset")
+            if cursor is not None:
+                cursor.acknowledge(entries(5, 3))
+                await cursor.saved()
+            table.abandon()
+            again = (await scene.open()).get("bad")
+            assert (again is not None and again.acknowledged(at(5, 3))) == (way == "reset")
+            assert (await store.get(path) is None) == (way == "delete")
+        assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
+        assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_broker_that_lost_the_topic_changes_no_undecodable_node(way: str) -> None:
+    """CHK-67, OWN-2"""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        store = scene.cluster.server.connect()
+        path = paths.cursor(scene.log.name, "bad")
+        stored = await store.get(path)
+        assert stored is not None
+        await store.put(path, b"", stored.version)
+        zombie = await scene.open()
+        await scene.open()
+        before = await store.get(path)
+        with pytest.raises(TopicGivenUp):
+            await (zombie.replace("bad", at(5, 3)) if way == "reset" else zombie.delete("bad"))
+        assert await store.get(path) == before
 
     with_cursors(test)
 
@@ -180,5 +223,131 @@ def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
         assert table.names() == ["bad"]
         assert table.slowest_saved() == scene.log.last
         assert isinstance(cursor.mark_delete, Position)
+
+    with_cursors(test)
+
+
+async def open_without_bookies(scene: CursorScene) -> CursorTable:
+    """A table of two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
+    await with_ledgers(scene)
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = {"read", "fence"}
+    return await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+
+
+def bring_back_bookies(scene: CursorScene) -> None:
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = set()
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-67: a healthy cursor opens when its bookies are back."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise BrokerError(ErrorCode.METADATA_ERROR, "no connection")
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with monkeypatch.context() as patch:
+            patch.setattr(CursorNodes, "write", fail)
+            with pytest.raises(BrokerError, match="no connection"):
+                await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
+        (unopened,) = [one for one in table.unopened() if one.name == "bad"]
+        assert not unopened.damaged
+        bring_back_bookies(scene)
+        # Waits for the next attempt, and raises where the last one failed.
+        while table.get("bad") is None:
+            with contextlib.suppress(BrokerError):
+                await table.opened("bad")
+        cursor = table.get("bad")
+        assert cursor is not None
+        assert cursor.acknowledged(at(5, 6))
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_one_whose_caller_leaves_is_moved_or_deleted_all_the_same(way: str) -> None:
+    """CHK-69: a caller that is cancelled leaves no cursor that nobody opens."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        change = table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad")
+        caller = asyncio.create_task(change)
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await scene.turns()
+        assert (table.get("bad") is not None) == (way == "reset")
+        assert ("bad" in table.names()) == (way == "reset")
+
+    with_cursors(test)
+
+
+def test_a_reset_seeks_a_cursor_that_was_opened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
+    find = find_start
+
+    async def find_late(log: Log, start: StartAt) -> StartPlace:
+        bring_back_bookies(scene_of_test[0])
+        while tables[0].get("bad") is None:
+            await asyncio.sleep(0)
+        return await find(log, start)
+
+    scene_of_test: list[CursorScene] = []
+    tables: list[CursorTable] = []
+
+    async def test(scene: CursorScene) -> None:
+        scene_of_test.append(scene)
+        tables.append(await open_without_bookies(scene))
+        monkeypatch.setattr("magnetar_broker.topic.subscriptions.find_start", find_late)
+        await subscriptions_of(scene, tables[0]).reset("bad", LATEST)
+        cursor = tables[0].get("bad")
+        assert cursor is not None
+        assert cursor.mark_delete == scene.log.last
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-67: an attempt has failed, and the next one is in flight, which takes a minute."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with pytest.raises(BrokerError, match="can't be opened now"):
+            await table.opened("bad")
+        await scene.clock.sleep(1)  # past the pause before the next attempt
+        failed = caplog.text.count("can't be opened now")
+        await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
+        assert caplog.text.count("can't be opened now") == failed
+        assert (table.get("bad") is not None) == (way == "reset")
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str, failed_before: bool) -> None:
+    """CHK-69"""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        if failed_before:
+            with pytest.raises(BrokerError, match="can't be opened now"):
+                await table.opened("bad")
+        waiting = asyncio.create_task(table.opened("bad"))
+        await asyncio.sleep(0)
+        change = asyncio.create_task(table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad"))
+        await asyncio.sleep(0)
+        late = asyncio.create_task(table.opened("bad"))  # while nobody opens it
+        await change
+        await scene.turns()
+        assert waiting.done()
+        assert late.done()
+        assert (waiting.exception() is None, late.exception() is None) == (True, not failed_before)
 
     with_cursors(test)

@@ -210,6 +210,34 @@ def test_what_is_needed_goes_back_to_where_a_message_in_chunks_may_have_begun() 
     in_scene(body)
 
 
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_not_know(begun_before: bool) -> None:
+    """SPK-5, CON-7: a reader asks for a plan behind the end that the broker knows. A chunked message is not whole there
+    yet, and began in a ledger of the next owner, which the broker's list lacks, or in one of its own."""
+
+    async def body(scene: Scene) -> None:
+        lost, plans = await scene.open(), making(scene.client)
+        await scene.append(lost, *numbered(4))
+        if begun_before:
+            await scene.append(lost, b"first chunk", chunk=Chunk(1, 0, last=False))
+            first = NextMessage(*lost.listed.last)
+        await scene.append(lost, *numbered(4))
+        log = await scene.open(await scene.another())
+        if not begun_before:
+            await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
+            first = NextMessage(*log.listed.last)
+        await scene.append(log, *numbered(4))
+        start = end_of(log.listed)
+        assert start > end_of(lost.listed)
+        asked = request(start, before_ledgers=8, before_bytes=1_000_000)
+        answer = await scene.patiently(plans.plan(lost, asked))
+        assert not answer.pieces
+        assert place(answer.needed_from) == (first if begun_before else end_of(lost.listed)) <= first
+        assert place(answer.needed_from) <= place(answer.end)
+
+    in_scene(body)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool) -> None:
     """Whatever is on its way when the first comes, and when its ledger fails."""

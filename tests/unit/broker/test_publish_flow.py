@@ -15,6 +15,7 @@ from magnetar_protos.broker_pb2 import (
     CloseProducer,
     ErrorCode,
     LookupAnswer,
+    OpenProducer,
     PartitionsAnswer,
     ProducerOpened,
 )
@@ -105,6 +106,47 @@ def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_sent_be
         assert not client.ended[1].HasField("problem")
         assert server.log().stored == sent
         assert len(client.receipts) == 30
+        assert server.budget.used_bytes == 0
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+@pytest.mark.parametrize("first", ["the producer", "the topic"])
+def test_a_paused_producer_whose_topic_closes_too_is_told_that_entries_were_not_stored(first: str) -> None:
+    """PRD-1: an entry without a receipt is not stored, and the client is not told that its producer closed as asked."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client, other = connect(), connect()
+        await client.open(1)
+        await other.open(1, "q", "another topic")
+        log = server.log(0)
+        sent = await fill(client, log, 30)
+        await until(lambda: client.paused == {1: True}, "it is paused")
+        taken = len(log.waiting)
+        assert taken < len(sent)
+        topic = server.storage.opened[0]
+        [producer] = topic.producers()
+        problem = BrokerError(ErrorCode.SERVICE_NOT_READY, "it moves")
+
+        async def close_producer() -> None:
+            await client.send(CloseProducer(producer_id=1))
+            await client.send(OpenProducer(producer_id=2, topic="another topic", producer_name="r"))
+            await until(lambda: 2 in client.opened, "what was sent before is handled")
+
+        if first == "the producer":
+            await close_producer()
+        closing = asyncio.create_task(server.topics.unload(topic.name, problem))
+        await until(lambda: producer.stopped, "the topic is closing")
+        if first == "the topic":
+            await close_producer()
+        assert not client.ended
+        log.prompt = True
+        log.decide()
+        await within(closing, "the topic is closed")
+        await until(lambda: 1 in client.ended, "the producer is ended")
+        assert client.ended[1].problem.code == ErrorCode.SERVICE_NOT_READY
+        assert log.stored == sent[:taken]
+        assert len(client.receipts) == taken
         assert server.budget.used_bytes == 0
 
     played(play, max_pending_publish_bytes_per_topic=BOUND)

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.topic.consumer import Consumer
+from magnetar_broker.topic.subscription_changes import SubscriptionChanges
 from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topic.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_place, settle
 
@@ -219,3 +221,52 @@ async def _readers_names() -> None:
 
 def test_a_reader_does_not_wait_for_changes_of_a_durable_subscription() -> None:
     asyncio.run(_readers_names())
+
+
+class PausedSubscription:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def pause(self) -> None:
+        self.told.append("pause")
+
+    def resume(self) -> None:
+        self.told.append("resume")
+
+
+@pytest.mark.parametrize("queued", [2, 3])
+def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_has_ended(queued: int) -> None:
+    """CHK-69: those that wait end before the one that runs has unwound, and no error is left to the event loop."""
+
+    async def check() -> None:
+        problems: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        tasks, subscription = TasksInOrder(), PausedSubscription()
+        changes = SubscriptionChanges(tasks, lambda _: subscription)
+        key = ("s", True)
+        unwinding, unwound = asyncio.Event(), asyncio.Event()
+
+        async def change() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                unwinding.set()
+                await unwound.wait()
+
+        callers = [asyncio.create_task(changes.run_change(key, change)) for _ in range(queued)]
+        await settle()
+        closing = asyncio.create_task(tasks.cancel())
+        await unwinding.wait()
+        await settle()
+        assert all(caller.done() for caller in callers[1:])
+        assert subscription.told == ["pause"]
+        assert changes.is_changing(key)
+        unwound.set()
+        await closing
+        await asyncio.wait(callers)
+        assert all(isinstance(caller.exception(), TopicGivenUp) for caller in callers)
+        assert subscription.told == ["pause", "resume"]
+        assert not changes.is_changing(key)
+        assert problems == []
+
+    asyncio.run(check())

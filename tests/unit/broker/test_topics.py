@@ -150,7 +150,7 @@ def test_an_opening_that_fails_or_takes_too_long_is_told_and_may_be_tried_again(
 
 
 def test_a_topic_takes_messages_as_soon_as_its_log_is_open() -> None:
-    """OWN-2: after a take-over producers don't wait for cursors; whoever needs those does."""
+    """OWN-2: after a take-over producers don't wait for cursors; callers that need cursors do."""
 
     async def body() -> None:
         storage = FakeStorage()
@@ -192,7 +192,7 @@ def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None
             await topic.open_producer(OpenProducer(producer_name="q"), sink)
         again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
         assert again is not topic
-        # Lost by its log while the cursors are being opened: whoever asks waits for that opening's end.
+        # Lost by its log while the cursors are being opened: a client waits for the end of that opening.
         log_of(again).on_lost(TopicGivenUp("another broker has it"))
         asking = asyncio.create_task(topics.find(NAME, "", True, to_publish=True))
         await asyncio.sleep(0.01)
@@ -201,6 +201,30 @@ def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None
         assert (await within(asking, "the opening has ended")).ended is not None
         third = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
         assert third not in (topic, again)
+
+    run(body())
+
+
+def test_a_topic_that_is_gone_after_its_log_was_open_is_created_again() -> None:
+    """CHK-57, CHK-69: it was deleted by another broker meanwhile. Producers get the new topic, as soon as its log is
+    open."""
+
+    async def body() -> None:
+        storage = FakeStorage()
+        topics = topics_on(storage)
+        storage.there[NAME] = "i0"
+        storage.cursors_gate.clear()
+        opening = asyncio.create_task(topics.get(NAME, create=True))
+        first = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
+        storage.cursors_fail = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "it was deleted")
+        storage.cursors_gate.set()
+        await until(lambda: len(storage.opened) == 2, "it is opened again")
+        second = await within(topics.find(NAME, "", True, to_publish=True), "the new log is open")
+        assert first.ended is not None
+        assert second is storage.opened[1]
+        assert not opening.done()
+        storage.cursors_gate.set()
+        assert await within(opening, "it is open") is second
 
     run(body())
 

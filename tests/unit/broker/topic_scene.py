@@ -190,6 +190,8 @@ class FakeStorage:
         self.cursors_gate = asyncio.Event()
         self.cursors_gate.set()
         self.fails: Exception | None = None
+        # Raised once, behind `cursors_gate`.
+        self.cursors_fail: Exception | None = None
 
     async def see(self, name: TopicName) -> None:
         pass
@@ -230,6 +232,10 @@ class FakeStorage:
         log_opened(topic)
         try:
             await self.cursors_gate.wait()
+            if (error := self.cursors_fail) is not None:
+                self.cursors_fail = None
+                self.cursors_gate.clear()
+                raise error
         except BaseException:
             topic.abandon(TopicGivenUp(f"{name} could not be opened"))
             raise

@@ -43,3 +43,29 @@ def test_what_is_listed_is_a_file_for_config(
     file.write_text(needed + listed.stdout)
     given: dict[str, Any] = dict(line.replace('"', "").split(" = ") for line in needed.splitlines())
     assert load(kind, file=file) == kind.model_validate(given)
+
+
+def test_each_bound_has_a_description_of_its_own() -> None:
+    """CHK-66, CHK-68: a person who sets one reads its unit, and no constant of the source."""
+    listed = CliRunner().invoke(broker.app, ["--options"])
+    texts = {line.partition(" =")[0]: line.partition("  # ")[2] for line in listed.stdout.splitlines()}
+    own = {
+        "add_entry_timeout_s": "Seconds",
+        "managed_ledger_cache_size_mb": "MiB",
+        "managed_ledger_max_pending_bytes": "bytes",
+        "max_bookie_lag_bytes": "bytes",
+        "max_message_publish_buffer_size_in_mb": "MiB",
+        "max_pending_bytes": "bytes",
+        "max_pending_entries": "Entries",
+        "max_pending_publish_bytes_per_connection": "bytes",
+        "max_pending_publish_bytes_per_topic": "bytes",
+        "max_queued_bytes_per_stream": "bytes",
+        "max_recovery_bytes": "Bytes",
+        "read_entry_timeout_s": "Seconds",
+        "slow_topic_load_seconds": "Seconds",
+        "topic_load_timeout_seconds": "Seconds",
+    }
+    for name, unit in own.items():
+        assert unit in texts[name], name
+        assert list(texts.values()).count(texts[name]) == 1, name
+        assert not re.search(r"[A-Z]+_[A-Z]+", texts[name]), name

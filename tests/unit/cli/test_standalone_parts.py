@@ -87,6 +87,20 @@ def test_a_lag_bound_below_the_publish_buffer_is_refused() -> None:
         load(StandaloneSettings, flags=["max_bookie_lag_bytes=5"])
 
 
+@pytest.mark.parametrize(
+    ("flag", "names"),
+    [
+        ("managed_ledger_max_pending_bytes=1048576", "max_pending_publish_bytes_per_topic, which is 33554432"),
+        ("max_pending_publish_bytes_per_topic=268435456", "managed_ledger_max_pending_bytes is 67108864"),
+        ("topic_load_timeout_seconds=5", "slow_topic_load_seconds is 10"),
+    ],
+)
+def test_bounds_of_topics_that_contradict_each_other_are_refused(flag: str, names: str) -> None:
+    """CHK-66: at start, by both names."""
+    with pytest.raises(InvalidConfiguration, match=names):
+        load(StandaloneSettings, flags=[flag])
+
+
 def test_a_folder_is_one_process_s_and_says_whose(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path / "a" / "b")
     folder.tell({"grpc": "magnetar://somewhere:1"})

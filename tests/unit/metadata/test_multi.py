@@ -64,7 +64,7 @@ def test_what_the_caller_must_hear() -> None:
 
 
 def test_a_replaced_node_gets_another_version_than_the_old_one() -> None:
-    """OWN-2: whoever expects the old node's version does not replace the new one."""
+    """OWN-2: a client that expects the old node's version does not replace the new one."""
     changes: list[Change] = [Put("/a", b"", 0, ephemeral=True), Put("/b", b"", 7, ephemeral=True)]
     assert _shape(MultiPlan(changes, ())) == [
         ("delete", "change", "/a"),

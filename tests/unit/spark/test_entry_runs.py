@@ -279,7 +279,7 @@ def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_g
 
 @pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])
 def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
-    """Unknown is not no: two say that they lack it, and the third can't be asked or may have lost it."""
+    """Unknown is not no: two say that they lack it, and the third can't be asked; or all may have lost it."""
     scene = Scene(counts=(10,))
     for name in ("b0", "b1"):
         scene.bookies[f"{name}:0"].ledger(7).records.pop(4)
@@ -288,8 +288,9 @@ def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str
     elif how == "failing":
         scene.bookies["b2:0"].failing.add("read")
     else:
-        scene.bookies["b2:0"].ledger(7).limbo = True
         scene.bookies["b2:0"].ledger(7).records.pop(4)
+        for bookie in scene.bookies.values():
+            bookie.ledger(7).limbo = True
 
     async def body() -> None:
         runs = scene.runs()
@@ -299,6 +300,16 @@ def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str
         await runs.close()
 
     run(body())
+
+
+def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> None:
+    """CHK-67: it has no record, repair would copy it from the others, and they say that they lack it."""
+    scene = Scene(counts=(10,))
+    for bookie in scene.bookies.values():
+        bookie.ledger(7).records.pop(4)
+    scene.bookies["b2:0"].ledger(7).limbo = True
+    found = run(scene.all())
+    assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [4]
 
 
 def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:

@@ -1,0 +1,80 @@
+"""What `magnetar topics stats` shows of a topic that has lost something."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from magnetar import MessageId
+from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
+from magnetar_cli.administration.stats_views import tell_internal_stats, tell_topic_stats
+
+IDLE: Final = Traffic(messages=0, entries=0, bytes=0, messages_per_s=0, bytes_per_s=0)
+TOPIC: Final = TopicStats(
+    topic="persistent://public/default/t",
+    incarnation="i",
+    partitions=0,
+    received=IDLE,
+    delivered=IDLE,
+    refused_entries=0,
+    failed_entries=0,
+    storage_bytes=0,
+    stored_entries=0,
+    messages_ever=0,
+    pending_bytes=0,
+    waiting_for="",
+    producers=(),
+    subscriptions=(),
+    owner_broker="b",
+    lost_entries=0,
+    lost=(),
+)
+SUBSCRIPTION: Final = SubscriptionStats(
+    subscription="good",
+    type="",
+    durable=True,
+    backlog_entries=0,
+    backlog_messages=0,
+    unacknowledged_messages=0,
+    to_be_redelivered=0,
+    blocked_by="",
+    active_consumer="",
+    delivered=IDLE,
+    redelivered_messages=0,
+    acknowledged_entries=0,
+    expired_entries=0,
+    consumers=(),
+    properties={},
+    damaged=False,
+)
+INTERNAL: Final = InternalStats(
+    incarnation="i", state="open", last=MessageId(1, 2), ledgers=(), more_ledgers=0, cursors=(), leases=()
+)
+
+
+def rows(shown: str) -> dict[str, str]:
+    """Return the facts by their names."""
+    split = (re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in shown.splitlines())
+    return {parts[0]: parts[1] for parts in split if len(parts) == 2}
+
+
+def test_lost_entries_and_damaged_subscriptions_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = [replace(SUBSCRIPTION, subscription=name, damaged=True) for name in ("bad", "worse")]
+    tell_topic_stats(replace(TOPIC, lost_entries=1234, subscriptions=(SUBSCRIPTION, *damaged)))
+    shown = rows(capsys.readouterr().out)
+    assert shown["lost"] == "1,234 entries that no bookie has any more"
+    assert shown["damaged"] == "bad, worse: reset or delete these subscriptions"
+
+
+def test_lapsed_leases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_internal_stats("t", replace(INTERNAL, lapsed_leases=3))
+    assert rows(capsys.readouterr().out)["lapsed leases"] == "3, not renewed in time"
+
+
+def test_a_topic_that_has_lost_nothing_has_no_such_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_topic_stats(replace(TOPIC, subscriptions=(SUBSCRIPTION,)))
+    tell_internal_stats("t", INTERNAL)
+    assert not rows(capsys.readouterr().out).keys() & {"lost", "damaged", "lapsed leases"}
