@@ -10,9 +10,10 @@ puts `cookie_checks` into the same transaction. They hold the version at which t
 and marking, cancelling and striking off each change it. The cookies are read when a bookie registers and when the names
 below `/bookies/leaving` change, so that naming a bookie costs no read. After a refused check `reread_cookies` brings
 the versions up to date.
- A bookie seen before is called at its last known address, registered or not: its
-session may be lost while it serves on. So nothing is forgotten before the client is closed: an address, a watch, a
-connection and two add channels for each bookie id there was, and operators give those out.
+
+A bookie seen before is called at its last known address, registered or not: it may still serve after its metadata
+session is lost. So the client forgets nothing before it is closed: it holds an address, a watch, a connection and two
+add channels for each bookie id that it has seen. Operators assign these ids, so that their number is small.
 
 When the metadata session is lost, what is known stays as it was; the client is discarded with its store.
 """
@@ -314,7 +315,8 @@ class Bookies:
 
     async def _read_leaving(self) -> None:
         leaving = await self._metadata.children(paths.LEAVING)
-        changed = [one for one in self._known if (one in leaving) != (one in self._leaving)]
+        # Of all, also of bookies not known yet: their first cookie may just be read, as it was before the change.
+        changed = sorted({*leaving} ^ {*self._leaving})
         for bookie_id in changed:
             await self._read_cookie(bookie_id)
         self._leaving = leaving

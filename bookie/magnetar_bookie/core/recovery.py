@@ -17,8 +17,9 @@ nothing: the entry counts as stored, and costs itself alone. A decision is made 
 later is not looked at.
 
 Each slot is read by itself, from where it stands, at most `window_entries` beyond the oldest kept record that was not
-taken yet, and not beyond the first undecided entry while the records held take `window_bytes` of memory: a slot that lags or
-hangs holds nobody up, and memory has a bound. Entries that are decided when a slot's turn comes are not read from it.
+taken yet, and not beyond the first undecided entry while the records held take `window_bytes` of memory: a slot that
+lags or hangs holds nobody up, and memory has a bound. Entries that are decided when a slot's turn comes are not read
+from it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ None of them has a task or a timer while nothing happens on the topic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
@@ -17,6 +17,7 @@ from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
+from magnetar_broker.core.lost_entry import nearest_readable
 from magnetar_broker.core.position import LATEST, Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
@@ -309,12 +310,23 @@ class ManagedLedger:
         return [found.get(position) for position in positions]
 
     async def last_readable(self) -> LogEntry | None:
-        """The last entry that a reader gets; None: there is none. Raises `BrokerError`."""
+        """Return the last entry that can be read, or None. Raises `BrokerError`.
+
+        Behind lost entries it is searched for as core/lost_entry.py says, ledger by ledger.
+        """
         place: Position | None = self.last if self.last > self.before_first else None
         while place is not None:
             if (entry := await read_if_readable(self, place)) is not None:
                 return entry
-            place = self.listed.last_before(place)
+            search: Generator[Position, LogEntry | None, LogEntry | None] = nearest_readable(place, -1)
+            try:
+                wanted = next(search)
+                while True:
+                    wanted = search.send(await read_if_readable(self, wanted))
+            except StopIteration as found:
+                if found.value is not None:
+                    return cast("LogEntry", found.value)
+            place = self.listed.last_before(Position(place.ledger_id, 0))
         return None
 
     async def read_stored(self, position: Position) -> LogEntry | None:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from magnetar_bookie import paths
-from magnetar_bookie.auto_recovery.decommission import decommission
+from magnetar_bookie.auto_recovery.decommission import cancel_decommission, decommission
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.client.quarantine import Quarantine
@@ -136,6 +136,35 @@ async def test_a_bookie_is_called_at_its_last_address_registered_or_not(scene: S
     await scene.store.put(paths.available("b1"), moved, ABSENT, ephemeral=True)
     await scene.settled(lambda: "b1" in bookies.alive())
     assert (await ask("b1")).last_add_confirmed == -1
+
+
+@scenario()
+async def test_a_mark_that_changes_while_a_new_bookie_is_read_is_not_missed(scene: Scene) -> None:
+    """Its cookie was read with the mark, and arrives when the mark is cancelled already."""
+    operator = await scene.client()
+    await decommission(operator, "b1")
+    await scene.bookies["b1"].go()
+    await scene.settled(lambda: "b1" not in operator.bookies.alive())
+    late = scene.server.connect()
+    bookies = (await scene.client(late)).bookies
+    assert list(bookies.alive()) == ["b2", "b3", "b4"]
+    get, has_read, may_go_on = MemoryStore.get, asyncio.Event(), asyncio.Event()
+
+    async def delayed(store: MemoryStore, path: str) -> Node | None:
+        node = await get(store, path)
+        if store is late and path == paths.cookie("b1") and not has_read.is_set():
+            has_read.set()
+            await may_go_on.wait()
+        return node
+
+    with patch.object(MemoryStore, "get", delayed):
+        await scene.bookies["b1"].come()
+        await scene.settled(has_read.is_set)
+        await cancel_decommission(operator, "b1")
+        await scene.idle()
+        may_go_on.set()
+        await scene.settled(lambda: "b1" in bookies.alive())
+    await scene.settled(lambda: bookies.writable() == ["b1", "b2", "b3", "b4"])
 
 
 @scenario()

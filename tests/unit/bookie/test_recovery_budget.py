@@ -237,8 +237,7 @@ def test_a_slot_that_waits_for_bytes_ahead_is_needed_once_it_owes_an_answer() ->
 def test_a_recovery_counts_what_small_records_take_in_memory() -> None:
     """CHK-68: what is read and not written counts with its overhead, and is released by the same count."""
     reads = RecoveryReads(THREE, 0, window_entries=64, window_bytes=1 << 24)
-    records: dict[int, bytes | Lack] = dict.fromkeys(range(10), b"x")
-    reads.answered(0, ReadEntries({**records, 11: b"x"}, None, 12, -1))
+    reads.answered(0, ReadEntries(dict.fromkeys([*range(10), 11], b"x"), None, 12, -1))
     assert reads.held_bytes == count_entry_memory([b"x"] * 11)
     while reads.take() is not None:
         pass

@@ -158,6 +158,26 @@ def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
     in_scene(test)
 
 
+def test_the_last_readable_entry_is_found_in_few_reads() -> None:
+    """CHK-67: behind a long run of lost entries, without a read of each of them."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE, cache_bytes=0)
+        for number in range(64):
+            await scene.append(log, b"%d" % number)
+        places = [entry.position for entry in await scene.read_all(log)]
+        destroy(scene, *places[2:])
+        last = await scene.patiently(log.last_readable())
+        assert last is not None
+        assert last.position == places[1]
+        assert log.lost.count < 20
+        destroy(scene, *places[:2])
+        assert await scene.patiently(log.last_readable()) is None
+        assert log.lost.count < 30
+
+    in_scene(test)
+
+
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])
 @pytest.mark.parametrize("lost", [[0], [5], [9], [2, 3, 4], list(range(10))], ids=str)
 def test_a_subscription_passes_over_lost_entries(kind: SubscriptionType, lost: list[int]) -> None:
