@@ -27,8 +27,10 @@ from tests.mutants import (
 )
 from tests.sim.__main__ import violates
 
-# What a run of a whole system prints of what was wrong with it. That it broke off is none of that.
-_FOUND: Final = re.compile(r"^(?:the judge: )?(\w+: \d+ findings|PROBLEM: not reached: .*)$", re.MULTILINE)
+# What a run of a whole system, or pytest, prints of what was wrong. That it broke off is none of that.
+_FOUND: Final = re.compile(
+    r"^(?:the judge: )?(\w+: \d+ findings$|PROBLEM: not reached: .*$|FAILED tests/\S+)", re.MULTILINE
+)
 # What the simulation prints of a seed that failed: its number, the item or the error's type, and more.
 _FAILED: Final = re.compile(r"seed (\d+): (?:Violation: item ([\w, -]+)|(\w+)): (.*)")
 
