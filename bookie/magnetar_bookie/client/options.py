@@ -38,7 +38,7 @@ class LedgerClientOptions(Configuration):
     recovery_timeout_s: float = Field(default=60.0, gt=0)
     # So many entries a recovery reads ahead of the one that it decides on.
     recovery_window_entries: int = Field(default=64, gt=0)
-    # Memory, in bytes, of the records that all recoveries of a process hold at a time, read ahead and not written yet;
+    # Bytes of memory of the records that all recoveries of a process hold at a time, read ahead and not written yet;
     # each counts with 512 bytes besides its length. At this bound recoveries wait for each other. Each may hold one
     # entry whatever the bound is, so that all of them proceed.
     max_recovery_bytes: int = Field(default=134_217_728, gt=0)
