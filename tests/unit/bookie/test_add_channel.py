@@ -397,6 +397,7 @@ async def test_the_time_in_line_does_not_count(bench: Bench) -> None:
         bench.clock.advance(1.8)
         bench.streams[0].answer((1, answered, 1))
         await bench.settle()
+    bench.clock.advance(2.5)
     bench.streams[0].open.set()
     await bench.settle()
     bench.clock.advance(1.8)
