@@ -14,8 +14,11 @@ A topic can be deleted and created again under the same name, and a new node has
 So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
 of the topic's incarnation exists (topic_node.py).
 
-A node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or deletion
-changes it: it is replaced or deleted at the version that was read, whatever it holds.
+A cursor's node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or
+deletion changes it: it is replaced or deleted at the version that was read, whatever it holds.
+
+The table's node holds nothing but a life, so one that can't be decoded loses nothing. A claim logs its bytes and
+replaces it at the version that was read. The new version refuses every earlier life, as that of any claim does.
 
 What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
 tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
@@ -23,6 +26,7 @@ tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -35,6 +39,7 @@ from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
+from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
@@ -43,7 +48,11 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["CursorNodes", "KnownNode"]
+__all__ = ["LOGGED_BYTES", "CursorNodes", "KnownNode"]
+
+_log = logging.getLogger(__name__)
+# How many bytes of a node that can't be decoded are logged.
+LOGGED_BYTES: Final = 1_024
 
 _LIFE_BYTES: Final = 16
 
@@ -134,9 +143,31 @@ class CursorNodes:
         it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
         """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
-        stored = await self._change(paths.cursors(self._topic), lambda _: node, checks, seen)
+        try:
+            stored = await self._compare_and_set(paths.cursors(self._topic), lambda _: node, checks, seen)
+        except ForeignValue as error:
+            return await self._replace_undecodable_table(node, checks, error)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
         assert stored is not None
         return stored.version
+
+    async def _replace_undecodable_table(self, payload: bytes, checks: Sequence[Check], problem: ForeignValue) -> int:
+        """Returns the version that the table's node has then."""
+        path = paths.cursors(self._topic)
+        try:
+            node = await get_fresh(self._client.ledgers.store, path)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+        if node is None or _decodes(node):
+            return await self._write_life(checks)
+        value = compare_and_set.first_value(payload, self._randomness)
+        await self._change_undecoded(Put(path, value, node.version), checks)
+        _log.error(
+            "%s: the topic's owner has replaced the node, and no cursor is affected; its %d bytes began with %s",
+            problem, len(node.value), node.value[:LOGGED_BYTES].hex(),
+        )  # fmt: skip
+        return node.version + 1
 
     async def names(self) -> list[str]:
         folder = paths.cursors(self._topic)
@@ -182,7 +213,7 @@ class CursorNodes:
         if (undecoded := known.undecoded) is not None:
             assert made is None, "a cursor whose node can't be decoded has no new ledger"
             value = compare_and_set.first_value(payload, self._randomness)
-            await self._change_undecoded(Put(path, value, undecoded.version))
+            await self._change_undecoded(Put(path, value, undecoded.version), self._claimed)
             known.set(compare_and_set.made(value, undecoded.version + 1))
         elif made is None:
             known.set(await self._change(path, update, self._claimed, known.stored))
@@ -201,7 +232,7 @@ class CursorNodes:
 
         path = paths.cursor(self._topic, name)
         if known.undecoded is not None:
-            await self._change_undecoded(Delete(path, known.undecoded.version))
+            await self._change_undecoded(Delete(path, known.undecoded.version), self._claimed)
         else:
             await self._change(path, update, self._claimed, known.stored)
         known.set(None)
@@ -221,10 +252,10 @@ class CursorNodes:
         if found != known.payload:
             raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
 
-    async def _change_undecoded(self, change: Put | Delete) -> None:
+    async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
         """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
         try:
-            await self._client.ledgers.store.transaction([change, *self._claimed])
+            await self._client.ledgers.store.transaction([change, *checks])
         except MetadataError as error:
             raise _told(error, self._topic) from error
 
@@ -236,17 +267,34 @@ class CursorNodes:
         seen: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
         try:
-            return await compare_and_set.change(
-                self._client.ledgers.store,
-                path,
-                update,
-                clock=self._clock,
-                randomness=self._randomness,
-                along=checks,
-                known=seen,
-            )
+            return await self._compare_and_set(path, update, checks, seen)
         except MetadataError as error:
             raise _told(error, self._topic) from error
+
+    async def _compare_and_set(
+        self,
+        path: str,
+        update: Callable[[bytes | None], bytes | compare_and_set.Instead],
+        checks: Sequence[Check],
+        seen: compare_and_set.Stored | None,
+    ) -> compare_and_set.Stored | None:
+        return await compare_and_set.change(
+            self._client.ledgers.store,
+            path,
+            update,
+            clock=self._clock,
+            randomness=self._randomness,
+            along=checks,
+            known=seen,
+        )
+
+
+def _decodes(node: Node) -> bool:
+    try:
+        compare_and_set.made(node.value, node.version)
+    except ForeignValue:
+        return False
+    return True
 
 
 def _told(error: Exception, topic: TopicName) -> Exception:

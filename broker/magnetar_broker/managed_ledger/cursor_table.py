@@ -30,7 +30,7 @@ from magnetar_broker.managed_ledger.cursor_ledger import (
     fence_ledger,
     read_cursor_ledger,
 )
-from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes, KnownNode
+from magnetar_broker.managed_ledger.cursor_nodes import LOGGED_BYTES, CursorNodes, KnownNode
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.interface import Unopened
@@ -55,8 +55,6 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _MOST_MOVES: Final = 2**31
 # Cursors that are opened, or closed, at a time.
 _AT_ONCE: Final = 16
-# How many bytes of a damaged node are logged.
-_LOGGED_BYTES: Final = 1_024
 # Between two attempts to open one: the first pause, and the longest.
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -551,7 +549,7 @@ def _log_leaked_ledger(whose: str, value: bytes) -> None:
     _log.error(
         "%s: its node can't be decoded and is replaced or deleted, and the ledger that it named, if any, is kept; "
         "the node's %d bytes begin with %s",
-        whose, len(value), value[:_LOGGED_BYTES].hex(),
+        whose, len(value), value[:LOGGED_BYTES].hex(),
     )  # fmt: skip
 
 

@@ -13,9 +13,12 @@ from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.seen_topic import see_topic
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_metadata.compare_and_set import first_value
+from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
@@ -152,6 +155,46 @@ def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog
             assert (await store.get(path) is None) == (way == "delete")
         assert f"'bad' of {scene.log.name}: its node can't be decoded" in caplog.text
         assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
+def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
+    damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CHK-67, OWN-2: the node is replaced and logged, earlier owners are refused, and a deletion of the topic works."""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        zombie = await scene.open()
+        store = scene.cluster.server.connect()
+        path = paths.cursors(scene.log.name)
+
+        async def damage_node() -> bytes:
+            stored = await store.get(path)
+            assert stored is not None
+            value = {"cut": stored.value[:9], "empty": b"", "garbage": b"\xff\xff\xff"}[damage]
+            await store.put(path, value, stored.version)
+            return value
+
+        value = await damage_node()
+        await store.put(paths.topic(scene.log.name), first_value(b"", SeededRandomness(3)), ANY)
+        assert (await see_topic(store, scene.log.name)).cursors is None
+        table = await scene.open()
+        assert sorted(table.names()) == ["bad", "good"]
+        for name in table.names():
+            cursor = table.get(name)
+            assert cursor is not None
+            cursor.acknowledge(entries(5, 8))
+            await cursor.saved()
+        assert f"no cursor is affected; its {len(value)} bytes began with {value.hex()}" in caplog.text
+        with pytest.raises(TopicGivenUp):
+            await zombie.create("late", at(5, -1), {})
+        await table.create("new", at(5, -1), {})
+        await damage_node()
+        await scene.delete_topic()
+        assert await store.get(path) is None
 
     with_cursors(test)
 
