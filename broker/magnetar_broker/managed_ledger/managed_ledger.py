@@ -287,7 +287,7 @@ class ManagedLedger:
                     place, found, self.metadata_of(place.ledger_id), max_entries, max_bytes
                 )
             except UnreadableEntry as error:
-                self.lost.note(error)
+                self.lost.report(error)
                 raise
             except (LedgerError, MetadataError) as error:
                 if self._node.list.find(place.ledger_id) is None:
@@ -343,7 +343,7 @@ class ManagedLedger:
         try:
             return await self._ledger_reads().read_some(listed, self.metadata_of(ledger_id), entry_ids)
         except UnreadableEntry as error:
-            self.lost.note(error)
+            self.lost.report(error)
             raise
         except (LedgerError, MetadataError) as error:
             if self._node.list.find(ledger_id) is None:
@@ -404,7 +404,7 @@ class ManagedLedger:
             self._cached.drop_up_to(gone)
             if self._reads is not None:
                 self._reads.forget_up_to(gone)
-            self.lost.forget_up_to(gone)
+            self.lost.forget_ledgers(gone.ledger_id)
         return trimmed
 
     async def truncate(self) -> None:
@@ -439,6 +439,6 @@ class ManagedLedger:
                 place = Position(place.ledger_id, error.entry_id)
             if error.settled:
                 lost = LostEntry(place, error)
-                self.lost.note(lost)
+                self.lost.report(lost)
                 return lost
         return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")
