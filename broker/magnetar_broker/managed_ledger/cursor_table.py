@@ -26,7 +26,7 @@ from magnetar_broker.managed_ledger.cursor import TransientCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import (
     damaged_cursor,
-    delete_ledger,
+    delete_all_ledgers,
     fence_ledger,
     read_cursor_ledger,
 )
@@ -347,15 +347,15 @@ class CursorTable:
         try:
             await self._home.nodes.write(name, unopened.known, node)
             self._check_open()
+            cursor = self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, unopened.known)
+            self._drop_unopened(name)
+            _log.warning("%s goes on from %s: what it knew was given up", cursor, place)
+            if foreign is not None:
+                _log_leaked_ledger(str(cursor), foreign)
+            await cursor.delete_former_ledgers()
         except TopicGivenUp as error:
             self._lose(error)
             raise
-        cursor = self._cursors[name] = DurableCursor(self._home, name, state, unopened.properties, unopened.known)
-        self._drop_unopened(name)
-        _log.warning("%s goes on from %s: what it knew was given up", cursor, place)
-        if foreign is not None:
-            _log_leaked_ledger(str(cursor), foreign)
-        await cursor.delete_former_ledgers()
         return cursor
 
     async def _with_opening_stopped(self, unopened: UnopenedCursor, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -537,9 +537,8 @@ async def delete_cursors(
             if node.ledger_id:
                 # A broker that does not know that it has lost the topic must not acknowledge anything any more.
                 await fence_ledger(client, node.ledger_id)
-            for ledger_id in (*node.deleting, node.ledger_id):
-                if ledger_id:
-                    await delete_ledger(client, ledger_id)
+            ledgers = [ledger_id for ledger_id in (*node.deleting, node.ledger_id) if ledger_id]
+            await delete_all_ledgers(client, ledgers, f"cursor {cursor!r} of {name}")
             await nodes.remove(cursor, known)
     await nodes.remove_table()
 

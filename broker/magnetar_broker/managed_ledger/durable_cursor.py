@@ -40,8 +40,9 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import AnyCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_ledger
+from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_all_ledgers
 from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
+from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
@@ -312,23 +313,23 @@ class DurableCursor(AnyCursor):
         await self._forget_ledgers()
 
     async def _forget_ledgers(self) -> None:
-        """Deletes those that were this cursor's. What can't be done now is done when the next one has joined them."""
-        deleting = list(self._known.node.deleting)
+        """Delete this cursor's former ledgers. Those that can't be deleted now stay in the node, for the next call:
+        one of them keeps none of the others."""
+        deleted = await delete_ledgers(self._home.client, list(self._known.node.deleting))
+        if not deleted:
+            return
 
         def strike_off(node: CursorNode) -> None:
-            left = [ledger_id for ledger_id in node.deleting if ledger_id not in deleting]
+            left = [ledger_id for ledger_id in node.deleting if ledger_id not in deleted]
             del node.deleting[:]
             node.deleting.extend(left)
 
         try:
-            for ledger_id in deleting:
-                await delete_ledger(self._home.client, ledger_id)
-            if deleting:
-                await self._write_node(strike_off)
+            await self._write_node(strike_off)
         except TopicGivenUp:
             raise
         except BrokerError as error:
-            _log.warning("%s still has ledgers to delete: %s", self, error)
+            _log.warning("the node of %s still names ledgers that are deleted: %s", self, error)
 
     def _now_saved(self, changes: int, mark_delete: Position) -> None:
         self._saved_changes = changes
@@ -438,11 +439,13 @@ class DurableCursor(AnyCursor):
             self._deleter = None
 
     async def delete(self) -> None:
-        """Deletes its ledgers, and then its node; after `mark_deleted`. It can be called again."""
+        """Delete its ledgers, and then its node; after `mark_deleted`. It can be called again.
+
+        Raises `BrokerError`: then the node still names what is left.
+        """
         node = self._known.node
-        for ledger_id in (*node.deleting, node.ledger_id):
-            if ledger_id:
-                await delete_ledger(self._home.client, ledger_id)
+        ledgers = [ledger_id for ledger_id in (*node.deleting, node.ledger_id) if ledger_id]
+        await delete_all_ledgers(self._home.client, ledgers, str(self))
         if self._known.exists:
             await self._home.nodes.remove(self.name, self._known)
 

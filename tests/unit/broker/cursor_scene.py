@@ -77,10 +77,10 @@ class CursorScene:
         stored = await compare_and_set.read(store, paths.cursor(self.log.name, name))
         return CursorNode.FromString(stored.payload) if stored else None
 
-    async def ledgers(self) -> list[int]:
-        """Those that are not deleted."""
+    async def ledgers(self, but: int = 0) -> list[int]:
+        """Those that are not deleted; `but` is not looked at."""
         ledgers = self.cluster.client.ledgers
-        return [one async for one in ledgers.ledger_ids() if await self._lives(one)]
+        return [one async for one in ledgers.ledger_ids() if one != but and await self._lives(one)]
 
     async def _lives(self, ledger_id: int) -> bool:
         return (await self.cluster.client.ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE
