@@ -36,19 +36,20 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import IntentSwept
 from magnetar_broker import paths
+from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
 from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
+from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace, CursorTableNode
 from magnetar_wire.clock import Clock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["LOGGED_BYTES", "CursorNodes", "KnownNode"]
+__all__ = ["LOGGED_BYTES", "CursorNodes", "KnownNode", "point_node"]
 
 _log = logging.getLogger(__name__)
 # How many bytes of a node that can't be decoded are logged.
@@ -287,6 +288,15 @@ class CursorNodes:
             along=checks,
             known=seen,
         )
+
+
+def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: int, take_overs: int) -> None:
+    """Has the node name another ledger, or none (0), and the state at its beginning; its former ledger is to be
+    deleted."""
+    if node.ledger_id:
+        node.deleting.append(node.ledger_id)
+    node.ledger_id, node.moves, node.take_overs = ledger_id, moves, take_overs
+    node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
 
 
 def _decodes(node: Node) -> bool:

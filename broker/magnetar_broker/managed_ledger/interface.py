@@ -193,7 +193,7 @@ class CursorTable(Protocol):
 
     def unopened(self) -> Sequence[Unopened]: ...
 
-    async def opened(self, name: str, *, wait_again: bool = True) -> None:
+    async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
         """Returns when it is opened, or there is none. Raises `BrokerError`: it can't be opened now, and will be tried
         again; `DamagedCursor`: nor ever. Without `wait_again` no further attempt is waited for if one has failed."""
 

@@ -184,7 +184,7 @@ class Subscriptions:
             elif (cursor := self._cursors.get(opened.subscription)) is not None:
                 return self._load(cursor)
             elif opened.subscription in self._cursors.names():
-                await self._cursors.opened(opened.subscription)
+                await self._cursors.wait_until_open(opened.subscription)
             elif not self._options.allow_auto_subscription_creation:
                 raise self._not_found(opened.subscription)
             else:
@@ -344,7 +344,7 @@ class Subscriptions:
         await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
 
     async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> None:
-        await self._cursors.opened(name)
+        await self._cursors.wait_until_open(name)
         if self._cursors.get(name) is None:
             await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
         await advance(self._loaded_or_load(name), self._cursors, self._log, None if only_make else to, owner)
@@ -361,7 +361,7 @@ class Subscriptions:
 
         async def begin() -> T:
             try:
-                await self._cursors.opened(name, wait_again=unopened is None)
+                await self._cursors.wait_until_open(name, wait_again=unopened is None)
             except TopicGivenUp:
                 raise
             except BrokerError:
