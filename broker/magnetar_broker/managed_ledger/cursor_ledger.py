@@ -68,7 +68,7 @@ class CursorLedger:
 
 
 async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckState, whose: str) -> None:
-    """Fences the ledger and restores what it holds. `settle` is left to the caller.
+    """Fence the ledger and apply its records to `state`. The caller calls `settle`.
 
     Raises `BrokerError`; `DamagedCursor` where a record is damaged on all bookies. A ledger that is gone restores
     nothing.

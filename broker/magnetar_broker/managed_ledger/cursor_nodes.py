@@ -2,13 +2,14 @@
 
 Theory of operation
 -------------------
-Whoever opens the cursors writes a life of its own into the table's node. From then on each change of a cursor's node is
-one transaction with a check that the table's node is still at that version. So a broker that was replaced, and does not
-know it yet, makes no cursor, points none at another ledger, and deletes none: that would be lost on its successor, who
-has read the nodes before. Its acknowledgements fail by themselves, since the successor fences the ledgers that it
-reads. The other way round, all that was done before the claim is there to be read after it.
+A broker that opens the cursors claims them: it writes a life of its own into the table's node. From then on each change
+of a cursor's node is one transaction with a check that the table's node is still at that version. So a broker that was
+replaced, and does not know it yet, creates no cursor, points none at another ledger, and deletes none: its successor
+has read the nodes before and would not see the change. Its acknowledgements fail, since the successor fences the
+ledgers that it reads. All changes before the claim are visible to reads after it.
 
-Nobody else changes a cursor's node, so it is changed only on top of the very bytes that this life has read or written.
+No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this life has read or
+written last.
 
 A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
 So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
@@ -20,8 +21,8 @@ deletion changes it: it is replaced or deleted at the version that was read, wha
 The table's node holds nothing but a life, so one that can't be decoded loses nothing. A claim logs its bytes and
 replaces it at the version that was read. The new version refuses every earlier life, as that of any claim does.
 
-What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
-tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
+A change raises the broker's errors. `TopicGivenUp`: another broker has claimed the cursors, or the outcome is unknown.
+`BrokerError` METADATA_ERROR: nothing was done; try again.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class KnownNode:
         # The node, where compare_and_set.py can't decode its value.
         self.undecoded = undecoded
         node = self.node
-        # The ledger that it points at; 0: none.
+        # The ledger that the node points at; 0: none.
         self.ledger_id = node.ledger_id
-        # How many ledgers it names that are to be deleted.
+        # The number of former ledgers that it names.
         self.left_ledgers = len(node.deleting)
 
     @property
@@ -109,7 +110,7 @@ class CursorNodes:
         self._client = client
         self._clock = clock
         self._randomness = randomness
-        # Checks of each transaction: the version of the table's node, the topic's incarnation. Empty: not claimed.
+        # The checks of each transaction: the table's node's version, the topic's incarnation. Empty: not claimed.
         self._checks: tuple[Check, ...] = ()
 
     async def claim(
@@ -118,11 +119,11 @@ class CursorNodes:
         still_ours: Callable[[], Sequence[Check]],
         seen: compare_and_set.Stored | None = None,
     ) -> None:
-        """Claims the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
+        """Claim the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
         before.
 
-        `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
-        was deleted rise again, empty, or take the cursors of one that was made again.
+        `still_ours` returns checks that hold while the topic is this life's: a claim that came late would create the
+        node of a deleted topic again, empty, or claim the cursors of a later topic of that name.
         """
         while True:
             checks = still_ours()
@@ -135,13 +136,13 @@ class CursorNodes:
                 return
             except TopicGivenUp:
                 if still_ours() == checks:
-                    raise  # else it changed meanwhile, by the log's own doing
+                    raise  # else the log has changed the topic's node meanwhile
 
     async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.Stored | None = None) -> int:
-        """Returns the version that the table's node has then.
+        """Write this life into the table's node. Returns the node's version.
 
-        Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
-        it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
+        0 is no version to check: a node that the store creates as the parent of a cursor's node has it, too. After the
+        topic was deleted such a node would pass the check of a broker that does not know it yet.
         """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
         try:
@@ -203,7 +204,7 @@ class CursorNodes:
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
-        """Writes `node` in the place of `known`, and claims the new ledger with it. Raises `IntentSwept`, too."""
+        """Replace the node `known` by `node`, and record the new ledger with it. Raises `IntentSwept`, too."""
         payload = node.SerializeToString()
 
         def update(found: bytes | None) -> bytes:
@@ -239,7 +240,7 @@ class CursorNodes:
         known.set(None)
 
     async def remove_table(self) -> None:
-        """When no cursor is left, and the topic is deleted."""
+        """Delete the table's node, of a topic that is being deleted and has no cursor any more."""
         _, this_topic = self._claimed
         self._checks = ()
         await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE, [this_topic])

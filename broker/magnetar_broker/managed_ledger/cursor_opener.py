@@ -130,7 +130,7 @@ class CursorOpener:
         return self._make_cursor(unopened, state)
 
     def _make_state(self, unopened: UnopenedCursor) -> AckState:
-        """What the node says; the ledger may say more."""
+        """The state in the node; the ledger may have a later one."""
         state = AckState(self._log, unopened.place, durable=True)
         state.moves, state.take_overs = unopened.known.node.moves, unopened.known.node.take_overs
         return state
@@ -196,7 +196,7 @@ class CursorOpener:
 
         Raises `BrokerError`: then the cursor is as before.
         """
-        # The node knows too few of its moves, and clients tell what was before the move by another number.
+        # A new number of moves: the node has an old one, and clients drop deliveries of before the move by the number.
         state = begin_state(self._log, mark_delete, self._randomness)
         undecoded = unopened.known.value if unopened.known.foreign else None
         node = unopened.known.node
@@ -208,7 +208,7 @@ class CursorOpener:
         cursor = DurableCursor(self._home, unopened.name, state, unopened.properties, unopened.known)
         self._on_open(cursor)
         self.remove(unopened.name)
-        _log.warning("%s goes on from %s: what it knew was given up", cursor, state.mark_delete)
+        _log.warning("%s goes on from %s: its other acknowledgements are lost", cursor, state.mark_delete)
         if undecoded is not None:
             log_leaked_ledger(str(cursor), undecoded)
         return cursor

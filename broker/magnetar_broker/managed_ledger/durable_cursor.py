@@ -83,7 +83,7 @@ class DurableCursor(AnyCursor):
     ) -> None:
         super().__init__(name, state, properties)
         self._home = home
-        # What the node holds; and the ledger that it points at, once that is of this life.
+        # The node as this life has it; and the ledger that it points at, once this life has begun one.
         self._known = known
         self._ledger: CursorLedger | None = None
         # `AckState.changes` of which all are durable, and the mark-delete position then.
@@ -430,7 +430,7 @@ class DurableCursor(AnyCursor):
     async def delete(self) -> None:
         """Delete its ledgers, and then its node; after `mark_deleted`. It can be called again.
 
-        Raises `BrokerError`: then the node still names what is left.
+        Raises `BrokerError`: then the node still names the ledgers that are left.
         """
         node = self._known.node
         ledgers = [ledger_id for ledger_id in (*node.deleting, node.ledger_id) if ledger_id]
