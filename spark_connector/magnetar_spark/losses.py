@@ -28,6 +28,14 @@ class Losses:
                 "to go on with the first that there is",
             )
 
+    def begins_later(self, log: str, first: NextMessage) -> None:
+        """A log that has joined the query, and whose first messages are deleted."""
+        self._tell(
+            f"messages of {log} are lost: it has joined this query, which is to read it from its first message on, and "
+            f"all was deleted up to {_shown(first)}; how many messages that were is not known",
+            "to read it from the first message that there is",
+        )
+
     def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:
         """`reads_on`: the other one is read from then on, as a stream does it."""
         self._tell(

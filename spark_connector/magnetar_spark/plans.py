@@ -66,6 +66,8 @@ class LogPlan:
     chunks_deleted: bool
     # There is more of the query's in front of `before` than was asked for.
     more_before: bool
+    # The log does not begin with the first message of its topic any more.
+    trimmed: bool
     # Nothing in front of this is needed by who reads from where it was to begin.
     needed_from: NextMessage
     pieces: list[Piece] = field(default_factory=list)
@@ -141,6 +143,7 @@ class Planner:
             before=answer.before,
             chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
             more_before=reached > answer.first and (entered is None or reached > entered),
+            trimmed=answer.trimmed,
             needed_from=answer.needed_from if start == EARLIEST_PLACE else min(start, answer.needed_from),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
