@@ -66,14 +66,14 @@ class LogPlan:
     chunks_deleted: bool
     # There is more of the query's in front of `before` than was asked for.
     more_before: bool
-    # The log does not begin with the first message of its topic any more.
-    trimmed: bool
     # Nothing in front of this is needed by who reads from where it was to begin.
     needed_from: NextMessage
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
     # What of the range was deleted: from where to where.
     lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
+    # The log does not begin with the first message of its topic any more.
+    trimmed: bool = False
 
     def add(self, plan: Plan) -> None:
         """What was planned from `stop` on."""

@@ -17,7 +17,7 @@ from magnetar_broker.core.namespace_leases import (
     remove_lapsed,
 )
 from magnetar_broker.managed_ledger import topic_node
-from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
+from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_protos.managed_ledger_pb2 import NamespaceLease, NamespaceLeases
 from magnetar_wire.randomness import SeededRandomness
@@ -121,20 +121,19 @@ def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
 
 def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: its reader may have listed the topics before this one was there"""
-    read = topic_node.read_leases_for
 
     async def test(scene: Scene) -> None:
         rounds = 0
 
         async def slowly(*args: Any) -> Any:
             nonlocal rounds
-            found = await read(*args)
+            found = await read_leases_for(*args)
             rounds += 1
             if rounds <= 2:
                 await hold(scene, *[lease(ONE), lease(OTHER)][:rounds])
             return found
 
-        monkeypatch.setattr(topic_node, "read_leases_for", slowly)
+        monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
         await scene.open()
         assert rounds == 3
         assert await leases_of(scene) == [ONE, OTHER]
