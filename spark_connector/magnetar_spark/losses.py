@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
+from magnetar_spark.places import shown_position as _shown
 
 __all__ = ["Losses"]
 
@@ -66,7 +67,3 @@ class Losses:
         if what not in self._told:
             self._told[what] = None
             _log.warning("%s; failOnDataLoss is false, so the query goes on", what)
-
-
-def _shown(place: NextMessage) -> str:
-    return f"{place.ledger_id}:{place.entry_id}:{place.batch_index}"

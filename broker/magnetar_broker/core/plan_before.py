@@ -45,8 +45,8 @@ def needed_from(log: LedgerList, from_ledger_id: int, start: NextMessage) -> Nex
     """The first position that a reader needs which reads from `start` on: the beginning of the first ledger, of those
     from `from_ledger_id` on, in which a message may have begun that was not whole at `start`.
 
-    It is never behind the log's end. `start` is behind the end if this broker has lost the topic and does not know it
-    yet: the ledgers between the two are missing in its list, and may have chunks.
+    It is never behind the log's end, though `start` may be: if this broker has lost the topic, and does not know it yet,
+    the ledgers between the two are missing in its list, and may have chunks.
     """
     start = min(start, end_of(log))
     for listed in log.ledgers[bisect_left(log.ledgers, from_ledger_id, key=_ledger_id) :]:

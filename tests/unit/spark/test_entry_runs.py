@@ -347,8 +347,8 @@ async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
 
 
 def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
-    """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is. In front of it, and once
-    the ledger is closed or has left the log, each that all of them lack."""
+    """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is lost. Before it, and
+    once the ledger is closed or has left the log, each entry is that all of them lack."""
 
     def scene_without(entry_id: int) -> Scene:
         scene = Scene(counts=(30,))

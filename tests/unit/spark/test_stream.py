@@ -477,7 +477,17 @@ def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
                 PositionBeyondEnd, match=f"(?s){LOG}.* {shown.format(*beyond)} .* {shown.format(*end)},"
             ):
                 await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
+            starting = json.dumps({LOG: beyond._asdict()})
+            for fails in ("true", "false"):
+                with pytest.raises(PositionBeyondEnd):
+                    await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
+                with pytest.raises(PositionBeyondEnd):
+                    before = json.loads(query.planned[-1])
+                    await a_stream(service, failOnDataLoss=fails).slices(before, before | {LOG: offsets[LOG]})
+        assert service["t"].progress == {}
         assert await a_stream(service).latest(json.loads(query.planned[-1]), ALL) == json.loads(query.planned[-1])
+        starting = json.dumps({LOG: end._asdict()})
+        assert (await a_stream(service, startingOffsets=starting).initial())[LOG]["entry_id"] == end.entry_id
 
     run(go())
 
