@@ -20,12 +20,12 @@ class Losses:
         self._fail = fail
         self._told: dict[str, None] = {}
 
-    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]]) -> None:
-        """Raises DataLost unless losses are to be lived with, as all of these do."""
+    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
+        """Raises DataLost unless losses are to be lived with, as all of these do. `why` is added to the message."""
         for start, first in parts:
             self._tell(
                 f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
-                f"deleted up to {_shown(first)}; how many messages that were is not known",
+                f"deleted up to {_shown(first)}; how many messages that were is not known{why}",
                 "to go on with the first that there is",
             )
 

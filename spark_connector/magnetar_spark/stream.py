@@ -113,7 +113,7 @@ class TopicStream:
         self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
         for plan in self._plans.values():
             # They may have been continued since they were looked at.
-            self._losses.deleted(plan.log, plan.lost)
+            self._tell_deleted(plan)
         if self._target is not None:
             # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
             # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
@@ -272,7 +272,10 @@ class TopicStream:
 
     async def _planned(self, plan: LogPlan) -> None:
         await self._hold(plan)
-        self._losses.deleted(plan.log, plan.lost)
+        self._tell_deleted(plan)
+
+    def _tell_deleted(self, plan: LogPlan) -> None:
+        self._losses.deleted(plan.log, plan.lost, self._keeping.describe_if_ahead(plan.log, plan.asked))
 
     def _parsed(self, offsets: Mapping[str, Any]) -> dict[str, LogOffset]:
         """Offsets that are in Spark's checkpoint, or are about to be: the query's id is theirs."""

@@ -242,7 +242,7 @@ class FakeService:
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> None:
+    ) -> NextMessage:
         self._note("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
         known = owners.get(subscription)
@@ -252,6 +252,7 @@ class FakeService:
             owners.setdefault(subscription, (owner, owner_name))
         if not (only_make and subscription in progress):
             progress[subscription] = max(progress.get(subscription, to), to)
+        return progress[subscription]
 
     def _log(self, log: str) -> FakeLog:
         if log not in self.logs:
