@@ -8,6 +8,7 @@ so that its version counts all changes: a topic's making checks the version.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -26,8 +27,8 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["NamespaceLeaseSweeper", "read_leases_for"]
 
 _log = logging.getLogger(__name__)
-# Namespaces whose leases are read in one round; the rest has its turn in later ones.
-_READ_A_ROUND: Final = 10_000
+# Namespaces whose leases are read in one round. The next round goes on behind them.
+_READ_A_ROUND: Final = 1000
 
 
 async def read_leases_for(
@@ -66,6 +67,8 @@ class NamespaceLeaseSweeper:
         self._count_lapsed = count_lapsed
         # By the name of the namespace's node below NAMESPACE_LEASES.
         self._detectors: dict[str, LapseDetector] = {}
+        # The name that was read last.
+        self._last = ""
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -79,14 +82,16 @@ class NamespaceLeaseSweeper:
 
     async def sweep(self) -> None:
         """Do one round. Raises `MetadataError`."""
-        names = (await self._store.children(paths.NAMESPACE_LEASES))[:_READ_A_ROUND]
+        names = await self._store.children(paths.NAMESPACE_LEASES)
         self._detectors = {name: self._detectors.get(name) or LapseDetector() for name in names}
-        for name in names:
+        behind = bisect_right(names, self._last)
+        for name in (names[behind:] + names[:behind])[:_READ_A_ROUND]:
             path = f"{paths.NAMESPACE_LEASES}/{name}"
             try:
                 await self._sweep_namespace(path, self._detectors[name])
             except ForeignValue as error:
                 self._foreign.pass_over(path, error)
+            self._last = name
 
     async def _sweep_namespace(self, path: str, detector: LapseDetector) -> None:
         stored = await compare_and_set.read(self._store, path)
