@@ -60,7 +60,7 @@ class TopicStream:
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._leases = Leases(admin, lease)
         self._topics = Topics(admin, options.topics)
-        self._losses = Losses(options.fail_on_data_loss)
+        self._losses = Losses(options.fail_on_data_loss, advise_subscription=not options.progress_subscription)
         self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss, holder)
         # As the offsets have it that Spark named last; until then a new one.
         self._query_id = secrets.token_hex(_QUERY_ID_BYTES)
