@@ -1,4 +1,4 @@
-"""Topics in Spark's SQL, and writing to them, which is refused: what Spark makes of tables and views of this source."""
+"""Topics in Spark's SQL: tables, views, streams, and writing, which is refused. How topics and addresses are named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import magnetar
 from tests.running_spark import available_now, read, read_rows, spark_session, until
-from tests.running_standalone import standalone
+from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +24,14 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     with standalone(tmp_path_factory.mktemp("standalone") / "data") as server:
-        yield server.grpc
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(server: StandaloneProcess) -> str:
+    return server.grpc
 
 
 @pytest.fixture
@@ -163,3 +168,12 @@ def test_several_topics_by_load(spark: SparkSession, url: str) -> None:
     assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
     with pytest.raises(Exception, match=r"by the option 'topic', 'load-b' and by load\(…\), 'load-a'"):
         read(spark, url, topic="load-b", path="load-a")
+
+
+def test_the_port_of_another_protocol(spark: SparkSession, server: StandaloneProcess) -> None:
+    """SPK-1: the error says which protocol answers there, and which port the option `url` takes."""
+    http, pulsar = (url.partition("://")[2] for url in (server.http, server.pulsar))
+    told = rf"{http} answers in HTTP, .*; {pulsar} answers in Pulsar's protocol, .* port is 6652 by default"
+    with pytest.raises(Exception, match=told) as raised:
+        read(spark, f"magnetar://{http},{pulsar}", topic="sql").collect()
+    assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]

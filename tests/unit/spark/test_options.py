@@ -118,7 +118,12 @@ def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, t
         ({"topic": "", "paths": "[1]"}, "load([…]) lists values that are not names"),
         ({"topic": "a/b"}, "it has two parts"),
         ({"topic": "non-persistent://public/default/t"}, "stores nothing"),
-        ({"url": "pulsar://here:6650"}, "does not begin with magnetar://"),
+        (
+            {"url": "pulsar://here:6650"},
+            "does not begin with magnetar://, but is for Pulsar's clients. The port here is 6652 by default: write ",
+        ),
+        ({"url": "http://here:8080"}, "does not begin with magnetar://, but is for HTTP. The port here is 6652"),
+        ({"url": "here:6652"}, "does not begin with magnetar://: write magnetar://host:port"),
         ({"startingOffsets": "soon"}, "no place in a topic"),
         ({"startingOffsets": "{"}, "is no JSON"),
         ({"startingOffsets": '{"t": {"ledger_id": -5, "entry_id": 0}}'}, "ledger_id is -5"),
