@@ -108,3 +108,22 @@ def test_a_silent_server_is_not_waited_for() -> None:
             ended.set()
 
     run(go())
+
+
+def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
+    """SPK-1: the system drops connections to a socket whose queue is full, as a firewall does."""
+
+    async def go() -> None:
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(socket.socket())
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(0)
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(listening.getsockname())
+            told = await describe_endpoint(address, timeout_s=0.2)
+            assert told == f"{address} can't be reached: it did not accept a connection within 0.2 s"
+
+    run(go())
