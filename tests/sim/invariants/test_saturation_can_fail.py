@@ -43,8 +43,10 @@ def test_a_ledger_for_each_stored_entry_is_seen() -> None:
     assert raised.value.item == "66"
 
 
-def test_ledgers_that_store_many_entries_may_follow_each_other_fast() -> None:
-    Scene().lists(100, 0.02, stores=10)
+def test_failed_ledgers_are_seen_however_many_entries_they_store() -> None:
+    """CHK-66"""
+    with pytest.raises(Violation, match="each after one that failed"):
+        Scene().lists(100, 0.02, stores=10)
 
 
 def test_ledgers_that_are_closed_whole_may_follow_each_other_fast() -> None:

@@ -33,6 +33,7 @@ from tests.sim.service.plan import service_plan
 from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.sessions import watch_lives
+from tests.sim.service.storage_faults import StorageFaults
 from tests.sim.topics.history import chain_of
 from tests.sim.world.plan import fill_up
 from tests.sim.world.world import World
@@ -89,6 +90,7 @@ class ServiceWorld(World):
         for host in self.hosts[len(self.bookies) :]:
             host.skew_ms = skew.below(120_000) - 60_000
         self.faults.add(ServiceFaults(self, self.chance.stream("faults of the service")))
+        self.faults.add(StorageFaults(self, self.chance.stream("faults of storage")))
 
     @property
     def looked(self) -> dict[str, int]:
