@@ -57,6 +57,7 @@ SERVICE_FAULTS: Final = {
     "late entries": 6,
     "delete behind a back": 5,
     "rot a cursor": 3,
+    "rot an entry": 3,
     "drop add streams": 3,
     "change as consumers change": 6,
     "kill after a plan": 5,

@@ -52,18 +52,43 @@ class StorageFaults(ServiceStriker):
         return True
 
     def rot_a_cursor(self) -> bool:
-        """The first or last record of a cursor's ledger, on all bookies; its broker unloads the topic or dies, and an
-        administrator mends it later."""
+        """The first or last record of a cursor's ledger, on one bookie or on all; its broker unloads the topic or dies.
+        If all replicas rot, an administrator mends the cursor later."""
+        rotten = self._rot(cursors=True)
+        if rotten == "everywhere":
+            self._later(0.5 + 2 * self._draw.random(), partial(self._order_in_time, "mend"))
+        return bool(rotten)
+
+    def rot_an_entry(self) -> bool:
+        """The first or last entry of one of a topic's ledgers, on one bookie or on all; its broker unloads the topic or
+        dies, so that the entry is read from bookies."""
+        return bool(self._rot(cursors=False))
+
+    def _rot(self, *, cursors: bool) -> str:
+        """Return where a record rots; empty: nowhere."""
         world, draw = self._world, self._draw
-        cursors = [chain for name, chain in world.checker.history.chains.items() if " " in name and chain.ledgers]
-        if not cursors:
-            return False
-        ledger = world.checker.history.ledger(draw.choice(cursors).ledgers[-1])
-        if ledger.acked < 0 or not world.checker.entry_destroyed(ledger.ledger_id, draw.choice((0, ledger.acked))):
-            return False
+        history = world.checker.history
+        chains = [chain for name, chain in history.chains.items() if (" " in name) is cursors and chain.ledgers]
+        if not chains:
+            return ""
+        ledgers = draw.choice(chains).ledgers
+        ledger = history.ledger(ledgers[-1] if draw.random() < 0.5 else draw.choice(ledgers))
+        if ledger.acked < 0:
+            return ""
+        place = ledger.ledger_id, draw.choice((0, ledger.acked))
+        losers = [world.bookies[number] for number in world.plan.losers]
+        if losers and draw.random() < 0.5:
+            bookie = draw.choice(losers)
+            world.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *place))
+            where = "on one bookie"
+        elif world.checker.entry_destroyed(*place):
+            where = "everywhere"
+        else:
+            return ""
+        world.trace.line("world", f"entry {place} rots {where}")
+        world.count(f"{'cursor' if cursors else 'entry'} rotten {where}")
         if draw.random() < 0.5:
             self._kill(self._broker())
         else:
             self._order(draw.choice(("unload the namespace", "unload")))
-        self._later(0.5 + 2 * draw.random(), partial(self._order_in_time, "mend"))
-        return True
+        return where
