@@ -68,7 +68,7 @@ _BRANCHES: Final[list[Branch]] = [
     ("magnetar_broker/ownership/predecessor.py", "return answered == self._instance"),
     ("magnetar_broker/ownership/splitting.py", "bundles.replace(held, halves)"),
     # A topic that has no room pauses its producers; what comes still waits, and is stored when there is room.
-    ("magnetar_broker/service/producer_channel.py", "self._resuming = None\nself._set_paused(False)"),
+    ("magnetar_broker/service/producer_channel.py", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
     ("server/add_stream.py", "left = [add.entry_id for add in decisions.to_compare]"),
     ("client/add_channel.py", "line.extendleft(reversed(each))"),

@@ -2,8 +2,8 @@
 
 A message is taken as a whole: opens, entries, closes. Then the stream is read on as soon as there is room: for the
 entries of this stream that are not decided, for those of the whole broker, and for the answers that its client has not
-taken. So no client makes the broker hold more than that. A topic that has no room holds up its own producers alone
-(producer_channel.py). Entries that became durable together are answered in one message.
+taken. So no client makes the broker hold more than that. Full topics pause their own producers alone
+(producer_channel.py, core/stream_budget.py). Entries that became durable together are answered in one message.
 
 When the stream breaks its producers are gone with it, at once. What they sent and the topics have taken is stored or
 not, as it comes; their clients do not know, and send it again on another stream, in a higher epoch.
@@ -18,6 +18,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.core.receipts import ProduceAnswers
+from magnetar_broker.core.stream_budget import StreamBudget
 from magnetar_broker.core.system_topics import is_system_topic
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.service.producer_channel import ProducerChannel
@@ -48,6 +49,7 @@ class ProduceSession:
         self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, options: TopicOptions, address: str = ""
     ) -> None:
         self.answers = ProduceAnswers()
+        self.stream_budget = StreamBudget(options.max_pending_publish_bytes_per_connection)
         self._stream = stream
         self._find_topic = find_topic
         self._budget = budget
@@ -56,8 +58,6 @@ class ProduceSession:
         self._address = address
         # Those whose end was not told yet, by id.
         self._channels: dict[int, ProducerChannel] = {}
-        # The memory of entries that were received and are not decided.
-        self._undecided_bytes = 0
         self._sending = False
         # While it is served.
         self._tasks: OrderedTaskGroup | None = None
@@ -130,9 +130,9 @@ class ProduceSession:
             return
         channel.expect(run)
         size = count_entry_memory(run.entries)
-        self._undecided_bytes += size
+        self.stream_budget.used_bytes += size
         self._budget.take(size)
-        channel.take(run)
+        channel.take(run, size)
 
     def _open(self, asked: OpenProducer, tasks: OrderedTaskGroup) -> None:
         if asked.producer_id in self._channels:
@@ -172,11 +172,7 @@ class ProduceSession:
         await channel.close()
 
     async def _room(self) -> None:
-        options = self._options
-        while (
-            self._undecided_bytes >= options.max_pending_publish_bytes_per_connection
-            or len(self.answers) > options.max_waiting_publish_answers
-        ):
+        while self.stream_budget.full or len(self.answers) > self._options.max_waiting_publish_answers:
             await self._change()
         await self._budget.room()
 
@@ -201,7 +197,7 @@ class ProduceSession:
             self._to_send.set_result(None)
 
     def decided(self, memory_bytes: int) -> None:
-        self._undecided_bytes -= memory_bytes
+        self.stream_budget.used_bytes -= memory_bytes
         self._budget.give_back(memory_bytes)
         self._tell_receiver()
 

@@ -7,10 +7,15 @@ While it is opened (the topic may have to be recovered, or its predecessor's ent
 it wait here, counted like all entries of the stream that are not decided. Numbers have no gaps: one that is not the
 next is the client's fault, and ends the stream, since nobody could say any more which receipt is for which entry.
 
-**Flow.** Entries go to the topic while its budget has room, run by run, and wait here while it has none. The client is
-told to pause the producer as soon as the topic is full, so only entries that are on their way by then come still; when
-they have gone to the topic, and it has room, the client is told to resume. The stream is read on meanwhile: its other
-producers are not held up. A client that does not pause is held by the stream's own bound.
+**Flow.** Entries go to the topic while its budget has capacity, run by run, and wait here while it has none. The client
+is told to pause the producer while
+
+- the topic is full, or entries wait here for it; or
+- the producer's undecided entries use up its share of the stream's bound (core/stream_budget.py), so that several full
+  topics leave capacity for the others.
+
+After the pause only entries arrive that were in flight. The stream is read meanwhile, so its other producers go on. A
+client that does not pause is held by the stream's bound.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from typing import Any, Protocol
 
 from magnetar_broker.core.position import Position
 from magnetar_broker.core.receipts import ProduceAnswers
+from magnetar_broker.core.stream_budget import StreamBudget
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topic.producer import Producer
 from magnetar_broker.topic.topic import Topic
@@ -37,6 +43,7 @@ class ChannelOwner(Protocol):
     """The stream, as its channels know it."""
 
     answers: ProduceAnswers
+    stream_budget: StreamBudget
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run it as one of the stream's tasks."""
@@ -54,10 +61,13 @@ class ProducerChannel:
 
     __slots__ = (
         "_next",
+        "_over_share",
         "_owner",
+        "_paused",
         "_producer",
         "_resuming",
         "_topic",
+        "_undecided_bytes",
         "_waiting",
         "closing",
         "opening",
@@ -72,7 +82,12 @@ class ProducerChannel:
         self._producer: Producer | None = None
         # Entries that came before it was open, or while its topic had no room; in order.
         self._waiting: deque[DecodedRun] = deque()
-        # The client was told to pause, and this task waits for room.
+        # Memory of its entries that were received and are not decided.
+        self._undecided_bytes = 0
+        # The last state that the client was told, and the two reasons for it.
+        self._paused = False
+        self._over_share = False
+        # Waits until the topic has capacity.
         self._resuming: asyncio.Task[None] | None = None
         self._next = 0
         # Its end has been told, or nobody is there to be told.
@@ -105,13 +120,14 @@ class ProducerChannel:
                 f"entry {run.first} came for producer {self.producer_id}, and {self._next} is the next one",
             )
 
-    def take(self, run: DecodedRun) -> None:
+    def take(self, run: DecodedRun, memory_bytes: int) -> None:
         self._next += len(run.entries)
+        self._undecided_bytes += memory_bytes
         self._waiting.append(run)
         self._publish_waiting()
 
     def _publish_waiting(self) -> None:
-        """Hand entries to the topic while it has room; once it has none, pause the client until it has."""
+        """Hand entries to the topic while it has capacity, and pause the client if it must send no more."""
         producer, topic, waiting = self._producer, self._topic, self._waiting
         if producer is None or topic is None:
             return
@@ -121,8 +137,9 @@ class ProducerChannel:
         if self.over:  # it ended by that
             return
         if topic.budget.full and self._resuming is None:
-            self._set_paused(True)
             self._resuming = self._owner.spawn(self._resume(topic))
+        self._over_share = not self._owner.stream_budget.has_share(self._undecided_bytes)
+        self._send_flow()
 
     async def _resume(self, topic: Topic) -> None:
         while topic.budget.full or self._waiting:
@@ -130,11 +147,15 @@ class ProducerChannel:
             self._publish_waiting()
         if not self.over:
             self._resuming = None
-            self._set_paused(False)
+            self._send_flow()
 
-    def _set_paused(self, paused: bool) -> None:
-        self._owner.answers.set_paused(self.producer_id, paused)
-        self._owner.wake()
+    def _send_flow(self) -> None:
+        """Pause or resume the client's producer if that has changed."""
+        paused = self._over_share or self._resuming is not None
+        if paused is not self._paused:
+            self._paused = paused
+            self._owner.answers.set_paused(self.producer_id, paused)
+            self._owner.wake()
 
     async def close(self) -> None:
         """End the producer once all entries that were sent before are decided.
@@ -177,7 +198,7 @@ class ProducerChannel:
             self._resuming.cancel()
             self._resuming = None
         for run in waiting:
-            self._owner.decided(count_entry_memory(run.entries))
+            self.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
             self._topic.leave(self._producer, error)
 
@@ -192,7 +213,11 @@ class ProducerChannel:
         self._owner.wake()
 
     def decided(self, memory_bytes: int) -> None:
+        self._undecided_bytes -= memory_bytes
         self._owner.decided(memory_bytes)
+        if self._over_share and not self.over and self._owner.stream_budget.has_share(self._undecided_bytes):
+            self._over_share = False
+            self._send_flow()
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)

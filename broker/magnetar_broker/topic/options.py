@@ -32,6 +32,7 @@ class TopicOptions(Configuration):
     max_pending_publish_bytes_per_topic: int = Field(default=32 * 1024 * 1024, gt=0)
     # Memory, in bytes, of the entries of one stream or connection that are received and not stored yet; each entry
     # counts with 512 bytes besides its payload. The broker stops reading the stream or connection at this bound.
+    # A stream's producer is paused earlier, when it uses up its share: one alone gets half of this bound.
     max_pending_publish_bytes_per_connection: int = Field(default=64 * 1024 * 1024, gt=0)
     # Memory, in MiB, of all entries that the broker has received and not stored yet; each entry counts with 512 bytes
     # besides its payload. The broker stops reading all producers' streams and connections at this bound.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from tests.unit.broker.topic_scene import FakeLog
 
 BOUND = 1 << 20
 SIZE = 100_000
+SMALL = 10_000
 ADDRESS = "broker:1"
 
 
@@ -71,6 +72,53 @@ def test_producers_of_other_topics_go_on_while_one_topic_has_no_room() -> None:
         assert server.budget.used_bytes == 0
 
     played(play, max_pending_publish_bytes_per_topic=BOUND)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after another"])
+@pytest.mark.parametrize("count", range(1, 7))
+def test_a_healthy_topic_goes_on_while_several_of_the_stream_are_stuck(count: int, at_once: bool) -> None:
+    """PRD-1, CHK-66: the bookies of `count` topics are away. Their producers send until they are paused, all in turn or
+    each until it is paused. A producer of another topic publishes all the while. Later all is stored, in order."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        for number in range(count):
+            await client.open(number, topic=f"stuck {number}")
+            server.log().prompt = False
+        await client.open(count, topic="healthy")
+        sent: dict[int, list[bytes]] = {number: [] for number in range(count + 1)}
+
+        async def publish(producer_id: int) -> None:
+            one = entry(len(sent[producer_id]), bytes(SMALL))
+            await client.send((producer_id, len(sent[producer_id]), [one]))
+            sent[producer_id].append(one)
+
+        async def publish_until_stuck() -> None:
+            active = list(range(count))
+            while active:
+                for number in active if at_once else active[:1]:
+                    await publish(number)
+                await publish(count)
+                await until(lambda: len(client.receipts) == len(sent[count]), "the healthy one's entry is stored")
+                active = [number for number in active if not client.paused.get(number)]
+
+        await within(asyncio.create_task(publish_until_stuck()), "all stuck producers are paused")
+        for _ in range(20):
+            await publish(count)
+        await until(lambda: len(client.receipts) == len(sent[count]), "the healthy one's entries are stored")
+        # One stuck topic alone gets all that a topic may have.
+        assert count > 1 or server.budget.used_bytes >= BOUND
+        assert server.budget.used_bytes == sum(count_entry_memory(sent[number]) for number in range(count))
+        assert server.budget.used_bytes < 2 * BOUND
+        for number in range(count):
+            server.log(number).prompt = True
+            server.log(number).decide()
+        await until(lambda: len(client.receipts) == sum(map(len, sent.values())), "all is stored")
+        assert [server.log(number).stored for number in range(count + 1)] == list(sent.values())
+        await until(lambda: not any(client.paused.values()), "all are resumed")
+        assert server.budget.used_bytes == server.sessions[0].stream_budget.used_bytes == 0
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=2 * BOUND)
 
 
 def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> None:
@@ -251,10 +299,49 @@ def test_the_clients_producers_of_other_topics_go_on_while_one_has_no_room() -> 
         numbers = [bytes(decode_entry(one).payload[:4]) for one in log.stored]
         assert numbers == [b"%04d" % number for number in range(300)]
 
+    served(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND)
+
+
+@pytest.mark.parametrize(("count", "at_once"), [(2, False), (4, False), (6, True)])
+def test_the_clients_producers_go_on_while_several_topics_are_stuck(count: int, at_once: bool) -> None:
+    """CHK-66: with the default bounds. The SDK's producers share a stream. Stuck topics, all at once or one after
+    another, have more to send than they may, and frames are in flight when their producers are paused. The healthy one
+    publishes all the while."""
+
+    async def play(server: ServesClients, client: aio.Client) -> None:
+        options: dict[str, Any] = {"batching_enabled": False, "max_pending_messages": 1000, "send_timeout_millis": 0}
+        stuck = [await client.create_producer(f"stuck {number}", **options) for number in range(count)]
+        logs = [server.log(number) for number in range(count)]
+        healthy = await client.create_producer("healthy", **options)
+        [session] = server.sessions
+        sending: list[list[asyncio.Task[Any]]] = []
+        for producer, log in zip(stuck, logs, strict=True):
+            log.prompt = False
+            messages = [b"%04d" % number + bytes(SIZE) for number in range(150 if sending else 500)]
+            sending.append([asyncio.create_task(producer.send(message)) for message in messages])
+            if at_once and len(sending) < count:
+                continue
+            await until(lambda: bool(log.waiting), "it has sent")  # noqa: B023 (called at once)
+            for number in range(20):
+                await within(asyncio.create_task(healthy.send(b"%d" % number)), "it goes on", 20.0)
+        assert all(len(log.waiting) < len(tasks) for log, tasks in zip(logs, sending, strict=True))
+        assert at_once or logs[0].pending_bytes > 31 << 20
+        assert session.stream_budget.used_bytes < session.stream_budget.max_bytes
+        for log in logs:
+            log.prompt = True
+            log.decide()
+        for log, tasks in zip(logs, sending, strict=True):
+            for task in tasks:
+                await within(task, "it is stored")
+            numbers = [bytes(decode_entry(one).payload[:4]) for one in log.stored]
+            assert numbers == [b"%04d" % number for number in range(len(tasks))]
+
+    served(play)
+
+
+def served(play: Callable[[ServesClients, aio.Client], Awaitable[None]], **bounds: int) -> None:
     async def body() -> None:
-        server = ServesClients(
-            max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND
-        )
+        server = ServesClients(**bounds)
         transport = InProcessTransport()
         listener = await transport.listen(ADDRESS, server)
         async with aio.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
