@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from magnetar.admin import NextMessage
+from magnetar_spark import other_connectors
+from magnetar_spark.columns import COLUMNS
 from magnetar_spark.errors import InvalidColumns, InvalidOptions
 from magnetar_spark.option_names import OPTIONS
 from magnetar_spark.options import SourceOptions, batch_options, stream_options
@@ -105,6 +109,17 @@ def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, t
     """SPK-1"""
     with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{told}.*There are url, "):
         batch(**{foreign: "x"})
+
+
+def test_hints_name_options_and_columns_that_there_are() -> None:
+    """SPK-1: a hint for a name that has become an option, or that names one which there is not, would be stale."""
+    option_hints = other_connectors._OPTIONS | other_connectors._PREFIXES
+    assert not {name.lower() for name in OPTIONS} & option_hints.keys()
+    assert not set(COLUMNS) & other_connectors._COLUMNS.keys()
+    for hint in option_hints.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*OPTIONS, "properties"}, hint
+    for hint in other_connectors._COLUMNS.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*COLUMNS}, hint
 
 
 @pytest.mark.parametrize(
