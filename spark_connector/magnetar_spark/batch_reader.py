@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReader"]
 
-OPERATION_TIMEOUT_S: Final = 60
+# Planning a batch, and the first answer to a stream, are retried for this long. Somebody is waiting for the query to
+# begin; a query that runs retries for `reconnectSeconds`.
+START_TIMEOUT_S: Final = 60
 # Of giving back leases, which end by themselves.
 _LONGEST_GOODBYE_S: Final = 5.0
 
@@ -74,7 +76,7 @@ class BatchReader(DataSourceReader):
         planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
-        async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
+        async with AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name) as admin:
             logs = await Topics(admin, options.topics).find(now=True)
             if not logs:
                 raise InvalidOptions(f"there is no topic that matches {options.topics}")
@@ -87,7 +89,7 @@ class BatchReader(DataSourceReader):
                 read = [plan for plan in plans if plan is not None and plan.pieces]
             finally:
                 await planning.give_back_leases({plan.log for plan in read})
-        connection = Connection(options.url, options.listener_name)
+        connection = Connection(options.url, options.listener_name, options.reconnect_s)
         return [
             *cut_into_slices(
                 read,

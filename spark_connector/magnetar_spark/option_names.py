@@ -28,6 +28,7 @@ OPTIONS: Final = (
     "columns",
     "maxTasks",
     "maxChunkBytes",
+    "reconnectSeconds",
     *_OF_BATCHES,
     *_OF_STREAMS,
 )

@@ -83,7 +83,7 @@ class SliceBroker:
 def _admin_of(connection: Connection) -> AsyncAdmin:
     from magnetar.admin import AsyncAdmin
 
-    return AsyncAdmin(connection.service_url, listener_name=connection.listener_name)
+    return AsyncAdmin(connection.service_url, connection.reconnect_s, listener_name=connection.listener_name)
 
 
 def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | Deleted:

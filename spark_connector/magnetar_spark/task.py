@@ -89,7 +89,8 @@ class _SliceReading:
 
     def _runs(self, pieces: Sequence[SlicePiece]) -> Iterator[EntryRun]:
         """What there is of them; what is gone is told of, one way or the other."""
-        runs = EntryRuns(pieces, self._slice.bookies, self._calls.ask, self._broker.new_plan, self._clock)
+        reconnect_s = self._slice.connection.reconnect_s
+        runs = EntryRuns(pieces, self._slice.bookies, self._calls.ask, self._broker.new_plan, self._clock, reconnect_s)
         self._reading.append(runs)
         while (found := background.run(runs.next())) is not None:
             if isinstance(found, Gone):
