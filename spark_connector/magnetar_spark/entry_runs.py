@@ -11,8 +11,8 @@ for; so no more than `_AHEAD` answers and as many entries are held at a time, wh
 
 An entry that no replica gives is asked for once more by a new plan of its ledger (`SliceBroker`): its replicas may have
 moved. What those bookies all say they don't have is gone; then it is `Gone`, in its place in the order. A bookie that
-can't be reached, or has too many to serve, has not said so: unknown is not no. It is retried for `reconnect_s`, and then
-the task fails (`NotReadNow`), which Spark tries again.
+can't be reached, or has too many to serve, has not said so: unknown is not no. It is retried for `reconnect_s`, and
+then the task fails (`NotReadNow`), which Spark tries again.
 
 Where there is no new plan the old bookies are asked on in the same way. A topic that was deleted says nothing of its
 ledgers, which its leases keep for all of their time. A log that goes on without the ledger does: if nobody gives an

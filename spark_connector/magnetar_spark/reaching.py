@@ -5,7 +5,7 @@ at once, `answered` checks in parallel whether any broker can be reached at all,
 Requests of a query that begins are retried for `START_TIMEOUT_S` (batch_reader.py).
 
 A query that runs is a service, and its cluster may be restarted: its requests are retried for `reconnectSeconds`. Only
-errors that may pass are retried, by the client: that a broker can't be reached, or is not ready. All others fail at once.
+errors that may pass are retried, by the client: that a broker can't be reached, or is not ready. Others fail at once.
 """
 
 from __future__ import annotations
