@@ -70,3 +70,6 @@ class LogSlice(InputPartition):
     chunks_deleted: bool = False
     # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
     more_before: bool = False
+    # Which of the slices of this log, of the same batch, it is.
+    part: int = 0
+    parts: int = 1

@@ -117,6 +117,7 @@ class Planner:
             listener_name=self._listener_name,
             before_ledgers=REACH_LEDGERS,
             before_bytes=REACH_BYTES,
+            read_id=self._lease.read_id,
         )
         if not answer.other_incarnation and start > answer.end:
             raise PositionBeyondEnd(
