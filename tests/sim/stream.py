@@ -246,6 +246,8 @@ class SimulatedStream:
         if self._broken is None:
             self._transmit(ends)
             self._broken = Disconnected("the stream has ended")
+            # The service is done with the stream, also where its client is paused and takes the end much later.
+            self._tell_end()
 
     def _server_is_gone(self, silent: bool | None) -> None:
         """Whatever the serving process knew is gone; the client learns it."""
