@@ -218,7 +218,7 @@ def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
 
 def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
     """OWN-2: after a take-over there are hundreds of them. Each costs two reads and two transactions, a fence at three
-    bookies that tells the end of the ledger, and one read of what is in it."""
+    bookies that tells the end of the ledger, and one read of what is in it. Later changes start from known nodes."""
 
     async def test(scene: CursorScene) -> None:
         table = await scene.open()
@@ -242,6 +242,18 @@ def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         assert asked == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
         calls = [method for bookie in scene.cluster.bookies.values() for method, _ in bookie.calls if method != "add"]
         assert (calls.count("fence"), len(calls)) == (4 * 3, 4 * 3 + 4)
+        asked.update(get=0, transaction=0)
+        for cursor in again.durable():
+            cursor.acknowledge(entries(5, 7))
+            await cursor.saved()
+        # Each begins a ledger, which takes the next id.
+        assert (asked["get"], asked["transaction"]) == (4, 4 * 3)
+        await again.delete("d")
+        # Its two ledgers are read, each by its deletion.
+        assert asked["get"] == 4 + 2
+        again.durable()[0].acknowledge_up_to(at(5, 9))
+        await again.close()
+        assert asked["get"] == 4 + 2
 
     with_cursors(test)
 

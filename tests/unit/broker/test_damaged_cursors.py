@@ -210,18 +210,22 @@ def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
 
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
-def test_a_broker_that_lost_the_topic_changes_no_undecodable_node(way: str) -> None:
-    """CHK-67, OWN-2"""
+@pytest.mark.parametrize("by", ["another broker", "an operator"])
+def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, way: str) -> None:
+    """CHK-67, OWN-2: by a broker that lost the topic, and where the node itself was changed by hand."""
 
     async def test(scene: CursorScene) -> None:
         await with_ledgers(scene)
         store, path = scene.cluster.server.connect(), paths.cursor(scene.log.name, "bad")
         await damage_node(scene, path, "empty")
-        zombie = await scene.open()
-        await scene.open()
+        table = await scene.open()
+        if by == "another broker":
+            await scene.open()
+        else:
+            await store.put(path, b"by hand", ANY)
         before = await store.get(path)
         with pytest.raises(TopicGivenUp):
-            await (zombie.replace("bad", at(5, 3)) if way == "reset" else zombie.delete("bad"))
+            await (table.replace("bad", at(5, 3)) if way == "reset" else table.delete("bad"))
         assert await store.get(path) == before
 
     with_cursors(test)
