@@ -3,9 +3,9 @@
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
 since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
-when the lease is over may find that something was deleted meanwhile. For the same reason nobody can give it back when
-all is read. But where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease
-holds, and it is given back at once.
+when the lease is over may find that something was deleted meanwhile. So it is not given back when all is read, but
+shortened. Where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease holds, and
+this batch's part of it is given back at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
 from magnetar_spark.reaching import answered
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease, TaskLease, new_lease
+from magnetar_spark.task_lease import Lease, TaskLease, new_shared_lease
 from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReader"]
 
-OPERATION_TIMEOUT_S: Final = 60
+# Planning a batch, and the first answer to a stream, are retried for this long. Somebody is waiting for the query to
+# begin; a query that runs retries for `reconnectSeconds`.
+START_TIMEOUT_S: Final = 60
 # Of giving back leases, which end by themselves.
 _LONGEST_GOODBYE_S: Final = 5.0
 
@@ -70,11 +72,11 @@ class BatchReader(DataSourceReader):
 
     async def _partitions(self) -> list[InputPartition]:
         options = self._options
-        lease = new_lease(options.batch_lease_s * 1000)
+        lease = new_shared_lease(options.batch_lease_s * 1000)
         planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
-        async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
+        async with AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name) as admin:
             logs = await Topics(admin, options.topics).find(now=True)
             if not logs:
                 raise InvalidOptions(f"there is no topic that matches {options.topics}")
@@ -87,7 +89,7 @@ class BatchReader(DataSourceReader):
                 read = [plan for plan in plans if plan is not None and plan.pieces]
             finally:
                 await planning.give_back_leases({plan.log for plan in read})
-        connection = Connection(options.url, options.listener_name)
+        connection = Connection(options.url, options.listener_name, options.reconnect_s)
         return [
             *cut_into_slices(
                 read,
@@ -107,7 +109,7 @@ class _Planning:
         holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._losses = Losses(options.fail_on_data_loss)
-        self._lease_id = lease.lease_id
+        self._lease = lease
         # Those that have a lease, perhaps: an answer may have been lost.
         self._asked: list[str] = []
 
@@ -121,7 +123,7 @@ class _Planning:
 
     async def _end_lease(self, log: str) -> None:
         with contextlib.suppress(MagnetarException):
-            await self._admin.reading.end_lease(log, self._lease_id)
+            await self._admin.reading.end_lease(log, self._lease.lease_id, read_id=self._lease.read_id)
 
     async def plan(self, log: ReadLog) -> LogPlan | None:
         """Of what is to be read of it; None: nothing is."""

@@ -5,6 +5,7 @@ SparkConnectorError
 │   └── InvalidColumns columns that there are not, or that are named twice
 ├── InvalidOffsets     a checkpoint's: they are not what this source writes
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
+├── BrokersAway        brokers that have answered this query could not for `reconnectSeconds`
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
 ├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
 ├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
@@ -20,6 +21,7 @@ Spark's workers pickle what is raised, so each of these is made of its message a
 from __future__ import annotations
 
 __all__ = [
+    "BrokersAway",
     "DataLost",
     "InvalidColumns",
     "InvalidOffsets",
@@ -58,6 +60,10 @@ class NoSink(SparkConnectorError):
 
 class NobodyAnswers(SparkConnectorError):
     """Where the brokers should be, nobody is."""
+
+
+class BrokersAway(SparkConnectorError):
+    """Brokers that a running query needs did not answer in time."""
 
 
 class NothingKept(SparkConnectorError):

@@ -13,9 +13,11 @@ from pyspark.sql.datasource import InputPartition
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.task_lease import TaskLease
 
-__all__ = ["MAX_CHUNK_BYTES", "Connection", "LogSlice", "SlicePiece"]
+__all__ = ["MAX_CHUNK_BYTES", "RECONNECT_S", "Connection", "LogSlice", "SlicePiece"]
 
 
+# How long a running query retries what brokers and bookies do not answer: a rolling restart of a cluster takes minutes.
+RECONNECT_S: Final = 600
 # A single message may have half of it.
 MAX_CHUNK_BYTES: Final = 256 << 20
 
@@ -40,10 +42,11 @@ class SlicePiece:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to ask brokers: for a new plan, and to renew a lease."""
+    """How a task reaches brokers, for a new plan and to renew a lease, and how long it retries them and bookies."""
 
     service_url: str
     listener_name: str
+    reconnect_s: int = RECONNECT_S
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,6 @@ class LogSlice(InputPartition):
     chunks_deleted: bool = False
     # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
     more_before: bool = False
+    # Which of the slices of this log, of the same batch, it is.
+    part: int = 0
+    parts: int = 1

@@ -29,6 +29,7 @@ OPTIONS: Final = (
     "columns",
     "maxTasks",
     "maxChunkBytes",
+    "reconnectSeconds",
     *_OF_BATCHES,
     *_OF_STREAMS,
 )

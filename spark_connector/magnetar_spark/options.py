@@ -16,7 +16,7 @@ from magnetar.exceptions import InvalidUrl
 from magnetar_spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 from magnetar_spark.columns import COLUMNS, choose_columns
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.log_slice import MAX_CHUNK_BYTES
+from magnetar_spark.log_slice import MAX_CHUNK_BYTES, RECONNECT_S
 from magnetar_spark.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
 from magnetar_spark.topic_choice import TopicChoice, topics_of
 
@@ -26,6 +26,7 @@ _URL_IN_ENVIRONMENT: Final = "MAGNETAR_URL"
 _DEFAULT_BATCH_LEASE_S: Final = 3600
 # A broker holds none for longer than a day.
 _MOST_BATCH_LEASE_S: Final = 24 * 3600
+_MAX_RECONNECT_S: Final = 24 * 3600
 # Of this process, the driver's, whose cores are those of the cluster only where all is on one machine.
 _TASKS_PER_CORE: Final = 4
 _MOST_TASKS: Final = 100_000
@@ -57,6 +58,8 @@ class SourceOptions:
     # The durable subscription that is moved to where the query is; empty: none.
     progress_subscription: str
     batch_lease_s: int
+    # How long a running query retries requests that brokers and bookies do not answer.
+    reconnect_s: int
     # Into so many tasks a batch is cut at most, or one for each partition, if those are more.
     max_tasks: int
 
@@ -101,6 +104,7 @@ def _options(options: Mapping[str, str], start: str) -> SourceOptions:
         max_chunk_bytes=_size(options, "maxChunkBytes") or MAX_CHUNK_BYTES,
         progress_subscription=_subscription(options),
         batch_lease_s=_number(options, "batchLeaseSeconds", _DEFAULT_BATCH_LEASE_S, _MOST_BATCH_LEASE_S),
+        reconnect_s=_number(options, "reconnectSeconds", RECONNECT_S, _MAX_RECONNECT_S),
         max_tasks=_number(options, "maxTasks", _TASKS_PER_CORE * (os.cpu_count() or 1), _MOST_TASKS),
     )
 

@@ -119,6 +119,7 @@ class Planner:
             listener_name=self._listener_name,
             before_ledgers=REACH_LEDGERS,
             before_bytes=REACH_BYTES,
+            read_id=self._lease.read_id,
         )
         if not answer.other_incarnation:
             check_not_beyond_end(log, max(start, stop or start), answer.end)

@@ -39,7 +39,8 @@ def cut_into_slices(
     for plan in plans:
         log = ReadLog.of(plan.log)
         earlier = [_slice_piece(piece) for piece in plan.before]
-        for pieces in _cut([_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / aim))):
+        cut = _cut([_slice_piece(piece) for piece in plan.pieces], max(1, round(plan.bytes / aim)))
+        for part, pieces in enumerate(cut):
             before = _nearest(earlier)
             reaches = len(before) == len(earlier)
             slices.append(
@@ -57,6 +58,8 @@ def cut_into_slices(
                     max_chunk_bytes=max_chunk_bytes,
                     chunks_deleted=plan.chunks_deleted and reaches,
                     more_before=plan.more_before or not reaches,
+                    part=part,
+                    parts=len(cut),
                 )
             )
             earlier += pieces

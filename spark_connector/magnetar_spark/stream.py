@@ -146,7 +146,7 @@ class TopicStream:
             [plan for plan in plans if plan is not None],
             self._options.max_tasks,
             None,
-            Connection(self._options.url, self._options.listener_name),
+            Connection(self._options.url, self._options.listener_name, self._options.reconnect_s),
             self._options.fail_on_data_loss,
             self._options.max_chunk_bytes,
         )

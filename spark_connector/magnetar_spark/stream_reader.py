@@ -28,13 +28,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from magnetar_spark.batch_reader import OPERATION_TIMEOUT_S
+from magnetar_spark.batch_reader import START_TIMEOUT_S
 from magnetar_spark.driver_loop import DriverLoop
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import SourceOptions, stream_options
 from magnetar_spark.plain_errors import in_a_worker, plainly
 from magnetar_spark.plans import Limits
-from magnetar_spark.reaching import answered
+from magnetar_spark.reaching import answered, naming_reconnect_timeout
 from magnetar_spark.stream import TopicStream
 from magnetar_spark.user_schema import columns_of_schema
 
@@ -127,10 +127,11 @@ class _Driver:
         self.stream = TopicStream(self._admin, options)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._reached:
-            work = answered(self._options, work)
-        result = self._loop.run(work)
+        if self._reached:
+            return self._loop.run(naming_reconnect_timeout(self._options, work))
+        result = self._loop.run(answered(self._options, work))
         self._reached = True
+        self._admin.set_operation_timeout(self._options.reconnect_s)
         return result
 
     def limits(self, limit: ReadLimit) -> Limits:
@@ -150,7 +151,7 @@ class _Driver:
 async def _made(options: SourceOptions) -> AsyncAdmin:
     from magnetar.admin import AsyncAdmin
 
-    return AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name)
+    return AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -298,3 +298,19 @@ def test_a_partition_is_read_by_many_tasks(spark: SparkSession, url: str) -> Non
     frame = read(spark, url, topic="large", maxTasks="3")
     assert frame.rdd.getNumPartitions() == 3
     assert [value[:4] for value in values(frame)] == [b"%04d" % number for number in range(400)]
+
+
+def test_all_batches_of_a_driver_have_one_lease_and_give_it_back(spark: SparkSession, url: str) -> None:
+    """SPK-5: a program that polls a topic leaves one lease of it, which is shortened when all is read. A DataFrame that
+    is read again while that lasts has the same rows."""
+    keep(url, "polled")
+    with magnetar.Client(url) as client, client.create_producer("polled", batching_enabled=False) as producer:
+        for number in range(3 * PER_LEDGER):
+            producer.send(b"%d" % number)
+    with Admin(url) as admin:
+        frames = [read(spark, url, topic="polled", maxTasks="4") for _ in range(3)]
+        for frame in (*frames, frames[0]):
+            assert frame.count() == 3 * PER_LEDGER
+        [lease] = admin.topics.internal_stats("polled").leases
+        assert lease.lease_ms == 3_600_000
+        assert lease.left_ms <= 900_000

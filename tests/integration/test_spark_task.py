@@ -26,7 +26,7 @@ from magnetar_spark.errors import DataLost, UnreadableEntry
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
-from magnetar_spark.task_lease import new_lease
+from magnetar_spark.task_lease import TaskLease, new_lease
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
@@ -192,6 +192,11 @@ def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, ca
     with pytest.raises(DataLost, match="failOnDataLoss=false"):
         while time.monotonic() < deadline:  # until the bookie has collected its garbage
             assert len(rows_of([fails])) == 20
+    of_batch = replace(fails, lease=TaskLease.of(lease, time.time() - 77, [topic]))
+    with pytest.raises(
+        DataLost, match=r"planned 7[0-9] s ago.*kept for 60 s \(option batchLeaseSeconds\).*load\(\) it anew"
+    ):
+        rows_of([of_batch])
     with caplog.at_level(logging.WARNING):
         while (rows := rows_of([goes_on])) and time.monotonic() < deadline:
             assert len(rows) < 20

@@ -80,7 +80,9 @@ class PlanMaking:
             await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
         if request.lease_ms:
-            until_ms = await log.leases.take(request.lease_id, from_ledger_id, request.lease_ms, request.holder)
+            until_ms = await log.leases.take(
+                request.lease_id, from_ledger_id, request.lease_ms, request.holder, request.read_id
+            )
         pieces = MAX_PIECES
         for _ in range(_ATTEMPTS):
             limits = PlanLimits(request.max_messages, request.max_bytes, pieces)

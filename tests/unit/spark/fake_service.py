@@ -32,6 +32,7 @@ class FakeLog:
     ledger_id: int = 1
     # What was there once ends here.
     deleted_before: NextMessage = NOWHERE
+    # By the lease's id, and behind it that of the read that has it.
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     progress: dict[str, NextMessage] = field(default_factory=dict)
     progress_owners: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -171,6 +172,7 @@ class FakeService:
         before_ledgers: int = 0,
         before_bytes: int = 0,
         fresh: bool = False,
+        read_id: bytes = b"",
     ) -> Plan:
         self._note("plan")
         there = self._log(log)
@@ -179,7 +181,7 @@ class FakeService:
                 there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
             )
         if lease_ms:
-            there.leases[lease_id] = (start.ledger_id, lease_ms)
+            there.leases[lease_id + read_id] = (start.ledger_id, lease_ms)
         begins_in_deleted = NOWHERE < start < there.deleted_before
         begin = max(start, there.first if stop is None else min(there.first, stop))
         end = there.end if stop is None else min(stop, there.end)
@@ -206,9 +208,11 @@ class FakeService:
             trimmed=there.deleted_before > NOWHERE,
         )
 
-    async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
+    async def renew_lease(
+        self, log: str, incarnation: str, lease_id: bytes, lease_ms: int, *, read_id: bytes = b""
+    ) -> None:
         self._note("renew_lease")
-        leases = self._log(log).leases
+        leases, lease_id = self._log(log).leases, lease_id + read_id
         if lease_id not in leases:
             raise NotFound(f"there is no such lease on {log}")
         if lease_ms:
@@ -216,9 +220,9 @@ class FakeService:
         else:
             del leases[lease_id]
 
-    async def end_lease(self, log: str, lease_id: bytes) -> None:
+    async def end_lease(self, log: str, lease_id: bytes, *, read_id: bytes = b"") -> None:
         self._note("end_lease")
-        self._log(log).leases.pop(lease_id, None)
+        self._log(log).leases.pop(lease_id + read_id, None)
 
     async def hold_namespace(
         self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""

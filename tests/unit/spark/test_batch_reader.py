@@ -95,3 +95,14 @@ def test_that_a_lease_is_not_given_back_fails_no_query(service: FakeService) -> 
     service.failing["end_lease"] = ConnectError("a broker moves")
     assert len(reader().partitions()) == 1
     assert leased(service) == [0, 1]
+
+
+def test_all_batches_of_a_driver_share_a_lease_of_each_topic(service: FakeService) -> None:
+    """SPK-5: each is a read of its own, and the slices of a partition know how many there are."""
+    service["t-partition-1"].publish([1, 2, 3])
+    slices = [one for _ in range(3) for one in reader().partitions() if isinstance(one, LogSlice)]
+    leases = [one.lease.lease for one in slices if one.lease is not None]
+    assert len({lease.lease_id for lease in leases}) == 1
+    assert len({lease.read_id for lease in leases}) == 3
+    assert len(service["t-partition-1"].leases) == 3
+    assert [(one.part, one.parts) for one in slices] == [(0, 1)] * 3

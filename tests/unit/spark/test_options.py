@@ -42,6 +42,7 @@ def test_every_option_has_an_effect() -> None:
         "failOnDataLoss": batch(failOnDataLoss="false") != plain_batch,
         "columns": batch(columns="value") != plain_batch,
         "maxChunkBytes": batch(maxChunkBytes="1g") != plain_batch,
+        "reconnectSeconds": stream(reconnectSeconds="5") != plain_stream,
         "maxTasks": batch(maxTasks="77") != plain_batch,
         "batchLeaseSeconds": batch(batchLeaseSeconds="60") != plain_batch,
         "maxMessagesPerTrigger": stream(maxMessagesPerTrigger="5") != plain_stream,
