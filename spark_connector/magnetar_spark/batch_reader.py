@@ -24,7 +24,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
-from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
 from magnetar_spark.options import SourceOptions
@@ -35,6 +34,7 @@ from magnetar_spark.reaching import answered
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.task_lease import Lease, TaskLease, new_lease
+from magnetar_spark.topic_wait import find_topics
 from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
@@ -75,9 +75,8 @@ class BatchReader(DataSourceReader):
         from magnetar.admin import AsyncAdmin
 
         async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
-            logs = await Topics(admin, options.topics).find(now=True)
-            if not logs:
-                raise InvalidOptions(f"there is no topic that matches {options.topics}")
+            topics = Topics(admin, options.topics)
+            logs = await find_topics(admin, topics, options.topics, options.wait_for_topic_s)
             options.starting.check_names("startingOffsets", [log.log for log in logs])
             options.ending.check_names("endingOffsets", [log.log for log in logs])
             planning = _Planning(admin, options, lease)
@@ -96,6 +95,7 @@ class BatchReader(DataSourceReader):
                 connection,
                 options.fail_on_data_loss,
                 options.max_chunk_bytes,
+                min_tasks=options.min_tasks,
             )
         ]
 

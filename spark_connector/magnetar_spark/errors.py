@@ -4,6 +4,7 @@ SparkConnectorError
 ├── InvalidOptions     the user's: options that there are not, that can't be read, or that do not fit together
 │   └── InvalidColumns columns that there are not, or that are named twice
 ├── InvalidOffsets     a checkpoint's: they are not what this source writes
+├── NoSuchTopic        a topic that does not exist, or not in time, when the query begins
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
 ├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
@@ -25,6 +26,7 @@ __all__ = [
     "InvalidOffsets",
     "InvalidOptions",
     "NoSink",
+    "NoSuchTopic",
     "NobodyAnswers",
     "NotReadNow",
     "NothingKept",
@@ -54,6 +56,10 @@ class InvalidOffsets(SparkConnectorError, ValueError):
 
 class NoSink(SparkConnectorError):
     """Topics are read here, and not written."""
+
+
+class NoSuchTopic(SparkConnectorError):
+    """A topic that does not exist when the query begins."""
 
 
 class NobodyAnswers(SparkConnectorError):

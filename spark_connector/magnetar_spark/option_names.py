@@ -16,7 +16,13 @@ from magnetar_spark.errors import InvalidOptions
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 
 _OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds")
-_OF_STREAMS: Final = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "progressSubscription")
+_OF_STREAMS: Final = (
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
+    "progressSubscription",
+)
 OPTIONS: Final = (
     "url",
     "listenerName",
@@ -27,6 +33,8 @@ OPTIONS: Final = (
     "failOnDataLoss",
     "columns",
     "maxTasks",
+    "minTasks",
+    "waitForTopic",
     "maxChunkBytes",
     *_OF_BATCHES,
     *_OF_STREAMS,
@@ -51,7 +59,8 @@ _ELSEWHERE: Final = {
     "maxrowspertrigger": "maxMessagesPerTrigger",
     "predefinedsubscription": "progressSubscription",
     "subscriptionprefix": "progressSubscription",
-    "minpartitions": "maxTasks",
+    "minpartitions": "minTasks",
+    "minoffsetspertrigger": "minMessagesPerTrigger",
 }
 
 

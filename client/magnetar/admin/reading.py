@@ -92,3 +92,5 @@ class Plan:
     deleted_before: bool = False
     # Where a message may have begun that was not whole at `start`: what is kept from here on is all that is needed.
     needed_from: NextMessage = _BEFORE_ALL
+    # Of the whole log: the index that its next message will have.
+    end_index: int = 0

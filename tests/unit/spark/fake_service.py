@@ -30,6 +30,8 @@ class FakeLog:
     # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
     entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     ledger_id: int = 1
+    # How many messages there ever were.
+    published: int = 0
     # What was there once ends here.
     deleted_before: NextMessage = NOWHERE
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class FakeLog:
     def publish(self, messages: Sequence[int]) -> None:
         """As one batch."""
         self.entries[self.ledger_id, self._next_entry()] = list(messages)
+        self.published += len(messages)
 
     def roll(self) -> None:
         self.ledger_id += 1
@@ -196,6 +199,7 @@ class FakeService:
             messages_behind=len(there.between(cut, there.end)),
             lease_until_ms=0,
             retained=there.retained,
+            end_index=there.published,
             needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
         )
 

@@ -70,6 +70,7 @@ def test_a_plan_names_what_there_is_and_who_has_it() -> None:
         once_more = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
         assert (once_more.pieces, once_more.stop) == (plan.pieces, plan.stop)
         assert once_more.messages_behind == 7
+        assert (plan.end_index, once_more.end_index) == (12, 19)
 
     in_broker(body, **SMALL)
 
