@@ -67,3 +67,5 @@ class LogSlice(InputPartition):
     chunks_deleted: bool = False
     # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
     more_before: bool = False
+    # Of a plan that is narrowed to a query's filters; empty: it is not.
+    plan_id: str = ""

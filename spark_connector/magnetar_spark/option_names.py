@@ -15,7 +15,7 @@ from magnetar_spark.errors import InvalidOptions
 
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 
-_OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds")
+_OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds", "pushFilters")
 _OF_STREAMS: Final = (
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
@@ -82,7 +82,7 @@ def refuse_those_of_a_batch(given: Mapping[str, str]) -> None:
     for name in _OF_BATCHES:
         if name.lower() in given:
             raise InvalidOptions(
-                f"the option {name!r} is for spark.read: a stream has no end, and its driver renews its leases. "
+                f"the option {name!r} is for spark.read: a stream has no end, plans no filters, and renews its leases. "
                 "Leave it out, or read with spark.read"
             )
 

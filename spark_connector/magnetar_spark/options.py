@@ -66,6 +66,8 @@ class SourceOptions:
     max_trigger_delay_s: float
     # How long a query waits for a topic that does not exist yet.
     wait_for_topic_s: float
+    # A batch plans no more than what its filters can let pass.
+    push_filters: bool
 
 
 def batch_options(given: Mapping[str, str]) -> SourceOptions:
@@ -112,6 +114,7 @@ def _options(options: Mapping[str, str], start: str) -> SourceOptions:
         min_messages=_min_messages(options),
         max_trigger_delay_s=_duration_s(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_S),
         wait_for_topic_s=_duration_s(options, "waitForTopic", 0),
+        push_filters=_yes_or_no(options, "pushFilters", False),
     )
 
 

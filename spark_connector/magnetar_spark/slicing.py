@@ -39,6 +39,7 @@ def cut_into_slices(
     max_chunk_bytes: int = MAX_CHUNK_BYTES,
     *,
     min_tasks: int = 0,
+    plan_id: str = "",
 ) -> list[LogSlice]:
     """Largest first, so that no large one is left to be read when all else is done."""
     total = sum(plan.bytes for plan in plans)
@@ -66,6 +67,7 @@ def cut_into_slices(
                     max_chunk_bytes=max_chunk_bytes,
                     chunks_deleted=plan.chunks_deleted and reaches,
                     more_before=plan.more_before or not reaches,
+                    plan_id=plan_id,
                 )
             )
             earlier += pieces

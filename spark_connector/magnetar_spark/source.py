@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import MutableMapping
 from typing import Final, NoReturn
 
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from magnetar_spark.batch_reader import BatchReader
+from magnetar_spark.batch_reader import BatchReader, FilteringReader
 from magnetar_spark.columns import spark_schema
 from magnetar_spark.errors import NoSink
 from magnetar_spark.options import batch_options, columns_of
@@ -19,6 +20,7 @@ from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]
 
+_LOAD_ID_BYTES: Final = 16
 _NO_SINK: Final = (
     "topics can't be written to by Spark yet: there is no sink in this version. Publish with magnetar.Client, in "
     "foreachPartition, or in a stream's foreachBatch"
@@ -30,6 +32,8 @@ class MagnetarDataSource(DataSource):
         super().__init__(options)
         with plainly():
             self._columns = columns_of(options)
+        # Spark makes one instance for each `load()`, and pickles it.
+        self._load_id = secrets.token_hex(_LOAD_ID_BYTES)
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +44,12 @@ class MagnetarDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         with plainly():
-            return BatchReader(batch_options(self.options), columns_of_schema(schema, self._columns))
+            options, columns = batch_options(self.options), columns_of_schema(schema, self._columns)
+            return (
+                FilteringReader(options, columns, self._load_id)
+                if options.push_filters
+                else BatchReader(options, columns)
+            )
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.options, schema)

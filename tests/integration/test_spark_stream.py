@@ -115,7 +115,7 @@ def test_it_waits_for_its_topic_and_for_so_many_messages(spark: SparkSession, ur
 
 
 def lag_of(progress: StreamingQueryProgress) -> dict[str, Any]:
-    lag = json.loads(progress.sources[0].latestOffset or "{}")
+    lag: dict[str, Any] = json.loads(progress.sources[0].latestOffset or "{}")
     return {"total": {"messages_behind": 0}} | lag
 
 

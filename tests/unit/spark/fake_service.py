@@ -29,6 +29,8 @@ class FakeLog:
     incarnation: str
     # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
     entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    # The broker's time of each entry that there ever was.
+    times: dict[tuple[int, int], int] = field(default_factory=dict)
     ledger_id: int = 1
     # How many messages there ever were.
     published: int = 0
@@ -43,8 +45,9 @@ class FakeLog:
     # No answer has more pieces.
     most_pieces: int = 1000
 
-    def publish(self, messages: Sequence[int]) -> None:
+    def publish(self, messages: Sequence[int], time_ms: int = 0) -> None:
         """As one batch."""
+        self.times[self.ledger_id, self._next_entry()] = time_ms
         self.entries[self.ledger_id, self._next_entry()] = list(messages)
         self.published += len(messages)
 
@@ -149,7 +152,10 @@ class FakeService:
         there = self._log(log)
         if start == MessageId.earliest:
             return LogPlace(there.incarnation, there.first, there.retained)
-        assert start == MessageId.latest, "the fake knows no times"
+        if isinstance(start, int):
+            places = [place for place in sorted(there.entries) if there.times[place] >= start]
+            return LogPlace(there.incarnation, NextMessage(*places[0]) if places else there.end, there.retained)
+        assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)
 
     async def plan(

@@ -40,6 +40,7 @@ def test_every_option_has_an_effect() -> None:
         "maxTasks": batch(maxTasks="77") != plain_batch,
         "minTasks": batch(minTasks="2") != plain_batch,
         "waitForTopic": batch(waitForTopic="2") != plain_batch,
+        "pushFilters": batch(pushFilters="true") != plain_batch,
         "batchLeaseSeconds": batch(batchLeaseSeconds="60") != plain_batch,
         "maxMessagesPerTrigger": stream(maxMessagesPerTrigger="5") != plain_stream,
         "maxBytesPerTrigger": stream(maxBytesPerTrigger="5k") != plain_stream,
