@@ -76,7 +76,7 @@ class BrokerMetrics:
             "Subscriptions whose cursor is damaged: reset or delete them.",
             totals.damaged,
         )
-        yield self._counter("broker_lost_entries", "Entries found lost on all bookies.", counters.lost_entries)
+        yield self._counter("broker_lost_entries", "Entries found lost on all bookies, or more.", counters.lost_entries)
         yield self._gauge("broker_rate_in", "Messages a second published.", counters.received.messages_per_s)
         yield self._gauge("broker_throughput_in", "Bytes a second published.", counters.received.bytes_per_s)
         yield self._gauge("broker_rate_out", "Messages a second delivered.", counters.delivered.messages_per_s)

@@ -49,7 +49,7 @@ an add failed is left as it is, and another begun with a snapshot of all (durabl
 slowest position that is durable, and cursors in what was trimmed move on.
 
 Opening a topic reads the cursors' nodes alone. Their ledgers are recovered and read while the topic is served already;
-one that is damaged, or takes long, holds up its own subscription (unopened_cursor.py).
+one that is damaged, or takes long, holds up its own subscription (cursor_opener.py).
 
 What opening a topic costs
 --------------------------
