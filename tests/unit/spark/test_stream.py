@@ -465,6 +465,7 @@ def test_what_a_batch_waits_for_is_held_after_a_restart() -> None:
         assert await query.batch() == list(range(30))
         await query.crash()
         assert not service["t"].leases
+        service["t"].publish([30])
         assert not await query.batch()
         assert len(service["t"].leases) == 1
         await query.crash()
