@@ -216,6 +216,20 @@ def test_what_was_deleted_and_may_have_passed_is_a_loss(service: FakeService) ->
     assert service.messages_of(planned(service, [GreaterThan(INDEX, 27)], startingOffsets=start)) == [27, 28, 29]
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_log_that_is_trimmed_behind_the_place_that_was_found(service: FakeService, fail: str) -> None:
+    """SPK-2: what lies in front of it was not asked for, so it is no loss"""
+    service.create("t")
+    log = service["t"]
+    for number in range(30):
+        log.publish([number], 1_000 + number)
+        log.roll()
+    service.before["plan"] = lambda: log.delete_ledgers_before(log.place_of(20).ledger_id)
+    passing: list[Filter] = [GreaterThan(TIME, moment(1_010))]
+    slices = planned(service, passing, failOnDataLoss=fail)
+    assert service.messages_of(slices) == list(range(20, 30))
+
+
 def test_one_load_is_for_one_set_of_filters() -> None:
     """SPK-1: Spark would give both queries the rows of one"""
     one = repr(bounds_of([EqualTo(INDEX, 1)]))
