@@ -51,13 +51,15 @@ class Narrowing:
         found = [] if stop is None else [stop]
         if (behind_ms := self._bounds.time_ms.behind) is not None:
             place = (await self._admin.reading.place(log, max(1, behind_ms))).place
-            if self._fail_on_data_loss:
-                found.append(NextMessage(place.ledger_id, place.entry_id + 1, 0))
-            else:
-                found.append(NextMessage(place.ledger_id + 1, 0, 0))
-        if (behind := self._bounds.index.behind) is not None:
-            known = await self._find_index(log, behind)
-            if known is not None and known[1] >= behind:
+            behind = NextMessage(place.ledger_id, place.entry_id + 1, 0)
+            if not self._fail_on_data_loss:
+                behind = NextMessage(place.ledger_id + 1, 0, 0)
+            # A range that ends behind the log's end is refused.
+            if behind < (await self._admin.reading.place(log, MessageId.latest)).place:
+                found.append(behind)
+        if (behind_index := self._bounds.index.behind) is not None:
+            known = await self._find_index(log, behind_index)
+            if known is not None and known[1] >= behind_index:
                 found.append(known[0])
         return min(found, default=None)
 

@@ -1,4 +1,10 @@
-"""What Spark is given: the data source named `magnetar`."""
+"""The data source named `magnetar`, as Spark calls it.
+
+Spark makes one of these for each thing that it asks for (the schema, a reader, a writer), and passes the options that
+it has for that: those of a query, those of a table that is being created (table_definition.py), `checkpointLocation`
+where a stream is written, or none. So options are checked where it is known what they are for, and not when this is
+made.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +22,22 @@ from magnetar_spark.errors import NoSink
 from magnetar_spark.options import batch_options, columns_of
 from magnetar_spark.plain_errors import plainly
 from magnetar_spark.stream_reader import StreamReader
+from magnetar_spark.table_definition import is_table_definition, table_columns
 from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]
 
 _LOAD_ID_BYTES: Final = 16
 _NO_SINK: Final = (
-    "topics can't be written to by Spark yet: there is no sink in this version. Publish with magnetar.Client, in "
-    "foreachPartition, or in a stream's foreachBatch"
+    "topics can't be written to by Spark yet, neither by write, writeStream nor INSERT: there is no sink in this "
+    "version. Publish with magnetar.Client, in foreachPartition, or in a stream's foreachBatch"
 )
 
 
 class MagnetarDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        with plainly():
-            self._columns = columns_of(options)
-        # Spark makes one instance for each `load()`, and pickles it.
+        # Spark keeps one instance for all batches of a `load()`.
         self._load_id = secrets.token_hex(_LOAD_ID_BYTES)
 
     @classmethod
@@ -40,16 +45,18 @@ class MagnetarDataSource(DataSource):
         return "magnetar"
 
     def schema(self) -> StructType:
-        return spark_schema(self._columns)
+        with plainly():
+            if is_table_definition(self.options):
+                return spark_schema(table_columns(self.options))
+            return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
         with plainly():
-            options, columns = batch_options(self.options), columns_of_schema(schema, self._columns)
-            return (
-                FilteringReader(options, columns, self._load_id)
-                if options.push_filters
-                else BatchReader(options, columns)
-            )
+            options = batch_options(self.options)
+            columns = columns_of_schema(schema, options.columns)
+            if options.push_filters:
+                return FilteringReader(options, columns, self._load_id)
+            return BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.options, schema)
@@ -64,5 +71,5 @@ class MagnetarDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """For where Spark does not find the source by itself: it looks for it in the environment of the driver's Python."""
+    """Registers the data source where Spark does not find it by itself: in the environment of the driver's Python."""
     spark.dataSource.register(MagnetarDataSource)

@@ -103,6 +103,11 @@ class BrokerMetrics:
         yield self._counter(
             "broker_leases_lapsed", "Leases of readers that were not renewed in time.", counters.leases_lapsed
         )
+        yield self._counter(
+            "broker_namespace_leases_lapsed",
+            "Leases of readers on namespaces that were not renewed in time, and that this broker has removed.",
+            counters.namespace_leases_lapsed,
+        )
         yield _FAMILIES.histogram(
             "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds
         )

@@ -174,6 +174,20 @@ class ManagedLedger:
         """Whether ledgers that are off the list, or empty, are not deleted yet: the next trim deletes them."""
         return bool(self._node.list.deleting) or self._node.list.empty is not None
 
+    async def check_current(self) -> None:
+        """Make sure that no other broker had opened the topic when this was called. So what `listed` says afterwards
+        is all that was ever stored by then. Raises `TopicGivenUp`, METADATA_ERROR."""
+        self._check_open()
+        try:
+            await self._node.check_current()
+        except TopicGivenUp as error:
+            self._given_up(error)
+            raise
+        except MetadataError as error:
+            text = f"whether topic {self.name} is still served here can't be found out now: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+        self._check_open()
+
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
         found = self._node.list.find(ledger_id)

@@ -331,21 +331,24 @@ class Subscriptions:
 
     async def advance(
         self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
-    ) -> None:
-        """Acknowledge everything before that position, for the reader whose progress it is (progress.py).
+    ) -> Position:
+        """Acknowledge everything in front of that position, for a reader whose progress it is (progress.py). Return the
+        mark-delete position that the subscription then has.
 
         `only_make`: create the subscription, and do nothing where it exists.
         """
         _check_name(name)
         owner.check()
         self._check_open()
-        await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
+        return await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
 
-    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> None:
+    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> Position:
         await self._cursors.wait_until_open(name)
         if self._cursors.get(name) is None:
             await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
-        await advance(self._loaded_or_load(name), self._cursors, self._log, None if only_make else to, owner)
+        subscription = self._loaded_or_load(name)
+        await advance(subscription, self._cursors, self._log, None if only_make else to, owner)
+        return subscription.cursor.mark_delete
 
     async def _change(
         self,

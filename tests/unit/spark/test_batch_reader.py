@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import magnetar.admin
 from magnetar.admin import Plan
 from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
-from magnetar_spark.errors import NoSuchTopic
+from magnetar_spark.errors import DataLost, NoSuchTopic
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import batch_options
 from tests.unit.spark.fake_service import FakeService
@@ -72,6 +73,19 @@ def test_at_least_so_many_tasks(service: FakeService) -> None:
     slices = [one for one in reader(minTasks="7").partitions() if isinstance(one, LogSlice)]
     assert len(slices) == 7
     assert sorted(service.messages_of(slices)) == list(range(20))
+
+
+def test_a_loss_advises_no_subscription_to_a_batch(service: FakeService) -> None:
+    """SPK-2: a batch has no progressSubscription."""
+    log = service["t-partition-1"]
+    log.publish([1, 2, 3])
+    begin = json.dumps({"t-partition-1": log.first._asdict()})
+    log.roll()
+    log.publish([4])
+    log.delete_ledgers_before(log.ledger_id)
+    with pytest.raises(DataLost, match=r"are lost: from .*failOnDataLoss") as raised:
+        reader(startingOffsets=begin).partitions()
+    assert "progressSubscription" not in str(raised.value)
 
 
 def _fails_before(service: FakeService) -> None:
