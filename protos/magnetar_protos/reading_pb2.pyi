@@ -70,7 +70,7 @@ class PlanRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ..., read_id: _Optional[bytes] = ...) -> None: ...
 
 class PlanAnswer(_message.Message):
-    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed")
+    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed", "end_index")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class PlanAnswer(_message.Message):
     DELETED_BEFORE_FIELD_NUMBER: _ClassVar[int]
     NEEDED_FROM_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    END_INDEX_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
     start: NextMessage
@@ -111,7 +112,8 @@ class PlanAnswer(_message.Message):
     deleted_before: bool
     needed_from: NextMessage
     trimmed: bool
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ...) -> None: ...
+    end_index: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ..., end_index: _Optional[int] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "last_entry_id", "skip_messages", "stop_after_messages", "bytes", "messages", "ensemble_size", "write_quorum", "ack_quorum", "fragments", "open")

@@ -4,6 +4,7 @@ SparkConnectorError
 ├── InvalidOptions     the user's: options that there are not, that can't be read, or that do not fit together
 │   └── InvalidColumns columns that there are not, or that are named twice
 ├── InvalidOffsets     a checkpoint's: they are not what this source writes
+├── NoSuchTopic        a topic that does not exist, or not in time, when the query begins
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
 ├── BrokersAway        brokers that have answered this query could not for `reconnectSeconds`
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
@@ -27,6 +28,7 @@ __all__ = [
     "InvalidOffsets",
     "InvalidOptions",
     "NoSink",
+    "NoSuchTopic",
     "NobodyAnswers",
     "NotReadNow",
     "NothingKept",
@@ -56,6 +58,10 @@ class InvalidOffsets(SparkConnectorError, ValueError):
 
 class NoSink(SparkConnectorError):
     """Topics are read here, and not written."""
+
+
+class NoSuchTopic(SparkConnectorError):
+    """A topic that does not exist when the query begins."""
 
 
 class NobodyAnswers(SparkConnectorError):

@@ -75,3 +75,5 @@ class LogSlice(InputPartition):
     # Which of the slices of this log, of the same batch, it is.
     part: int = 0
     parts: int = 1
+    # Of a plan that is narrowed to a query's filters; empty: it is not.
+    plan_id: str = ""

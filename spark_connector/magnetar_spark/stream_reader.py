@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -62,7 +63,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with plainly():
             driver = self._started()
-            return driver.run(driver.stream.latest(start, driver.limits(limit)))
+            # With its other triggers the engine reads all that there is, and ends.
+            may_wait = not isinstance(limit, ReadAllAvailable)
+            return driver.run(driver.stream.latest(start, driver.limits(limit), may_wait=may_wait))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark takes one limit alone. Where there are two, the other is known here."""
@@ -72,6 +75,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(options.max_messages)
         if options.max_bytes:
             return ReadMaxBytes(options.max_bytes)
+        if options.min_messages:
+            return ReadMinRows(options.min_messages)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -21,11 +21,12 @@ from tests.running_spark import read, spark_session, values
 from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 PER_LEDGER: Final = 7
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -314,3 +315,80 @@ def test_all_batches_of_a_driver_have_one_lease_and_give_it_back(spark: SparkSes
         [lease] = admin.topics.internal_stats("polled").leases
         assert lease.lease_ms == 3_600_000
         assert lease.left_ms <= 900_000
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_pushed_filters_read_fewer_entries_and_give_the_same_rows(spark: SparkSession, url: str, pushing: None) -> None:
+    """SPK-1, SPK-3: on index, broker_time and partition; one DataFrame is for one query, as Spark would mix up two"""
+    with Admin(url) as admin:
+        admin.topics.create_partitioned("filtered", 2)
+        admin.subscriptions.create("filtered", "keeps")
+    with magnetar.Client(url) as client:
+        producer = client.create_producer("filtered")
+        for number in range(400):
+            producer.send_async(b"%03d" % number, None, partition_key=str(number % 17))
+            if number % 10 == 9:
+                producer.flush()
+                time.sleep(0.002)
+    unfiltered = read(spark, url, topic="filtered")
+    everything, schema = unfiltered.collect(), unfiltered.schema
+    moments = sorted(row.broker_time for row in everything)
+    low, high = moments[120].isoformat(), moments[180].isoformat()
+    for condition in (
+        "index >= 100 AND index < 103",
+        f"broker_time > timestamp'{low}' AND broker_time <= timestamp'{high}'",
+        "partition = 1 AND index BETWEEN 20 AND 60",
+        f"broker_time = timestamp'{high}' AND value IS NOT NULL",
+        "partition IS NULL OR index > 195",
+        "index > 100000",
+    ):
+        wanted = sorted(row.value for row in spark.createDataFrame(everything, schema).filter(condition).collect())
+        frame = read(spark, url, topic="filtered", pushFilters="true").filter(condition)
+        rows = frame.collect()
+        assert sorted(row.value for row in rows) == wanted, condition
+        assert sorted(row.value for row in frame.collect()) == wanted, condition
+        scanned = scanned_rows(frame)
+        assert scanned <= (len(everything) if " OR " in condition else len(wanted) + 60), condition
+    frame = read(spark, url, topic="filtered", pushFilters="true")
+    some, others = frame.filter("index < 10"), frame.filter("index >= 50")
+    with pytest.raises(Exception, match="another query has pushed other filters on it"):
+        some.union(others).count()
+    frame = read(spark, url, topic="filtered", pushFilters="true")
+    assert frame.filter("index < 10").count() == 20
+    with pytest.raises(
+        Exception, match="a second query reads the messages that were chosen for the filters of the first"
+    ):
+        frame.count()
+    with pytest.raises(Exception, match="is read as an RDD"):
+        read(spark, url, topic="filtered", pushFilters="true").filter("index < 10").rdd.count()
+
+
+def test_without_the_option_no_filter_is_pushed(spark: SparkSession, url: str, pushing: None) -> None:
+    """SPK-1: so that other sources' filters can be pushed in the same session. With the option, and without Spark's
+    setting, its error names that"""
+    keep(url, "unfiltered")
+    with magnetar.Client(url) as client:
+        producer = client.create_producer("unfiltered")
+        for number in range(20):
+            producer.send(b"%d" % number)
+    frame = read(spark, url, topic="unfiltered")
+    assert frame.filter("index < 5").count() == 5
+    assert frame.count() == 20
+    assert frame.filter("index < 5").union(frame.filter("index > 15")).count() == 9
+    spark.conf.set(PUSHDOWN, "false")
+    with pytest.raises(Exception, match=PUSHDOWN):
+        read(spark, url, topic="unfiltered", pushFilters="true").count()
+
+
+def scanned_rows(frame: DataFrame) -> int:
+    """How many rows the source gave to the filter."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    while plan.children().size():
+        plan = plan.children().head()
+    return int(plan.metrics().apply("numOutputRows").value())

@@ -133,6 +133,7 @@ class PlanMaking:
             first=message_of(plan.first),
             end=message_of(plan.end),
             messages_behind=plan.messages_behind,
+            end_index=plan.end_index,
             at_limit=plan.at_limit,
         )
         if not plan.pieces:

@@ -285,5 +285,6 @@ def _plan(answer: pb.PlanAnswer) -> Plan:
         at_limit=answer.at_limit,
         deleted_before=answer.deleted_before,
         needed_from=_place(answer.needed_from),
+        end_index=answer.end_index,
         trimmed=answer.trimmed,
     )

@@ -29,7 +29,11 @@ class FakeLog:
     incarnation: str
     # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
     entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    # The broker's time of each entry that there ever was.
+    times: dict[tuple[int, int], int] = field(default_factory=dict)
     ledger_id: int = 1
+    # How many messages there ever were.
+    published: int = 0
     # What was there once ends here.
     deleted_before: NextMessage = NOWHERE
     # By the lease's id, and behind it that of the read that has it.
@@ -42,9 +46,11 @@ class FakeLog:
     # No answer has more pieces.
     most_pieces: int = 1000
 
-    def publish(self, messages: Sequence[int]) -> None:
+    def publish(self, messages: Sequence[int], time_ms: int = 0) -> None:
         """As one batch."""
+        self.times[self.ledger_id, self._next_entry()] = time_ms
         self.entries[self.ledger_id, self._next_entry()] = list(messages)
+        self.published += len(messages)
 
     def roll(self) -> None:
         self.ledger_id += 1
@@ -153,7 +159,10 @@ class FakeService:
         there = self._log(log)
         if start == MessageId.earliest:
             return LogPlace(there.incarnation, there.first, there.retained)
-        assert start == MessageId.latest, "the fake knows no times"
+        if isinstance(start, int):
+            places = [place for place in sorted(there.entries) if there.times[place] >= start]
+            return LogPlace(there.incarnation, NextMessage(*places[0]) if places else there.end, there.retained)
+        assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)
 
     async def plan(
@@ -204,6 +213,7 @@ class FakeService:
             messages_behind=len(there.between(cut, there.end)),
             lease_until_ms=0,
             retained=there.retained,
+            end_index=there.published,
             needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
             trimmed=there.deleted_before > NOWHERE,
         )

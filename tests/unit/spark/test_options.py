@@ -44,13 +44,21 @@ def test_every_option_has_an_effect() -> None:
         "maxChunkBytes": batch(maxChunkBytes="1g") != plain_batch,
         "reconnectSeconds": stream(reconnectSeconds="5") != plain_stream,
         "maxTasks": batch(maxTasks="77") != plain_batch,
+        "minTasks": batch(minTasks="2") != plain_batch,
+        "waitForTopic": batch(waitForTopic="2") != plain_batch,
+        "pushFilters": batch(pushFilters="true") != plain_batch,
         "batchLeaseSeconds": batch(batchLeaseSeconds="60") != plain_batch,
         "maxMessagesPerTrigger": stream(maxMessagesPerTrigger="5") != plain_stream,
         "maxBytesPerTrigger": stream(maxBytesPerTrigger="5k") != plain_stream,
+        "minMessagesPerTrigger": stream(minMessagesPerTrigger="5") != plain_stream,
+        "maxTriggerDelay": stream(minMessagesPerTrigger="5", maxTriggerDelay="2h") != stream(minMessagesPerTrigger="5"),
         "progressSubscription": stream(progressSubscription="s") != plain_stream,
     }
     assert effects == dict.fromkeys(OPTIONS, True)
     assert stream(maxBytesPerTrigger="5k").max_bytes == 5120
+    assert [batch(waitForTopic=text).wait_for_topic_s for text in ("7", "250ms", "3 s", "2M", "1h", "1d", "0")] == [
+        *(7, 0.25, 3, 120, 3600, 86_400, 0)
+    ]
     assert (plain_batch.starting.default, plain_stream.starting.default) == ("earliest", "latest")
 
 
@@ -76,9 +84,10 @@ def test_case_does_not_matter() -> None:
         ("kafka.bootstrap.servers", "url"),
         ("service.url", "url"),
         ("maxOffsetsPerTrigger", "maxMessagesPerTrigger"),
+        ("minOffsetsPerTrigger", "minMessagesPerTrigger"),
+        ("minPartitions", "minTasks"),
         ("subscribe", "topics"),
         ("assign", "topics"),
-        ("minPartitions", "maxTasks"),
         ("startingOffsetsByTimestamp", "startingOffsets"),
         ("endingOffsetsByTimestamp", "endingOffsets"),
     ],
@@ -97,8 +106,6 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -
             "there are no consumer groups, and a query's position is in its checkpoint.*'progressSubscription'",
         ),
         ("kafka.group.id", "there are no consumer groups"),
-        ("minOffsetsPerTrigger", r"there is no minimum: .*processingTime='1 minute'.*'maxMessagesPerTrigger'"),
-        ("maxTriggerDelay", "there is no minimum"),
         ("kafka.security.protocol", "leave it out: no Kafka client runs here"),
         ("pulsar.client.authParams", "leave it out: no Pulsar client runs here"),
         ("kafkaConsumer.pollTimeoutMs", "leave it out: tasks read entries from the bookies"),
@@ -157,11 +164,29 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ({"columns": "value,valeu"}, "no column 'valeu': did you mean 'value'"),
         ({"columns": "value,VALUE"}, "named 2 times"),
         ({"maxBytesPerTrigger": "5m"}, "is for spark.readStream"),
+        ({"maxTriggerDelay": "5m"}, "is for spark.readStream"),
+        ({"minTasks": "5", "maxTasks": "4"}, "'minTasks' is 5, and 'maxTasks' 4: give a minimum of 4 at most"),
+        ({"waitForTopic": "a while"}, "give a duration of up to 7d, such as 500ms"),
+        ({"waitForTopic": "8d"}, "give a duration of up to 7d"),
     ],
 )
 def test_what_can_not_be_meant(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         batch(**options)
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"maxTriggerDelay": "5m"}, "does nothing without 'minMessagesPerTrigger'"),
+        ({"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"}, "give a minimum of 8 at most"),
+    ],
+)
+def test_stream_options_that_do_not_fit_together(options: dict[str, str], told: str) -> None:
+    """SPK-2"""
+    with pytest.raises(InvalidOptions) as raised:
+        stream(**options)
     assert told in str(raised.value)
 
 
