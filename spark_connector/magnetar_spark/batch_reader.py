@@ -95,7 +95,7 @@ class BatchReader(DataSourceReader):
                 TaskLease.of(lease, planned_at, [plan.log for plan in read]),
                 connection,
                 options.fail_on_data_loss,
-                options.max_chunk_bytes,
+                options.decoding,
             )
         ]
 

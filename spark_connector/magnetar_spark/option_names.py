@@ -28,6 +28,9 @@ OPTIONS: Final = (
     "columns",
     "maxTasks",
     "maxChunkBytes",
+    "maxDecompressedBytes",
+    "unreadable",
+    "timeZone",
     *_OF_BATCHES,
     *_OF_STREAMS,
 )

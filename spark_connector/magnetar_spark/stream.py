@@ -142,7 +142,7 @@ class TopicStream:
             None,
             Connection(self._options.url, self._options.listener_name),
             self._options.fail_on_data_loss,
-            self._options.max_chunk_bytes,
+            self._options.decoding,
         )
 
     async def commit(self, end: Mapping[str, Any]) -> None:

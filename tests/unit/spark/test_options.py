@@ -13,6 +13,7 @@ from magnetar_spark.user_schema import columns_of_schema
 
 URL = "magnetar://here:6652"
 LOG = "persistent://public/default/t"
+NOON = "2026-01-01T12:00:00"
 
 
 def batch(**options: str) -> SourceOptions:
@@ -37,6 +38,9 @@ def test_every_option_has_an_effect() -> None:
         "failOnDataLoss": batch(failOnDataLoss="false") != plain_batch,
         "columns": batch(columns="value") != plain_batch,
         "maxChunkBytes": batch(maxChunkBytes="1g") != plain_batch,
+        "maxDecompressedBytes": batch(maxDecompressedBytes="1g") != plain_batch,
+        "unreadable": batch(unreadable="null") != plain_batch,
+        "timeZone": batch(timeZone="Asia/Tokyo", startingOffsets=NOON) != batch(timeZone="UTC", startingOffsets=NOON),
         "maxTasks": batch(maxTasks="77") != plain_batch,
         "batchLeaseSeconds": batch(batchLeaseSeconds="60") != plain_batch,
         "maxMessagesPerTrigger": stream(maxMessagesPerTrigger="5") != plain_stream,
@@ -89,6 +93,12 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -
         ),
         ({"startingOffsets": "0"}, "which is not above 0"),
         ({"failOnDataLoss": "perhaps"}, "give true or false"),
+        ({"unreadable": "ignore"}, "give fail, skip, null"),
+        ({"maxDecompressedBytes": "2g"}, "of 1 … 1,073,741,824"),
+        ({"maxDecompressedBytes": "0"}, "of 1 … 1,073,741,824"),
+        ({"timeZone": "Berlin"}, "'timeZone' is 'Berlin'"),
+        ({"startingOffsets": NOON}, "has no time zone"),
+        ({"endingOffsets": '{"t": "2026-01-01"}'}, "give the option timeZone"),
         ({"maxTasks": "-1"}, "not a whole number of 1"),
         ({"maxTasks": "9" * 5000}, "not a whole number of 1"),
         ({"batchLeaseSeconds": "1e3"}, "not a whole number of 1"),
