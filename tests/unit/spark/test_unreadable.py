@@ -246,6 +246,22 @@ def test_a_message_in_chunks_that_needs_too_much_memory(first: int) -> None:
     assert sorted(places(read(log, Decoding(max_chunk_bytes=little), without, first=first))) == [(2, -1), (3, -1)]
 
 
+def test_an_encrypted_message_in_chunks_takes_no_memory_for_its_payload() -> None:
+    """SPK-1: so it is refused for what it is, however large"""
+    log = in_log(chunks(encrypted, 150_000), [1] * 3)
+    with pytest.raises(UnreadableEntry, match=r"entry 7:2 of .* is encrypted under the keys"):
+        read(log, Decoding(max_chunk_bytes=20_000))
+
+
+def test_a_malformed_chunk_is_no_message() -> None:
+    """Under `null`, too, since no message ends with it."""
+    problems = ProblemCounts("t")
+    chunk = encode_entry(shared(uuid="u", num_chunks_from_msg=2, chunk_id=5, total_chunk_msg_size=2), b"x")
+    log = in_log([chunk, good(1)], [1, 1])
+    assert places(read(log, NULL, problems=problems)) == [(1, -1)]
+    assert [count for count, _ in problems.counts.values()] == [1]
+
+
 def test_a_message_in_chunks_with_a_gap_is_none_even_if_there_was_no_memory_for_it() -> None:
     """SPK-1: it would be none with more memory either"""
     whole, gap = chunks(size=150_000), chunks(size=150_000, uuid="gap")
