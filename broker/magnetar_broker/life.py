@@ -16,6 +16,7 @@ from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.leased_remains import RemainsSweeper
+from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.interface import Advertised
@@ -121,7 +122,16 @@ class BrokerLife:
             lambda: store.session.state is SessionState.CONNECTED,
         )
         self._housekeeping = Housekeeping(self.topics, options, clock, counters)
-        self._remains = RemainsSweeper(self.client, clock, randomness, options.managed_ledger_remains_sweep_interval_s)
+        sweep_interval_s = options.managed_ledger_remains_sweep_interval_s
+        self._remains = RemainsSweeper(self.client, clock, randomness, sweep_interval_s)
+        self._namespace_leases = NamespaceLeaseSweeper(
+            store,
+            clock,
+            randomness,
+            sweep_interval_s,
+            self.client.ledgers.foreign,
+            counters.count_lapsed_namespace_leases,
+        )
         self._clock = clock
         self._options = options
         self._counters = counters
@@ -140,6 +150,7 @@ class BrokerLife:
             loop.create_task(self._keep(self._housekeeping.run), name="housekeeping"),
             loop.create_task(self._keep(self._sample_rates), name="rates"),
             loop.create_task(self._keep(self._remains.run), name="leased remains"),
+            loop.create_task(self._keep(self._namespace_leases.run), name="namespace leases"),
         ]
 
     async def end(self) -> None:

@@ -8,6 +8,7 @@
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors/<subscription>              CursorNode
     /leased-remains/<incarnation>-<number>                LeasedRemains: ledgers of topics that are gone
+    /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: which topics are made with leases
 
     /brokers/<broker id>                                  BrokerRegistration, ephemeral
     /owners/<tenant>/<namespace>/<bundle>                 BundleOwner, ephemeral
@@ -24,13 +25,14 @@ from magnetar_wire.bundles import BundleRange
 from magnetar_wire.path_component import encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["BROKERS", "NAMESPACES", "OWNERS", "PARTITIONED", "REMAINS", "TENANTS", "TOPICS"]
+__all__ = ["BROKERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "REMAINS", "TENANTS", "TOPICS"]
 
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
 REMAINS: Final = "/leased-remains"
+NAMESPACE_LEASES: Final = "/namespace-leases"
 BROKERS: Final = "/brokers"
 OWNERS: Final = "/owners"
 
@@ -69,6 +71,10 @@ def cursor(name: TopicName, subscription: str) -> str:
 
 def remains(incarnation: str, number: int) -> str:
     return f"{REMAINS}/{incarnation}-{number}"
+
+
+def namespace_leases(name: NamespaceName) -> str:
+    return f"{NAMESPACE_LEASES}/{encode_path_component(str(name))}"
 
 
 def broker(broker_id: str) -> str:

@@ -67,6 +67,26 @@ class LedgerLease(_message.Message):
     holder: str
     def __init__(self, lease_id: _Optional[bytes] = ..., from_ledger_id: _Optional[int] = ..., lease_ms: _Optional[int] = ..., written_ms: _Optional[int] = ..., holder: _Optional[str] = ...) -> None: ...
 
+class NamespaceLeases(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[NamespaceLease]
+    def __init__(self, leases: _Optional[_Iterable[_Union[NamespaceLease, _Mapping]]] = ...) -> None: ...
+
+class NamespaceLease(_message.Message):
+    __slots__ = ("lease_id", "name_prefix", "lease_ms", "holder", "renewal")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    RENEWAL_FIELD_NUMBER: _ClassVar[int]
+    lease_id: bytes
+    name_prefix: str
+    lease_ms: int
+    holder: str
+    renewal: bytes
+    def __init__(self, lease_id: _Optional[bytes] = ..., name_prefix: _Optional[str] = ..., lease_ms: _Optional[int] = ..., holder: _Optional[str] = ..., renewal: _Optional[bytes] = ...) -> None: ...
+
 class LeasedRemains(_message.Message):
     __slots__ = ("topic", "incarnation", "ledger_ids", "lease_ms", "deleted_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

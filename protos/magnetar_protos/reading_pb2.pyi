@@ -68,7 +68,7 @@ class PlanRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ...) -> None: ...
 
 class PlanAnswer(_message.Message):
-    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from")
+    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class PlanAnswer(_message.Message):
     AT_LIMIT_FIELD_NUMBER: _ClassVar[int]
     DELETED_BEFORE_FIELD_NUMBER: _ClassVar[int]
     NEEDED_FROM_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
     start: NextMessage
@@ -107,10 +108,11 @@ class PlanAnswer(_message.Message):
     at_limit: bool
     deleted_before: bool
     needed_from: NextMessage
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ...) -> None: ...
+    trimmed: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ...) -> None: ...
 
 class Piece(_message.Message):
-    __slots__ = ("ledger_id", "first_entry_id", "last_entry_id", "skip_messages", "stop_after_messages", "bytes", "messages", "ensemble_size", "write_quorum", "ack_quorum", "fragments")
+    __slots__ = ("ledger_id", "first_entry_id", "last_entry_id", "skip_messages", "stop_after_messages", "bytes", "messages", "ensemble_size", "write_quorum", "ack_quorum", "fragments", "open")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +124,7 @@ class Piece(_message.Message):
     WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ACK_QUORUM_FIELD_NUMBER: _ClassVar[int]
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
@@ -133,7 +136,8 @@ class Piece(_message.Message):
     write_quorum: int
     ack_quorum: int
     fragments: _containers.RepeatedCompositeFieldContainer[PieceFragment]
-    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., skip_messages: _Optional[int] = ..., stop_after_messages: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., fragments: _Optional[_Iterable[_Union[PieceFragment, _Mapping]]] = ...) -> None: ...
+    open: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., skip_messages: _Optional[int] = ..., stop_after_messages: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., fragments: _Optional[_Iterable[_Union[PieceFragment, _Mapping]]] = ..., open: bool = ...) -> None: ...
 
 class PieceFragment(_message.Message):
     __slots__ = ("first_entry_id", "bookies")
@@ -163,6 +167,54 @@ class RenewLeaseRequest(_message.Message):
     lease_ms: int
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
+class HoldNamespaceRequest(_message.Message):
+    __slots__ = ("namespace", "name_prefix", "lease_id", "lease_ms", "holder")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name_prefix: str
+    lease_id: bytes
+    lease_ms: int
+    holder: str
+    def __init__(self, namespace: _Optional[str] = ..., name_prefix: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ..., holder: _Optional[str] = ...) -> None: ...
+
+class HoldNamespaceAnswer(_message.Message):
+    __slots__ = ("problem", "taken")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    taken: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., taken: bool = ...) -> None: ...
+
+class NamespaceLeasesRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class NamespaceLeasesAnswer(_message.Message):
+    __slots__ = ("problem", "leases")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    leases: _containers.RepeatedCompositeFieldContainer[HeldNamespace]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[HeldNamespace, _Mapping]]] = ...) -> None: ...
+
+class HeldNamespace(_message.Message):
+    __slots__ = ("name_prefix", "lease_id", "lease_ms", "holder")
+    NAME_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    name_prefix: str
+    lease_id: bytes
+    lease_ms: int
+    holder: str
+    def __init__(self, name_prefix: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ..., holder: _Optional[str] = ...) -> None: ...
+
 class AdvanceProgressRequest(_message.Message):
     __slots__ = ("topic", "incarnation", "subscription", "to", "only_make", "owner", "owner_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -180,3 +232,11 @@ class AdvanceProgressRequest(_message.Message):
     owner: str
     owner_name: str
     def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ..., only_make: bool = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ...) -> None: ...
+
+class AdvanceProgressAnswer(_message.Message):
+    __slots__ = ("problem", "position")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    position: NextMessage
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., position: _Optional[_Union[NextMessage, _Mapping]] = ...) -> None: ...

@@ -127,8 +127,8 @@ class _Planning:
         """Of what is to be read of it; None: nothing is."""
         starting, ending = self._options.starting.of(log.log), self._options.ending.of(log.log)
         if starting == LATEST or ending == EARLIEST:
-            # It must be there all the same.
-            await place_at(self._admin, log.log, LATEST)
+            # The topic must be there all the same, and so must the position that the other one may be.
+            await place_at(self._admin, log.log, ending if starting == LATEST else starting)
             return None
         start = EARLIEST_PLACE
         incarnation = ""

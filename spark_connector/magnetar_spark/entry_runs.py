@@ -11,8 +11,11 @@ for; so no more than `_AHEAD` answers and as many entries are held at a time, wh
 
 An entry that no replica gives is asked for once more by a new plan of its ledger (`SliceBroker`): its replicas may have
 moved. What those bookies all say they don't have is gone; then it is `Gone`, in its place in the order. A bookie that
-can't be reached, or has too many to serve, has not said so: unknown is not no. It is asked for a while longer, and then
-the task fails (`NotReadNow`), which Spark tries again.
+can't be reached, or has too many to serve, has not said so: unknown is not no. Nor has one that lacks an entry in the
+last fragment of an open ledger, since a copy may be in flight to it; there only damage on all replicas proves a loss,
+as for every reader of ledgers (magnetar_bookie/read/range_reader.py). The plan that was made before the read says
+whether the ledger is open. Such entries are asked for a while longer, and then the task fails (`NotReadNow`), which
+Spark tries again.
 
 Where there is no new plan the old bookies are asked on in the same way. A topic that was deleted says nothing of its
 ledgers, which its leases keep for all of their time. A log that goes on without the ledger does: if nobody gives an
@@ -25,7 +28,7 @@ import asyncio
 import enum
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from magnetar_bookie.read.range_reader import EntryReader, NotRead
@@ -68,6 +71,12 @@ class Whereabouts:
     bookies: dict[str, str]
     # Entries before this are deleted.
     first_entry_id: int = 0
+    # The last of the fragments is the last one of a ledger that is not closed.
+    open: bool = False
+
+    def is_final(self, entry_id: int) -> bool:
+        """Return whether no bookie can get the entry any more from the ledger's writer or a recovery."""
+        return not self.open or entry_id < self.fragments[-1].first_entry_id
 
 
 class Deleted(enum.Enum):
@@ -172,15 +181,21 @@ def _begun(ledger: _Ledger, first: int, last: int) -> _Range:
     return _Range(ledger, first, last, asyncio.get_running_loop().create_task(ledger.read(first, last)))
 
 
-def _gone_to(error: NotRead, replicas: int, last: int) -> int:
+def _is_lost(error: NotRead, known: Whereabouts) -> bool:
+    """`known`: where the entry was looked for."""
+    return error.settled and (not error.may_arrive or known.is_final(error.entry_id))
+
+
+def _gone_to(error: NotRead, known: Whereabouts, last: int) -> int:
     """The last of the entries from the error's on of which all replicas have said that they lack it."""
     lacking = Counter(fault.entry_id for fault in error.faults)
     entry_id = error.entry_id
     if not lacking[entry_id]:
         # All of them know that the ledger was deleted.
         return last
-    while entry_id < last and lacking[entry_id + 1] == replicas:
-        entry_id += 1
+    if known.is_final(entry_id):
+        while entry_id < last and lacking[entry_id + 1] == known.striping.write_quorum:
+            entry_id += 1
     return entry_id
 
 
@@ -196,8 +211,8 @@ class _Ledger:
         self._ask = ask
         self._new_plan = new_plan
         self._clock = clock
-        self._reader = self._reader_of(Whereabouts(piece.striping, piece.fragments, bookies))
-        self._replicas = piece.striping.write_quorum
+        self._known = Whereabouts(piece.striping, piece.fragments, bookies, open=piece.open)
+        self._reader = self._reader_of(self._known)
         # The new plan, asked for by whichever range needed it first.
         self.planning: asyncio.Task[Whereabouts | Deleted] | None = None
 
@@ -218,8 +233,8 @@ class _Ledger:
             try:
                 return await self._read(first, last)
             except NotRead as error:
-                if error.settled:
-                    return Gone(piece, first, _gone_to(error, self._replicas, last), _why(error, where))
+                if _is_lost(error, self._known):
+                    return Gone(piece, first, _gone_to(error, self._known, last), _why(error, where))
                 if self._clock.monotonic() + pause_s > deadline:
                     if where is Deleted.LEDGER:
                         return Gone(piece, first, last, _why(error, where))
@@ -236,8 +251,11 @@ class _Ledger:
     async def _plan_anew(self) -> Whereabouts | Deleted:
         where = await self._new_plan(self.piece.ledger_id, self.piece.first_entry_id, self.piece.last_entry_id)
         if isinstance(where, Whereabouts):
+            self._known = where
             self._reader = self._reader_of(where)
-            self._replicas = where.striping.write_quorum
+        elif where is Deleted.LEDGER:
+            # Only closed ledgers leave a log.
+            self._known = replace(self._known, open=False)
         return where
 
     def _reader_of(self, where: Whereabouts) -> EntryReader:

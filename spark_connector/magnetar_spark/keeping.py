@@ -10,6 +10,9 @@ query has an id, drawn at random when it begins, which is in its offsets (offset
 properties. The subscription is made before the first offsets are in Spark's checkpoint, without an owner: were the
 driver to die then, nobody would know the id any more. It is *claimed* when a batch begins, whose offsets are written
 down: the first query to do so has it, and another one fails before it has read anything.
+
+A query that is restarted from an older copy of its checkpoint has the same id, and finds its subscription ahead of the
+checkpoint. What lies between may be deleted. If it is, the error says so, with both positions.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import ConsumerBusy, IncarnationChanged, TopicNotFound
 from magnetar_spark.errors import NothingKept, SubscriptionInUse
+from magnetar_spark.places import shown_position
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
@@ -37,6 +41,8 @@ class Keeping:
         self._settled: dict[str, str] = {}
         # Likewise, of which the subscription is known to be this query's.
         self._claimed: dict[str, str] = {}
+        # Where the subscription was when it was looked at last, by the logs' names.
+        self._positions: dict[str, NextMessage] = {}
 
     async def keep(self, log: str, incarnation: str, place: NextMessage, retained: bool) -> None:
         """What is at `place` and behind it. Raises NothingKept.
@@ -48,7 +54,9 @@ class Keeping:
         if self._settled.get(log) == incarnation:
             return
         if self._subscription:
-            await self._admin.reading.advance_progress(log, incarnation, self._subscription, place, only_make=True)
+            self._positions[log] = await self._admin.reading.advance_progress(
+                log, incarnation, self._subscription, place, only_make=True
+            )
         elif self._required and not retained:
             raise NothingKept(
                 f"nothing keeps the messages of {log} for this query: there is no retention on it, and no "
@@ -58,6 +66,17 @@ class Keeping:
                 "too, but can't be set in this version"
             )
         self._settled[log] = incarnation
+
+    def describe_if_ahead(self, log: str, checkpoint: NextMessage) -> str:
+        """Say so if the subscription is ahead of the query's own position; else return nothing."""
+        position = self._positions.get(log, checkpoint)
+        if position <= checkpoint:
+            return ""
+        return (
+            f". The progressSubscription {self._subscription!r} is at {shown_position(position)}, ahead of the "
+            f"checkpoint, which is at {shown_position(checkpoint)}: the checkpoint is an older one, or the "
+            "subscription was moved, or the topic truncated"
+        )
 
     async def claim(self, log: str, incarnation: str, place: NextMessage, query_id: str) -> None:
         """Has the progress subscription be this query's; made at `place` where there is none. Raises

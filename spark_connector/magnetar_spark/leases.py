@@ -42,6 +42,12 @@ class Leases:
         self._held[log] = incarnation
         self._renewals.add(log)
 
+    def adopt(self, log: str) -> None:
+        """The log was made with the lease, by a lease on its namespace. No plan has taken it yet."""
+        if log not in self._held:
+            self._held[log] = ""
+            self._renewals.add(log, now=True)
+
     async def end(self) -> None:
         """Gives back what there is, as far as brokers can be reached at once: the rest ends by itself."""
         await self._renewals.end()

@@ -30,6 +30,8 @@ class SlicePiece:
     messages: int
     striping: Striping
     fragments: tuple[Fragment, ...]
+    # The last fragment was the last one of a ledger that was not closed when this was planned.
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
+from magnetar_spark.places import shown_position as _shown
 
 __all__ = ["Losses"]
 
@@ -19,14 +20,22 @@ class Losses:
         self._fail = fail
         self._told: dict[str, None] = {}
 
-    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]]) -> None:
-        """Raises DataLost unless losses are to be lived with, as all of these do."""
+    def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
+        """Raises DataLost unless losses are to be lived with, as all of these do. `why` is added to the message."""
         for start, first in parts:
             self._tell(
                 f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
-                f"deleted up to {_shown(first)}; how many messages that were is not known",
+                f"deleted up to {_shown(first)}; how many messages that were is not known{why}",
                 "to go on with the first that there is",
             )
+
+    def begins_later(self, log: str, first: NextMessage) -> None:
+        """A log that has joined the query, and whose first messages are deleted."""
+        self._tell(
+            f"messages of {log} are lost: it has joined this query, which is to read it from its first message on, and "
+            f"all was deleted up to {_shown(first)}; how many messages that were is not known",
+            "to read it from the first message that there is",
+        )
 
     def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:
         """`reads_on`: the other one is read from then on, as a stream does it."""
@@ -58,7 +67,3 @@ class Losses:
         if what not in self._told:
             self._told[what] = None
             _log.warning("%s; failOnDataLoss is false, so the query goes on", what)
-
-
-def _shown(place: NextMessage) -> str:
-    return f"{place.ledger_id}:{place.entry_id}:{place.batch_index}"

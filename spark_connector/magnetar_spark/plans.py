@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.admin.reading import NextMessage, Piece, Plan
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.errors import PositionBeyondEnd
+from magnetar_spark.places import check_not_beyond_end
 from magnetar_spark.task_lease import Lease
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class LogPlan:
     bookies: dict[str, str] = field(default_factory=dict)
     # What of the range was deleted: from where to where.
     lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
+    # The log does not begin with the first message of its topic any more.
+    trimmed: bool = False
 
     def add(self, plan: Plan) -> None:
         """What was planned from `stop` on."""
@@ -118,12 +120,8 @@ class Planner:
             before_ledgers=REACH_LEDGERS,
             before_bytes=REACH_BYTES,
         )
-        if not answer.other_incarnation and start > answer.end:
-            raise PositionBeyondEnd(
-                f"{log} is to be read from position {_shown(start)} on, and ends at {_shown(answer.end)}, before that: "
-                "is it a position of this topic, or has the end of the topic been lost? Nothing is read, since what "
-                "is published next would be skipped"
-            )
+        if not answer.other_incarnation:
+            check_not_beyond_end(log, max(start, stop or start), answer.end)
         reached = _reached(answer)
         planned = LogPlan(
             log=log,
@@ -141,6 +139,7 @@ class Planner:
             before=answer.before,
             chunks_deleted=answer.deleted_before and (entered is None or reached > entered),
             more_before=reached > answer.first and (entered is None or reached > entered),
+            trimmed=answer.trimmed,
             needed_from=answer.needed_from if start == EARLIEST_PLACE else min(start, answer.needed_from),
             pieces=list(answer.pieces),
             bookies=dict(answer.bookies),
@@ -173,10 +172,6 @@ class Planner:
                 # By bytes; what is left of the limit holds no further entry, and a plan's first always fits.
                 return
             limits = limits.less(answer.messages, answer.bytes)
-
-
-def _shown(place: NextMessage) -> str:
-    return f"{place.ledger_id}:{place.entry_id}:{place.batch_index}"
 
 
 def _reached(answer: Plan) -> NextMessage:

@@ -39,9 +39,9 @@ class Renewals:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._clock: asyncio.Task[None] | None = None
 
-    def add(self, log: str) -> None:
-        """Its lease was taken just now, or is renewed already."""
-        self._due.setdefault(log, self._now + self._every_s * random.uniform(0.5, 1))
+    def add(self, log: str, *, now: bool = False) -> None:
+        """Its lease was taken just now, or is renewed already; `now`: it was taken some time ago."""
+        self._due.setdefault(log, self._now + (0.0 if now else self._every_s * random.uniform(0.5, 1)))
         self.begin()
 
     def begin(self) -> None:

@@ -94,5 +94,6 @@ def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | Deleted:
                 [Fragment(one.first_entry_id, tuple(one.bookies)) for one in piece.fragments],
                 dict(plan.bookies),
                 piece.first_entry_id,
+                open=piece.open,
             )
     return Deleted.LEDGER

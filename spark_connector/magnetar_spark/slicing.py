@@ -138,6 +138,7 @@ def _slice_piece(piece: Piece) -> SlicePiece:
         messages=piece.messages,
         striping=Striping(piece.ensemble_size, piece.write_quorum, piece.ack_quorum),
         fragments=tuple(Fragment(one.first_entry_id, tuple(one.bookies)) for one in piece.fragments),
+        open=piece.open,
     )
 
 

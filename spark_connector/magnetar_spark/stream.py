@@ -7,7 +7,9 @@ the same messages is due to offsets.py. Nothing that matters is kept here but in
 only saves questions.
 
 A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
-message in one. After that each plan moves the lease to where the query is, and says from where on all must be kept that
+message in one. A log that joins later, since it is in no offset of the checkpoint, must begin with its first message
+then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted (namespace_leases.py).
+After that each plan moves the lease to where the query is, and says from where on all must be kept that
 the next batch may need: what is committed moves the progress subscription there, and no further.
 """
 
@@ -29,6 +31,7 @@ from magnetar_spark.keeping import Keeping
 from magnetar_spark.leases import Leases
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
+from magnetar_spark.namespace_leases import NamespaceLeases
 from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.places import place_at
@@ -59,6 +62,9 @@ class TopicStream:
         holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._leases = Leases(admin, lease)
+        self._namespaces = NamespaceLeases(
+            admin, lease, options.topics.name_prefixes(), holder, options.fail_on_data_loss, self._adopt_new
+        )
         self._topics = Topics(admin, options.topics)
         self._losses = Losses(options.fail_on_data_loss)
         self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss, holder)
@@ -80,7 +86,7 @@ class TopicStream:
     async def initial(self) -> dict[str, Any]:
         """The same however often it is asked."""
         if self._initial is None:
-            logs = [log.log for log in await self._topics.find(now=True)]
+            logs = await self._find(now=True)
             starting = self._options.starting
             starting.check_names("startingOffsets", logs)
             entered = await some_at_a_time(lambda log: self._enter(log, starting.of(log)), logs)
@@ -89,7 +95,7 @@ class TopicStream:
 
     async def fix_target(self) -> None:
         """From now on nothing is read that comes later."""
-        logs = [log.log for log in await self._topics.find(now=True)]
+        logs = await self._find(now=True)
         places = await some_at_a_time(self._end_of, logs)
         self._target = {log: place for log, place in zip(logs, places, strict=True) if place is not None}
 
@@ -107,7 +113,7 @@ class TopicStream:
         self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
         for plan in self._plans.values():
             # They may have been continued since they were looked at.
-            self._losses.deleted(plan.log, plan.lost)
+            self._tell_deleted(plan)
         if self._target is not None:
             # Spark plans on when all before is in its log of commits, and says so to the source (`commit`) with the
             # next batch alone: of a query that ends with what there is, the last batch would never be committed. Only
@@ -158,6 +164,7 @@ class TopicStream:
         } or None
 
     async def close(self) -> None:
+        await self._namespaces.end()
         await self._leases.end()
 
     async def _rest(self) -> None:
@@ -167,10 +174,20 @@ class TopicStream:
     async def _logs(self) -> Sequence[str]:
         if self._target is not None:
             return list(self._target)
-        return [log.log for log in await self._topics.find()]
+        return await self._find()
 
-    async def _enter(self, log: str, point: Point) -> LogOffset:
-        """The query begins with this log here."""
+    async def _find(self, *, now: bool = False) -> list[str]:
+        """A log that is missing was made after the query's lease on its namespace, and so with a lease."""
+        await self._namespaces.take()
+        return [log.log for log in await self._topics.find(now=now)]
+
+    async def _adopt_new(self) -> None:
+        """The next batch may be far off, and new logs were made with leases that end by then."""
+        for log in await self._topics.find(now=True):
+            self._leases.adopt(log.log)
+
+    async def _enter(self, log: str, point: Point, *, joins: bool = False) -> LogOffset:
+        """The query begins with this log here. `joins`: though others have begun before."""
         incarnation, place = "", EARLIEST_PLACE
         if point != EARLIEST:
             placed = await place_at(self._admin, log, point)
@@ -183,11 +200,13 @@ class TopicStream:
         if point == EARLIEST:
             plan.asked = entered = place = plan.start
         await self._hold(plan)
+        if joins and plan.trimmed:
+            self._losses.begins_later(log, plan.first)
         return LogOffset(plan.incarnation, place, since=place, entered=entered, query_id=self._query_id)
 
     async def _enter_new(self, log: str) -> None:
         try:
-            self._offsets[log] = await self._enter(log, EARLIEST)
+            self._offsets[log] = await self._enter(log, EARLIEST, joins=True)
         except TopicNotFound:
             if self._must_be_there:
                 raise
@@ -219,7 +238,7 @@ class TopicStream:
             plan = await self._plan_from(log, offset, limits)
             if plan.other_incarnation:
                 self._losses.made_again(log, offset.incarnation, offset.place)
-                offset = self._offsets[log] = await self._enter(log, EARLIEST)
+                offset = self._offsets[log] = await self._enter(log, EARLIEST, joins=True)
                 plan = await self._plan_from(log, offset, limits)
         except TopicNotFound:
             self._losses.gone(log, offset.place)
@@ -253,7 +272,10 @@ class TopicStream:
 
     async def _planned(self, plan: LogPlan) -> None:
         await self._hold(plan)
-        self._losses.deleted(plan.log, plan.lost)
+        self._tell_deleted(plan)
+
+    def _tell_deleted(self, plan: LogPlan) -> None:
+        self._losses.deleted(plan.log, plan.lost, self._keeping.describe_if_ahead(plan.log, plan.asked))
 
     def _parsed(self, offsets: Mapping[str, Any]) -> dict[str, LogOffset]:
         """Offsets that are in Spark's checkpoint, or are about to be: the query's id is theirs."""

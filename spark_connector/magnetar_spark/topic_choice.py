@@ -20,6 +20,10 @@ from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, Namespace
 __all__ = ["TopicChoice", "chosen_by_pattern", "chosen_topics"]
 
 _SCHEME: Final = "persistent://"
+# Of the prefix that brokers are told; a shorter one means more topics.
+_PREFIX_CHARACTERS: Final = 64
+_LITERAL: Final = re.compile(r"[A-Za-z0-9_-]*")
+_QUANTIFIERS: Final = ("*", "+", "?", "{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,37 @@ class TopicChoice:
     def matches(self, topic: TopicName) -> bool:
         return topic.is_persistent and re.fullmatch(self.pattern, topic.local_name) is not None
 
+    def name_prefixes(self) -> dict[str, str]:
+        """By namespace, a prefix that the local names of all chosen topics, and so of their partitions, begin with."""
+        if self.namespace is not None:
+            return {str(self.namespace): _literal_prefix(self.pattern)[:_PREFIX_CHARACTERS]}
+        names: dict[str, list[str]] = {}
+        for name in self.names:
+            names.setdefault(str(name.namespace_name), []).append(name.local_name)
+        return {namespace: _common_prefix(local_names)[:_PREFIX_CHARACTERS] for namespace, local_names in names.items()}
+
     def __str__(self) -> str:
         if self.namespace is None:
             return ", ".join(str(name) for name in self.names[:10])
         return f"{_SCHEME}{self.namespace}/{self.pattern}"
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    least, most = min(texts), max(texts)
+    length = 0
+    while length < min(len(least), len(most)) and least[length] == most[length]:
+        length += 1
+    return least[:length]
+
+
+def _literal_prefix(pattern: str) -> str:
+    """What each text begins with that the regular expression matches as a whole; shorter than it could be where that is
+    not plain to see."""
+    if "|" in pattern:
+        return ""
+    found = _LITERAL.match(pattern)
+    prefix = found[0] if found is not None else ""
+    return prefix[:-1] if pattern.startswith(_QUANTIFIERS, len(prefix)) else prefix
 
 
 def chosen_topics(names: Sequence[str]) -> TopicChoice:

@@ -16,7 +16,7 @@ from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import Backend, MetadataStoreContract, Space, backend_of, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace
-from tests.running import run, until
+from tests.running import run, until, within
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +65,10 @@ class TestQuorum(MetadataStoreContract):
 
         return backend_of(make)
 
+    def test_a_sync_is_answered_by_a_majority(self, quorum: LocalZooKeeper) -> None:
+        """A leader alone may lack changes that others have answered: ZooKeeper's own sync is answered by it at once."""
+        run(_sync_while_the_leader_is_alone(quorum))
+
     @pytest.mark.timeout(300)  # a loaded machine may take half a minute to elect another leader
     def test_zz_compare_and_set_counts_right_while_the_leader_is_killed(self, quorum: LocalZooKeeper) -> None:
         """Every success is in the count; with lost answers resolved, nothing else is."""
@@ -85,6 +89,30 @@ async def _leader_killed_under(space: ZooKeeperSpace, quorum: LocalZooKeeper) ->
         assert await store.exists(f"/witness/{store.session.id}") == Stat(0, store.session.id)
         await store.delete(f"/witness/{store.session.id}", 0)
     await stores[0].delete("/witness", 0)
+
+
+async def _sync_while_the_leader_is_alone(quorum: LocalZooKeeper) -> None:
+    """The leader serves reads for a while after its followers stop; no sync must be answered in that time."""
+    await _all_running(quorum)
+    leader = await asyncio.to_thread(quorum.leader)
+    assert leader is not None
+    followers = [server for server in quorum.servers if server is not leader]
+    space = ZooKeeperSpace(leader.address)
+    try:
+        store, other = await space.connect(), await space.connect()
+        for server in followers:
+            server.pause()
+        try:
+            syncing = asyncio.create_task(store.sync())
+            for _ in range(20):
+                assert await other.get("/") is not None
+            assert not syncing.done()
+        finally:
+            for server in followers:
+                server.resume()
+        await within(syncing, "the end of the sync")
+    finally:
+        await space.close()
 
 
 async def _count_while_the_leader_is_killed(quorum: LocalZooKeeper) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -427,8 +428,11 @@ async def _everything(cluster: Cluster, struck: _Struck) -> None:
 @pytest.mark.slow
 def test_a_standalone_is_struck_and_healed(tmp_path: Path) -> None:
     async def body() -> None:
-        with Recorder(tmp_path / "history", "rig") as recorder:
-            async with Standalone(tmp_path / "standalone", recorder) as standalone:
+        with Recorder(tmp_path / "history", "rig") as recorder, socket.create_server(("127.0.0.1", 0)) as other:
+            standalone = Standalone(tmp_path / "standalone", recorder)
+            # Another process has taken the port that was chosen: it starts with other ports.
+            standalone.server.grpc = f"magnetar://127.0.0.1:{other.getsockname()[1]}"
+            async with standalone:
                 standalone.places = [_PLACE]
                 struck = _Struck(standalone, tmp_path / "history" / "rig.jsonl")
                 (name,) = standalone.brokers

@@ -4,6 +4,7 @@ loss."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import magnetar
-from magnetar.admin import Admin
+from magnetar.admin import Admin, NextMessage
 from tests.running_spark import available_now, read_rows, spark_session, stream, until
 from tests.running_standalone import StandaloneProcess, standalone
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PER_LEDGER: Final = 7
+BEGIN: Final = NextMessage(0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +133,29 @@ def test_messages_that_are_lost(spark: SparkSession, url: str, tmp_path: Path, m
         available_now(stream(spark, url, **options, progressSubscription="spark"), tmp_path)
     available_now(stream(spark, url, **options, failOnDataLoss="false"), tmp_path)
     assert read_rows(tmp_path) == [b"%d" % number for number in (*range(5), *range(10, 15))]
+
+
+def test_a_progress_subscription_of_two_queries(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1: the second one is refused, and told whose it is; the first one loses nothing. One that goes on from an old
+    copy of its checkpoint is told that the subscription is ahead of it."""
+    send(url, "shared", range(5))
+    frame = stream(spark, url, topic="shared", startingOffsets="earliest", progressSubscription="spark")
+    first, second, old = tmp_path / "first", tmp_path / "second", tmp_path / "old"
+    available_now(frame, first)
+    shutil.copytree(first / "checkpoint", old / "checkpoint")
+    send(url, "shared", range(5, 40), batching_enabled=False)
+    with pytest.raises(Exception, match=r"progressSubscription 'spark' of \S+/shared is not this query's"):
+        available_now(frame, second)
+    assert read_rows(second) == []
+    available_now(frame, first)
+    assert read_rows(first) == [b"%d" % number for number in range(40)]
+    send(url, "shared", range(40, 50))
+    with Admin(url) as admin:
+        until(lambda: admin.reading.plan("shared", start=BEGIN).trimmed, "what was read is deleted")
+    with pytest.raises(Exception, match=r"Subscription 'spark' is at \S+, ahead of the checkpoint, which is at \S+: "):
+        available_now(frame, old)
+    available_now(frame, first)
+    assert read_rows(first) == [b"%d" % number for number in range(50)]
 
 
 def test_options_of_the_other_mode_are_refused(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -120,13 +120,23 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
     check_last_plan(6, [8, 9])
 
 
-def test_the_judge_of_plans_lets_no_broker_release_what_it_does_not_list() -> None:
-    """SPK-5: a broker that has lost the topic plans from a position behind the end of its list."""
+def test_the_judge_of_plans_lets_no_broker_answer_beyond_the_end_that_it_knows() -> None:
+    """SPK-1, SPK-5: a broker that has lost the topic would say that messages are lost, or release what it does not
+    list."""
     begin, end = NextMessage(9, 1), NextMessage(7, 3)
-    for needed, wrong in ((end, False), (begin, True)):
+    for start, known, needed, wrong in (
+        (begin, begin, end, ""),
+        (begin, end, end, "said to end"),
+        (end, end, begin, "needed first"),
+    ):
         planned = Planned()
-        at = message_of(begin)
-        plan = PlanAnswer(incarnation="t", start=at, stop=at, end=message_of(end), needed_from=message_of(needed))
-        planned.answered(plan, begin, [])
-        with pytest.raises(Violation, match="needed first") if wrong else nullcontext():
-            planned.answered_before(plan, begin)
+        plan = PlanAnswer(
+            incarnation="t",
+            start=message_of(start),
+            stop=message_of(start),
+            end=message_of(known),
+            needed_from=message_of(needed),
+        )
+        with pytest.raises(Violation, match=wrong) if wrong else nullcontext():
+            planned.answered(plan, start, [])
+            planned.answered_before(plan, start)

@@ -84,13 +84,17 @@ class CatalogCalls:
             _log.info("not every broker has let go of the bundles of %s, which is deleted: %s", namespace, error)
 
     async def topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
+        """Every topic that was made before the call, by any broker: a reader that has taken a lease on the namespace
+        relies on that."""
         name = namespace_named(request.within)
         await self._catalog.namespaces.get(name)
+        await self._catalog.sync()
         return self.page(await self._catalog.topics(name, include_system=request.include_system), request)
 
     async def partitioned_topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         name = namespace_named(request.within)
         await self._catalog.namespaces.get(name)
+        await self._catalog.sync()
         return self.page(await self._catalog.partitioned_topics(name, include_system=request.include_system), request)
 
     def page(self, names: list[str], request: pb.NamesRequest) -> pb.NamesAnswer:

@@ -98,6 +98,13 @@ class CatalogNodes:
         with contextlib.suppress(MetadataError):
             await self._store.delete(path, ANY)
 
+    async def remove_unused(self, kind: type[Message], path: str) -> None:
+        """Delete a node that is as if it had just been made. If that can't be done now, the node stays."""
+        with contextlib.suppress(MetadataError):
+            stored = await compare_and_set.read(self._store, path, fresh=True)
+            if stored is not None and _decoded(kind, path, stored.payload) == kind():
+                await self._store.delete(path, stored.version)
+
     def making(self, path: str, node: Message) -> Put:
         """The change that makes a node along with that of another."""
         payload = node.SerializeToString(deterministic=True)

@@ -32,6 +32,8 @@ _AT_A_TIME: Final = 16
 class LedgerHome:
     striping: Striping
     fragments: tuple[Fragment, ...]
+    # The ledger was closed when this was read. Else copies of entries of the last fragment may be in flight.
+    closed: bool
     # On the monotonic clock.
     read_at: float
 
@@ -61,7 +63,7 @@ class LedgerHomes:
         for ledger_id in ledger_ids:
             written = log.metadata_of(ledger_id)
             if written is not None:
-                found[ledger_id] = LedgerHome(written.striping, written.fragments, now)
+                found[ledger_id] = LedgerHome(written.striping, written.fragments, written.closed, now)
                 continue
             home = self._known.pop(ledger_id, None)
             if home is None or fresh or now - home.read_at > _KEPT_S:
@@ -98,7 +100,7 @@ class LedgerHomes:
         return self._keep(ledger_id, metadata)
 
     def _keep(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerHome:
-        home = LedgerHome(metadata.striping, metadata.fragments, self._client.clock.monotonic())
+        home = LedgerHome(metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic())
         if metadata.closed:
             self._known[ledger_id] = home
             if len(self._known) > _MOST:

@@ -23,6 +23,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import Refused
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
+from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.topic_name import NamespaceName
 
@@ -126,6 +127,7 @@ class Namespaces:
             if not changed:
                 # Where its bundles' owners stood; whoever has one still takes it away when he notices.
                 await self._nodes.remove_empty(paths.owners(name))
+                await self._nodes.remove_unused(LeasesNode, paths.namespace_leases(name))
                 return
 
     async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:

@@ -5,8 +5,9 @@ first checks the namespace's version in its transaction, and making the second r
 and goes again if it is there. A partition is made only where its partitioned topic says that it has it, at the version
 at which that was read.
 
-**Growing** is announced (`growing_to`), then the new partitions get the subscriptions that the others have, and only
-then clients are told: so a subscription whose consumers are away misses nothing of them. **Deleting** is marked, then
+**Growing** is announced (`growing_to`), then the new partitions get the subscriptions that the first one has, and only
+then clients are told: so a subscription whose consumers are away misses nothing of them. Subscriptions that are created
+or deleted meanwhile are in step at the end (subscription_calls.py). **Deleting** is marked, then
 the partitions go, then the node. Killed at any step, the same call again finishes it.
 """
 

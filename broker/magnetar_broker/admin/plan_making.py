@@ -25,7 +25,7 @@ from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, Plann
 from magnetar_broker.core.lost_entry import facts_of_lost
 from magnetar_broker.core.next_message import NextMessage, end_of, is_deleted
 from magnetar_broker.core.plan_before import held_from, needed_from, nothing_is_left_before, pieces_before
-from magnetar_broker.core.position import Position
+from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_protos import reading_pb2 as pb
@@ -75,6 +75,9 @@ class PlanMaking:
         for place in (start, stop):
             if place is not None and 0 < place.ledger_id <= log.floor:
                 return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
+        if max(start, stop or start) > end_of(log.listed):
+            # The reader knows of messages that are not known here: another broker may have stored them.
+            await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
         if request.lease_ms:
             until_ms = await log.leases.take(request.lease_id, from_ledger_id, request.lease_ms, request.holder)
@@ -92,6 +95,7 @@ class PlanMaking:
                 pieces = max(1, pieces // 8)
                 continue
             answer.lease_until_ms = until_ms
+            answer.trimmed = log.listed.trimmed_up_to != EARLIEST
             answer.needed_from.CopyFrom(message_of(needed_from(log.listed, from_ledger_id, plan.start)))
             return answer
         raise BrokerError(
@@ -212,6 +216,7 @@ def _piece(piece: PlannedPiece, home: LedgerHome, bookies: dict[str, None]) -> p
         ensemble_size=home.striping.ensemble_size,
         write_quorum=home.striping.write_quorum,
         ack_quorum=home.striping.ack_quorum,
+        open=not home.closed and piece.last_entry_id >= home.fragments[-1].first_entry_id,
     )
     for fragment in home.of_entries(piece.first_entry_id, piece.last_entry_id):
         encoded.fragments.add(first_entry_id=fragment.first_entry_id, bookies=fragment.bookies)

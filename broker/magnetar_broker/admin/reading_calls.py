@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from magnetar_broker.admin.names import topic_named
+from magnetar_broker.admin.catalog import Catalog
+from magnetar_broker.admin.names import namespace_named, topic_named
 from magnetar_broker.admin.owner_calls import OwnerCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.core.policies import check_known
@@ -25,7 +26,8 @@ A = TypeVar("A", bound=Message)
 
 
 class ReadingCalls:
-    def __init__(self, topics: TopicCalls, owners: OwnerCalls) -> None:
+    def __init__(self, catalog: Catalog, topics: TopicCalls, owners: OwnerCalls) -> None:
+        self._catalog = catalog
         self._topics = topics
         self._owners = owners
 
@@ -38,8 +40,34 @@ class ReadingCalls:
     async def renew_lease(self, request: pb.RenewLeaseRequest) -> Done:
         return await self._asked("renew_lease", request.topic, request, Done)
 
-    async def advance_progress(self, request: pb.AdvanceProgressRequest) -> Done:
-        return await self._asked("advance_progress", request.topic, request, Done)
+    async def advance_progress(self, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
+        return await self._asked("advance_progress", request.topic, request, pb.AdvanceProgressAnswer)
+
+    async def hold_namespace(self, request: pb.HoldNamespaceRequest) -> pb.HoldNamespaceAnswer:
+        check_known(request, "hold_namespace")
+        name = namespace_named(request.namespace)
+        leases = self._catalog.namespace_leases
+        if not request.lease_ms:
+            await leases.end(name, request.lease_id)
+            return pb.HoldNamespaceAnswer()
+        await self._catalog.namespaces.get(name)
+        taken = await leases.hold(name, request.name_prefix, request.lease_id, request.lease_ms, request.holder)
+        return pb.HoldNamespaceAnswer(taken=taken)
+
+    async def namespace_leases(self, request: pb.NamespaceLeasesRequest) -> pb.NamespaceLeasesAnswer:
+        name = namespace_named(request.namespace)
+        await self._catalog.namespaces.get(name)
+        return pb.NamespaceLeasesAnswer(
+            leases=[
+                pb.HeldNamespace(
+                    name_prefix=lease.name_prefix,
+                    lease_id=lease.lease_id,
+                    lease_ms=lease.lease_ms,
+                    holder=lease.holder,
+                )
+                for lease in await self._catalog.namespace_leases.list(name)
+            ]
+        )
 
     async def _asked(self, call: str, topic: str, request: Message, answer: type[A]) -> A:
         check_known(request, call)

@@ -41,7 +41,7 @@ class ReadingHere:
             "log_place": on_topic(pb.LogPlaceRequest, pb.LogPlaceAnswer, self._place),
             "plan": on_topic(pb.PlanRequest, pb.PlanAnswer, self._plan),
             "renew_lease": on_topic(pb.RenewLeaseRequest, Done, self._renew_lease),
-            "advance_progress": on_topic(pb.AdvanceProgressRequest, Done, self._advance_progress),
+            "advance_progress": on_topic(pb.AdvanceProgressRequest, pb.AdvanceProgressAnswer, self._advance_progress),
         }
 
     async def _place(self, topic: Topic, request: pb.LogPlaceRequest) -> pb.LogPlaceAnswer:
@@ -64,12 +64,15 @@ class ReadingHere:
             await topic.log.leases.end(request.lease_id)
         return Done()
 
-    async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> Done:
+    async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
         _check_incarnation(topic, request.incarnation)
         to = _reached(place_of(request.to))
         owner = ProgressOwner(request.owner, request.owner_name)
-        await topic.subscriptions.advance(request.subscription, to, only_make=request.only_make, owner=owner)
-        return Done()
+        mark_delete = await topic.subscriptions.advance(
+            request.subscription, to, only_make=request.only_make, owner=owner
+        )
+        position = max(BEFORE_ALL, NextMessage(*mark_delete.next))
+        return pb.AdvanceProgressAnswer(position=message_of(position))
 
     def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:
         """One that is not registered now may serve on all the same, so its last address is told. Raises `BrokerError`

@@ -14,7 +14,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["on_each_part", "some_at_a_time"]
+__all__ = ["on_each_part", "partly_done", "some_at_a_time"]
 
 I = TypeVar("I")  # noqa: E741 (an item)
 R = TypeVar("R")
@@ -55,7 +55,15 @@ async def on_each_part(parts: Sequence[TopicName], change: Callable[[TopicName],
     try:
         return await some_at_a_time(parts, change)
     except BrokerError as error:
-        if len(parts) == 1 or error.code != ErrorCode.SERVICE_NOT_READY:
+        if len(parts) == 1:
             raise
-        text = f"it may have been done on some of {len(parts):,} partitions, and not on all: {error}"
-        raise BrokerError(ErrorCode.UNKNOWN_ERROR, text) from error
+        raise partly_done(error) from error
+
+
+def partly_done(error: BrokerError) -> BrokerError:
+    """The error to raise where a change may have been made on other partitions before this one failed."""
+    if error.code != ErrorCode.SERVICE_NOT_READY:
+        return error
+    return BrokerError(
+        ErrorCode.UNKNOWN_ERROR, f"it may have been done on some of the partitions, and not on all: {error}"
+    )

@@ -1,18 +1,22 @@
-"""What an administrator asks of subscriptions: on a partitioned topic, of all its partitions.
+"""Administrators' calls on subscriptions: on a partitioned topic, on all its partitions.
 
-One that is there on some partitions only, since a call was broken off or a partition is new, is completed by `create`
-and deleted by `delete`; the others do what they can where it is. Each is done by the partition's own broker
-(subscriptions_here.py).
+A subscription that only some partitions have, since a call was broken off, is completed by `create` and deleted by
+`delete`; the other calls change it where it is. Each partition's owner does its part (subscriptions_here.py).
+
+**While a topic grows.** A growth announces the new partitions, copies the subscriptions of the first partition to them
+until it finds no change there, and then tells clients (partitioned_topics.py, topic_calls.py). So a call changes the
+first partition first, then reads how many partitions there are or are announced, and then changes the others. Either
+the growth reads the first partition after that change and copies it; or it was announced before the call reads the
+number, and has copied all that it will, so the call changes the new partitions, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from magnetar_broker.admin.names import topic_named
 from magnetar_broker.admin.owner_calls import OwnerCalls
-from magnetar_broker.admin.some_at_a_time import on_each_part, some_at_a_time
+from magnetar_broker.admin.some_at_a_time import partly_done, some_at_a_time
 from magnetar_broker.admin.subscriptions_here import no_subscription
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.core.policies import check_known
@@ -44,8 +48,7 @@ class SubscriptionCalls:
         check_known(request, "create_subscription")
         if not request.subscription:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "a subscription has a name, and this one is empty")
-        parts = await self._topics.names(topic_named(request.topic))
-        if not await self._where("create_subscription", parts, request, ErrorCode.ALREADY_EXISTS):
+        if not await self._change_parts("create_subscription", request, ErrorCode.ALREADY_EXISTS):
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{request.topic} has a subscription {request.subscription!r} already"
             )
@@ -93,21 +96,14 @@ class SubscriptionCalls:
 
     async def _where_it_is(self, call: str, request: _Request) -> pb.Done:
         """On all parts of the topic that have it. Raises SUBSCRIPTION_NOT_FOUND where none has."""
-        parts = await self._topics.names(topic_named(request.topic))
-        if not await self._where(call, parts, request, ErrorCode.SUBSCRIPTION_NOT_FOUND):
+        if not await self._change_parts(call, request, ErrorCode.SUBSCRIPTION_NOT_FOUND):
             raise no_subscription(request.topic, request.subscription)
         return pb.Done()
 
-    async def _where(
-        self,
-        call: str,
-        parts: Sequence[TopicName],
-        request: _Request,
-        passed_over: ErrorCode,
-    ) -> int:
-        """On how many it was done; those that refuse it with that code are passed over."""
+    async def _change_parts(self, call: str, request: _Request, passed_over: ErrorCode) -> int:
+        """Return how many parts were changed; those that refuse it with the code `passed_over` are not."""
 
-        async def ask(part: TopicName) -> int:
+        async def change_part(part: TopicName) -> int:
             of_part = type(request)()
             of_part.CopyFrom(request)  # type: ignore[arg-type]
             of_part.topic = str(part)
@@ -119,4 +115,13 @@ class SubscriptionCalls:
                 return 0
             return 1
 
-        return sum(await on_each_part(parts, ask))
+        name = topic_named(request.topic)
+        first = (await self._topics.names(name))[0]
+        changed = await change_part(first)
+        if first == name:
+            return changed
+        try:
+            others = (await self._topics.partitions_with_announced(name))[1:]
+            return changed + sum(await some_at_a_time(others, change_part))
+        except BrokerError as error:
+            raise partly_done(error) from error

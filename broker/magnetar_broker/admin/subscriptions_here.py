@@ -65,7 +65,7 @@ class SubscriptionsHere:
         return pb.Done()
 
     async def _peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
-        await topic.cursors.opened(request.subscription)
+        await topic.cursors.wait_until_open(request.subscription)
         cursor = topic.cursors.get(request.subscription)
         if cursor is None:
             raise no_subscription(str(topic.name), request.subscription)

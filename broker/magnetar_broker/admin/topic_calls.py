@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.names import topic_named
@@ -22,6 +24,8 @@ __all__ = ["TopicCalls"]
 
 # Of a properties' map, keys and values together.
 _MAX_PROPERTIES_BYTES = 16_384
+# How often a growth looks for subscriptions that were created or deleted meanwhile.
+_MAX_COPY_ROUNDS = 100
 
 
 class TopicCalls:
@@ -121,6 +125,12 @@ class TopicCalls:
         partitions = await self._catalog.partitions(name, create=False)
         return [name.partition(index) for index in range(partitions)] if partitions else [name]
 
+    async def partitions_with_announced(self, name: TopicName) -> list[TopicName]:
+        """The partitions of a partitioned topic, with those that a growth has announced and clients do not know yet;
+        as new as the call."""
+        node = await self._catalog.partitioned.get(name)
+        return [name.partition(index) for index in range(max(node.partitions, node.growing_to))]
+
     async def durable_subscriptions(self, name: TopicName) -> Sequence[pb.DurableSubscription]:
         request = pb.TopicRequest(topic=str(name))
         answer = await self._owners.of_topic(
@@ -139,25 +149,45 @@ class TopicCalls:
         await (some_at_a_time if harmless else on_each_part)(parts, ask)
 
     async def _prepare(self, name: TopicName, new: Sequence[TopicName]) -> None:
-        """Gives new partitions the subscriptions that the first one has, from the beginning."""
-        subscriptions = await self.durable_subscriptions(name.partition(0))
+        """Give new partitions the subscriptions that the first one has, from the beginning.
 
-        async def prepare(partition: TopicName) -> None:
-            await self.durable_subscriptions(partition)  # it is made
-            for one in subscriptions:
-                request = pb.SubscriptionRequest(
-                    topic=str(partition),
-                    subscription=one.subscription,
-                    start=StartAt(earliest=True),
-                    properties=one.properties,
-                )
-                try:
-                    await self._owners.of_topic(partition, "create_subscription", request, pb.Done, harmless=True)
-                except BrokerError as error:
-                    if error.code != ErrorCode.ALREADY_EXISTS:
-                        raise
+        Subscriptions that are created or deleted meanwhile are copied, too: at the end the first partition has just
+        those that the new ones were given. See subscription_calls.py for its part of this.
+        """
+        if not new:
+            return
+        await some_at_a_time(new, self.durable_subscriptions)  # it makes the partition
+        given: dict[str, pb.DurableSubscription] = {}
+        for _ in range(_MAX_COPY_ROUNDS):
+            found = {one.subscription: one for one in await self.durable_subscriptions(name.partition(0))}
+            created = [one for one in found.values() if one.subscription not in given]
+            deleted = [subscription for subscription in given if subscription not in found]
+            if not created and not deleted:
+                return
+            await some_at_a_time(new, partial(self._copy_subscriptions, created, deleted))
+            given = found
+        raise BrokerError(
+            ErrorCode.UNKNOWN_ERROR,
+            f"subscriptions of {name} were created or deleted {_MAX_COPY_ROUNDS} times while it grew, and clients are "
+            "not told of its new partitions: grow it again",
+        )
 
-        await some_at_a_time(new, prepare)
+    async def _copy_subscriptions(
+        self, created: Sequence[pb.DurableSubscription], deleted: Sequence[str], partition: TopicName
+    ) -> None:
+        for one in created:
+            request = pb.SubscriptionRequest(
+                topic=str(partition),
+                subscription=one.subscription,
+                start=StartAt(earliest=True),
+                properties=one.properties,
+            )
+            with _passed_over(ErrorCode.ALREADY_EXISTS):
+                await self._owners.of_topic(partition, "create_subscription", request, pb.Done, harmless=True)
+        for subscription in deleted:
+            deletion = pb.DeleteSubscriptionRequest(topic=str(partition), subscription=subscription)
+            with _passed_over(ErrorCode.SUBSCRIPTION_NOT_FOUND):
+                await self._owners.of_topic(partition, "delete_subscription", deletion, pb.Done, harmless=True)
 
     async def _delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         async def delete_partitions(partitions: Sequence[TopicName]) -> None:
@@ -178,6 +208,15 @@ def _users(text: str) -> TopicName:
     if is_system_topic(name):
         raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a topic of the system, which makes it itself")
     return name
+
+
+@contextmanager
+def _passed_over(code: ErrorCode) -> Iterator[None]:
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != code:
+            raise
 
 
 async def _unless_gone(deletion: Awaitable[object]) -> None:

@@ -51,7 +51,7 @@ async def topic_stats(topic: Topic) -> pb.TopicStats:
         lost_entries=topic.log.lost.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
-            for position, reason in topic.log.lost.known()[:_MAX_LOST_SHOWN]
+            for position, reason in topic.log.lost.list_known()[:_MAX_LOST_SHOWN]
         ],
         producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
     )

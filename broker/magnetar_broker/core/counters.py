@@ -157,6 +157,7 @@ class BrokerCounters:
         "lookups_elsewhere",
         "lookups_failed",
         "lost_entries",
+        "namespace_leases_lapsed",
         "publish_seconds",
         "received",
         "refused_entries",
@@ -174,6 +175,8 @@ class BrokerCounters:
         self.entry_bytes = Histogram(BYTES)
         # Leases of topics' logs that were not renewed in time.
         self.leases_lapsed = 0
+        # Leases on namespaces that this broker has removed, since they were not renewed in time.
+        self.namespace_leases_lapsed = 0
         # Of topics that were opened.
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0
@@ -196,3 +199,6 @@ class BrokerCounters:
 
     def count_lost_entry(self) -> None:
         self.lost_entries += 1
+
+    def count_lapsed_namespace_leases(self, count: int) -> None:
+        self.namespace_leases_lapsed += count

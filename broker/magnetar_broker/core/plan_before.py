@@ -14,7 +14,7 @@ from typing import Final
 from magnetar_broker.core.entry_search import Boundary
 from magnetar_broker.core.ledger_list import LedgerList
 from magnetar_broker.core.log_plan import PlannedPiece
-from magnetar_broker.core.next_message import NextMessage, end_of
+from magnetar_broker.core.next_message import NextMessage
 from magnetar_broker.core.position import EARLIEST, Position
 
 __all__ = ["held_from", "needed_from", "nothing_is_left_before", "pieces_before"]
@@ -44,11 +44,7 @@ def held_from(log: LedgerList, place: Position, ledgers: int, max_bytes: int) ->
 def needed_from(log: LedgerList, from_ledger_id: int, start: NextMessage) -> NextMessage:
     """The first position that a reader needs which reads from `start` on: the beginning of the first ledger, of those
     from `from_ledger_id` on, in which a message may have begun that was not whole at `start`.
-
-    It is never behind the log's end. `start` is behind the end if this broker has lost the topic and does not know it
-    yet: the ledgers between the two are missing in its list, and may have chunks.
     """
-    start = min(start, end_of(log))
     for listed in log.ledgers[bisect_left(log.ledgers, from_ledger_id, key=_ledger_id) :]:
         if listed.ledger_id > start.ledger_id:
             break

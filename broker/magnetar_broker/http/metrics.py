@@ -76,7 +76,7 @@ class BrokerMetrics:
             "Subscriptions whose cursor is damaged: reset or delete them.",
             totals.damaged,
         )
-        yield self._counter("broker_lost_entries", "Entries found lost on all bookies.", counters.lost_entries)
+        yield self._counter("broker_lost_entries", "Entries found lost on all bookies, or more.", counters.lost_entries)
         yield self._gauge("broker_rate_in", "Messages a second published.", counters.received.messages_per_s)
         yield self._gauge("broker_throughput_in", "Bytes a second published.", counters.received.bytes_per_s)
         yield self._gauge("broker_rate_out", "Messages a second delivered.", counters.delivered.messages_per_s)
@@ -102,6 +102,11 @@ class BrokerMetrics:
         yield self._counter("broker_topic_unloaded", "Topics that were unloaded.", counters.unloads)
         yield self._counter(
             "broker_leases_lapsed", "Leases of readers that were not renewed in time.", counters.leases_lapsed
+        )
+        yield self._counter(
+            "broker_namespace_leases_lapsed",
+            "Leases of readers on namespaces that were not renewed in time, and that this broker has removed.",
+            counters.namespace_leases_lapsed,
         )
         yield _FAMILIES.histogram(
             "broker_publish_latency_seconds", "From an entry's coming to its receipt.", counters.publish_seconds

@@ -41,7 +41,7 @@ _OF_TOPICS: Final = (
     ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
     ("publish_refused_entries_total", "Entries refused for what they were.", True),
     ("publish_failed_entries_total", "Entries that could not be stored.", True),
-    ("lost_entries", "Entries found lost on all bookies since the topic was loaded.", False),
+    ("lost_entries", "Entries found lost on all bookies since the topic was loaded, or more.", False),
     ("pending_publish_bytes", "Memory of entries published and not stored yet, in bytes.", False),
     ("publish_waiting", "1: publishing waits; the topic's stats say for what.", False),
 )

@@ -27,7 +27,7 @@ of some thousand ledgers, which never change and go when all in them was trimmed
 Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). A
 topic is deleted in steps, too, which whoever meets it half deleted goes on with (deletion.py). Neither deletes what a
 reader past the broker has leased: that is told in core/leases.py, log_leases.py and, of topics that are gone,
-leased_remains.py.
+leased_remains.py. A topic is made with the leases that readers have on its namespace (core/namespace_leases.py).
 
 Theory of operation: the cursors
 --------------------------------
@@ -49,7 +49,7 @@ an add failed is left as it is, and another begun with a snapshot of all (durabl
 slowest position that is durable, and cursors in what was trimmed move on.
 
 Opening a topic reads the cursors' nodes alone. Their ledgers are recovered and read while the topic is served already;
-one that is damaged, or takes long, holds up its own subscription (unopened_cursor.py).
+one that is damaged, or takes long, holds up its own subscription (cursor_opener.py).
 
 What opening a topic costs
 --------------------------

@@ -1,4 +1,4 @@
-"""What all cursors of a topic share: where they are kept, and who does it."""
+"""The dependencies that all cursors of a topic share: storage, options, clock and tasks."""
 
 from __future__ import annotations
 

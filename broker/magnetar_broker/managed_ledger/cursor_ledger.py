@@ -18,10 +18,11 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ack_state import AckState
 from magnetar_broker.core.cursor_record import BadCursorRecord, apply_record
 from magnetar_broker.errors import BrokerError, DamagedCursor
+from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["CursorLedger", "damaged_cursor", "delete_ledger", "fence_ledger", "read_cursor_ledger"]
+__all__ = ["CursorLedger", "damaged_cursor", "delete_all_ledgers", "fence_ledger", "read_cursor_ledger"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class CursorLedger:
 
 
 async def read_cursor_ledger(client: LedgerClient, ledger_id: int, state: AckState, whose: str) -> None:
-    """Fences the ledger and restores what it holds. `settle` is left to the caller.
+    """Fence the ledger and apply its records to `state`. The caller calls `settle`.
 
     Raises `BrokerError`; `DamagedCursor` where a record is damaged on all bookies. A ledger that is gone restores
     nothing.
@@ -98,14 +99,13 @@ def damaged_cursor(whose: str, reason: str) -> DamagedCursor:
     )
 
 
-async def delete_ledger(client: LedgerClient, ledger_id: int) -> None:
-    """Makes it a tombstone, unless it is one. Raises `BrokerError`: ask again."""
-    try:
-        await client.delete(ledger_id)
-    except NoSuchLedger:
-        return
-    except (LedgerError, MetadataError) as error:
-        raise BrokerError(ErrorCode.METADATA_ERROR, f"ledger {ledger_id} was not deleted: {error}") from error
+async def delete_all_ledgers(client: LedgerClient, ledger_ids: list[int], whose: str) -> None:
+    """Delete all of them that can be deleted now. Raises `BrokerError` where any is left: call it again."""
+    left = len(ledger_ids) - len(await delete_ledgers(client, ledger_ids))
+    if left:
+        raise BrokerError(
+            ErrorCode.METADATA_ERROR, f"{left} of {len(ledger_ids)} ledgers of {whose} were not deleted: try again"
+        )
 
 
 async def fence_ledger(client: LedgerClient, ledger_id: int) -> None:

@@ -2,27 +2,32 @@
 
 Theory of operation
 -------------------
-Whoever opens the cursors writes a life of its own into the table's node. From then on each change of a cursor's node is
-one transaction with a check that the table's node is still at that version. So a broker that was replaced, and does not
-know it yet, makes no cursor, points none at another ledger, and deletes none: that would be lost on its successor, who
-has read the nodes before. Its acknowledgements fail by themselves, since the successor fences the ledgers that it
-reads. The other way round, all that was done before the claim is there to be read after it.
+A broker that opens the cursors claims them: it writes a life of its own into the table's node. From then on each change
+of a cursor's node is one transaction with a check that the table's node is still at that version. So a broker that was
+replaced, and does not know it yet, creates no cursor, points none at another ledger, and deletes none: its successor
+has read the nodes before and would not see the change. Its acknowledgements fail, since the successor fences the
+ledgers that it reads. All changes before the claim are visible to reads after it.
 
-Nobody else changes a cursor's node, so it is changed only on top of the very bytes that this life has read or written.
+No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this life has read or
+written last.
 
 A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
 So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
 of the topic's incarnation exists (topic_node.py).
 
-A node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or deletion
-changes it: it is replaced or deleted at the version that was read, whatever it holds.
+A cursor's node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or
+deletion changes it: it is replaced or deleted at the version that was read, whatever it holds.
 
-What a change comes to is told in the broker's terms. `TopicGivenUp`: the cursors are somebody else's, or nobody can
-tell. `BrokerError` METADATA_ERROR: nothing was done; ask again.
+The table's node holds nothing but a life, so one that can't be decoded loses nothing. A claim logs its bytes and
+replaces it at the version that was read. The new version refuses every earlier life, as that of any claim does.
+
+A change raises the broker's errors. `TopicGivenUp`: another broker has claimed the cursors, or the outcome is unknown.
+`BrokerError` METADATA_ERROR: nothing was done; try again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,18 +37,24 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.errors import IntentSwept
 from magnetar_broker import paths
+from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
+from magnetar_metadata.fresh import get_fresh
 from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.cursor_pb2 import CursorNode, CursorTableNode
+from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace, CursorTableNode
 from magnetar_wire.clock import Clock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["CursorNodes", "KnownNode"]
+__all__ = ["LOGGED_BYTES", "CursorNodes", "KnownNode", "point_node"]
+
+_log = logging.getLogger(__name__)
+# How many bytes of a node that can't be decoded are logged.
+LOGGED_BYTES: Final = 1_024
 
 _LIFE_BYTES: Final = 16
 
@@ -66,9 +77,9 @@ class KnownNode:
         # The node, where compare_and_set.py can't decode its value.
         self.undecoded = undecoded
         node = self.node
-        # The ledger that it points at; 0: none.
+        # The ledger that the node points at; 0: none.
         self.ledger_id = node.ledger_id
-        # How many ledgers it names that are to be deleted.
+        # The number of former ledgers that it names.
         self.left_ledgers = len(node.deleting)
 
     @property
@@ -99,7 +110,7 @@ class CursorNodes:
         self._client = client
         self._clock = clock
         self._randomness = randomness
-        # Checks of each transaction: the version of the table's node, the topic's incarnation. Empty: not claimed.
+        # The checks of each transaction: the table's node's version, the topic's incarnation. Empty: not claimed.
         self._checks: tuple[Check, ...] = ()
 
     async def claim(
@@ -108,11 +119,11 @@ class CursorNodes:
         still_ours: Callable[[], Sequence[Check]],
         seen: compare_and_set.Stored | None = None,
     ) -> None:
-        """Claims the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
+        """Claim the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
         before.
 
-        `still_ours` tells what must hold of the topic then: a claim that came late would have the node of a topic that
-        was deleted rise again, empty, or take the cursors of one that was made again.
+        `still_ours` returns checks that hold while the topic is this life's: a claim that came late would create the
+        node of a deleted topic again, empty, or claim the cursors of a later topic of that name.
         """
         while True:
             checks = still_ours()
@@ -125,18 +136,40 @@ class CursorNodes:
                 return
             except TopicGivenUp:
                 if still_ours() == checks:
-                    raise  # else it changed meanwhile, by the log's own doing
+                    raise  # else the log has changed the topic's node meanwhile
 
     async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.Stored | None = None) -> int:
-        """Returns the version that the table's node has then.
+        """Write this life into the table's node. Returns the node's version.
 
-        Version 0 will not do: that is what the node has, too, when it comes by itself with a cursor that is made below
-        it. Were the topic deleted, one who does not know it yet would find its check fulfilled by that.
+        0 is no version to check: a node that the store creates as the parent of a cursor's node has it, too. After the
+        topic was deleted such a node would pass the check of a broker that does not know it yet.
         """
         node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
-        stored = await self._change(paths.cursors(self._topic), lambda _: node, checks, seen)
+        try:
+            stored = await self._compare_and_set(paths.cursors(self._topic), lambda _: node, checks, seen)
+        except ForeignValue as error:
+            return await self._replace_undecodable_table(node, checks, error)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
         assert stored is not None
         return stored.version
+
+    async def _replace_undecodable_table(self, payload: bytes, checks: Sequence[Check], problem: ForeignValue) -> int:
+        """Returns the version that the table's node has then."""
+        path = paths.cursors(self._topic)
+        try:
+            node = await get_fresh(self._client.ledgers.store, path)
+        except MetadataError as error:
+            raise _told(error, self._topic) from error
+        if node is None or _decodes(node):
+            return await self._write_life(checks)
+        value = compare_and_set.first_value(payload, self._randomness)
+        await self._change_undecoded(Put(path, value, node.version), checks)
+        _log.error(
+            "%s: the topic's owner has replaced the node, and no cursor is affected; its %d bytes began with %s",
+            problem, len(node.value), node.value[:LOGGED_BYTES].hex(),
+        )  # fmt: skip
+        return node.version + 1
 
     async def names(self) -> list[str]:
         folder = paths.cursors(self._topic)
@@ -171,7 +204,7 @@ class CursorNodes:
         return KnownNode(stored)
 
     async def write(self, name: str, known: KnownNode, node: CursorNode, made: MadeLedger | None = None) -> None:
-        """Writes `node` in the place of `known`, and claims the new ledger with it. Raises `IntentSwept`, too."""
+        """Replace the node `known` by `node`, and record the new ledger with it. Raises `IntentSwept`, too."""
         payload = node.SerializeToString()
 
         def update(found: bytes | None) -> bytes:
@@ -182,7 +215,7 @@ class CursorNodes:
         if (undecoded := known.undecoded) is not None:
             assert made is None, "a cursor whose node can't be decoded has no new ledger"
             value = compare_and_set.first_value(payload, self._randomness)
-            await self._change_undecoded(Put(path, value, undecoded.version))
+            await self._change_undecoded(Put(path, value, undecoded.version), self._claimed)
             known.set(compare_and_set.made(value, undecoded.version + 1))
         elif made is None:
             known.set(await self._change(path, update, self._claimed, known.stored))
@@ -201,13 +234,13 @@ class CursorNodes:
 
         path = paths.cursor(self._topic, name)
         if known.undecoded is not None:
-            await self._change_undecoded(Delete(path, known.undecoded.version))
+            await self._change_undecoded(Delete(path, known.undecoded.version), self._claimed)
         else:
             await self._change(path, update, self._claimed, known.stored)
         known.set(None)
 
     async def remove_table(self) -> None:
-        """When no cursor is left, and the topic is deleted."""
+        """Delete the table's node, of a topic that is being deleted and has no cursor any more."""
         _, this_topic = self._claimed
         self._checks = ()
         await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE, [this_topic])
@@ -221,10 +254,10 @@ class CursorNodes:
         if found != known.payload:
             raise TopicGivenUp(f"cursor {name!r} of {self._topic} is not as it was left: another broker has the topic")
 
-    async def _change_undecoded(self, change: Put | Delete) -> None:
+    async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
         """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
         try:
-            await self._client.ledgers.store.transaction([change, *self._claimed])
+            await self._client.ledgers.store.transaction([change, *checks])
         except MetadataError as error:
             raise _told(error, self._topic) from error
 
@@ -236,17 +269,43 @@ class CursorNodes:
         seen: compare_and_set.Stored | None = None,
     ) -> compare_and_set.Stored | None:
         try:
-            return await compare_and_set.change(
-                self._client.ledgers.store,
-                path,
-                update,
-                clock=self._clock,
-                randomness=self._randomness,
-                along=checks,
-                known=seen,
-            )
+            return await self._compare_and_set(path, update, checks, seen)
         except MetadataError as error:
             raise _told(error, self._topic) from error
+
+    async def _compare_and_set(
+        self,
+        path: str,
+        update: Callable[[bytes | None], bytes | compare_and_set.Instead],
+        checks: Sequence[Check],
+        seen: compare_and_set.Stored | None,
+    ) -> compare_and_set.Stored | None:
+        return await compare_and_set.change(
+            self._client.ledgers.store,
+            path,
+            update,
+            clock=self._clock,
+            randomness=self._randomness,
+            along=checks,
+            known=seen,
+        )
+
+
+def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: int, take_overs: int) -> None:
+    """Has the node name another ledger, or none (0), and the state at its beginning; its former ledger is to be
+    deleted."""
+    if node.ledger_id:
+        node.deleting.append(node.ledger_id)
+    node.ledger_id, node.moves, node.take_overs = ledger_id, moves, take_overs
+    node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
+
+
+def _decodes(node: Node) -> bool:
+    try:
+        compare_and_set.made(node.value, node.version)
+    except ForeignValue:
+        return False
+    return True
 
 
 def _told(error: Exception, topic: TopicName) -> Exception:

@@ -21,8 +21,8 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList
 from magnetar_broker.errors import BrokerError, NothingDone, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
 from magnetar_broker.managed_ledger.cursor_ledger import fence_ledger
-from magnetar_broker.managed_ledger.cursor_table import delete_cursors
 from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimming import delete_ledgers

@@ -1,28 +1,29 @@
-"""A cursor that survives everything.
+"""A durable cursor: what a subscription has acknowledged, in a ledger and a node of the metadata store.
 
 Theory of operation
 -------------------
-A cursor's state lies in three places, the later ones on top of those before: its node in the metadata store says where
-it was made; a ledger, which the node points at, begins with a snapshot and goes on with what changed. A cursor that was
-never saved has no ledger, and one that knows no more than a mark-delete position gives it up again when it is closed,
-or idle for long: ten thousand idle topics have next to none.
+A cursor's state is in two places: its node in the metadata store holds the mark-delete position at which the node was
+written; a ledger, which the node points at, begins with a snapshot and goes on with the changes. A cursor that was
+never saved has no ledger, and one without holes drops its ledger when it is closed, or idle for long: ten thousand idle
+topics have next to none.
 
-One task saves, and only while there is something to save: it writes what changed as one group, and what is acknowledged
-meanwhile goes into the next. While nobody waits for it, a group is begun once a second or so; when somebody does, at
-once. A group is done when its last record is durable, and then all who waited for it are told.
+One task saves, and only while there are changes to save: it writes them as one group, and acknowledgements that come
+meanwhile go into the next group. While no caller waits, a group is begun once a second or so; else at once. A group is
+done when its last record is durable, and then the calls of `saved` that it covers return.
 
-A new ledger is begun with a snapshot of all that is known: at the first save, when the ledger before has become long
-or an add to it failed. Then the node is pointed at it, which counts only if the cursor is still this broker's
-(cursor_nodes.py), and names the one before as one to be deleted. What was added to that one, and failed, may be in it
-or not: it is in the snapshot in any case, and until the node points there the old ledger says nothing that was not so.
+A new ledger begins with a snapshot of the whole state: at the first save, when the ledger before has become long or an
+add to it failed. Then the node is pointed at it, in a transaction that checks that the cursor is still this broker's
+(cursor_nodes.py), and names the former ledger as one to delete. An add to that one which failed may be in it or not:
+the change is in the snapshot in any case, and until the node points there the former ledger says nothing that was not
+so.
 
-Neither opening, saving nor closing a cursor waits for the deletion of ledgers: `delete_left_ledgers` performs it later,
-one cursor of a topic at a time, at the broker that has the topic then. It runs in a task of its own, so that an
-acknowledgement that needs only bookies does not wait for the metadata store. Changes of the node are made one at a time
-(`_write_node`), whichever task makes them.
+Neither opening nor closing a cursor waits for the deletion of former ledgers, nor does a save while the node names few:
+`begin_deleting_former_ledgers` does it later, one cursor of a topic at a time, at the broker that has the topic then.
+It runs in a task of its own, so that an acknowledgement that needs only bookies does not wait for the metadata store.
+Changes of the node are made one at a time (`_write_node`), whichever task makes them.
 
-An add that meets a fence is no different: whether another broker has opened the cursor, or repair has closed its
-ledger, is told by the node. In the first case it can't be changed any more, and the topic is given up.
+An add that meets a fence is no different: the node tells whether another broker has opened the cursor, or repair has
+closed its ledger. In the first case it can't be changed any more, and the topic is unloaded.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor import AnyCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
-from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_ledger
-from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
+from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_all_ledgers
+from magnetar_broker.managed_ledger.cursor_nodes import KnownNode, point_node
+from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace
+from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.clock import Timer
 
 __all__ = ["DurableCursor"]
@@ -81,7 +83,7 @@ class DurableCursor(AnyCursor):
     ) -> None:
         super().__init__(name, state, properties)
         self._home = home
-        # What the node holds; and the ledger that it points at, once that is of this life.
+        # The node as this life has it; and the ledger that it points at, once this life has begun one.
         self._known = known
         self._ledger: CursorLedger | None = None
         # `AckState.changes` of which all are durable, and the mark-delete position then.
@@ -92,15 +94,15 @@ class DurableCursor(AnyCursor):
         self._timer: Timer | None = None
         # Deletes former ledgers.
         self._deleter: asyncio.Task[None] | None = None
-        # Those that wait, and for which changes; in order.
+        # The calls of `saved` that wait, and for which changes; in order.
         self._waiting: list[tuple[int, asyncio.Future[None]]] | None = None
-        # `AckState.changes` when it was looked at last, and since when they are the same.
+        # `AckState.changes` at the last tick, and since when it is the same.
         self._idle_changes = -1
         self._idle_since = 0.0
         # Why nothing is saved any more; and whether nothing is for now, since it is to be deleted.
         self._problem: BrokerError | None = None
         self._paused = False
-        # Whoever writes the node.
+        # Held while the node is written.
         self._turns: asyncio.Lock | None = None
 
     @property
@@ -135,26 +137,26 @@ class DurableCursor(AnyCursor):
         self._saved_mark_delete = self.saved_mark_delete
         await self.saved()
 
-    def delete_left_ledgers(self) -> bool:
-        """Begins to delete this cursor's former ledgers, unless there are none or they are being deleted. Returns
+    def begin_deleting_former_ledgers(self) -> bool:
+        """Begin to delete this cursor's former ledgers, unless there are none or they are being deleted. Returns
         whether it began."""
         if not self._known.left_ledgers or self._deleter is not None or self._problem is not None or self._paused:
             return False
-        self._deleter = self._home.tasks.spawn(self._delete_left_ledgers())
+        self._deleter = self._home.tasks.spawn(self._run_deleter())
         return True
 
     @property
     def is_deleting_ledgers(self) -> bool:
         return self._deleter is not None
 
-    async def _delete_left_ledgers(self) -> None:
+    async def _run_deleter(self) -> None:
         try:
-            await self._forget_ledgers()
+            await self.delete_former_ledgers()
         finally:
             self._deleter = None
 
     def tick(self, now: float) -> None:
-        """To be called now and then: one that is idle gives its ledger up."""
+        """Drop the ledger of a cursor that is idle. Called every now and then with the monotonic clock's time."""
         state, idle_s = self._state, self._home.options.managed_ledger_cursor_idle_time_seconds
         if state.changes != self._idle_changes or not idle_s:
             self._idle_changes, self._idle_since = state.changes, now
@@ -165,7 +167,7 @@ class DurableCursor(AnyCursor):
             self._saver = self._home.tasks.spawn(self._rest())
 
     async def _rest(self) -> None:
-        """What is acknowledged meanwhile is saved when this is done."""
+        """Drop the ledger. Acknowledgements that come meanwhile are saved after it."""
         try:
             if not self._state.has_holes:  # there may be some by now
                 await self._leave_place()
@@ -181,7 +183,7 @@ class DurableCursor(AnyCursor):
         self._go_on()
 
     def _go_on(self) -> None:
-        """With what has come meanwhile."""
+        """Save the changes that came while the saver did something else."""
         if self._waiting:
             self._save()
         elif self._dirty:
@@ -198,7 +200,7 @@ class DurableCursor(AnyCursor):
             self._timer = None
 
     async def _save_all(self) -> None:
-        """As long as somebody waits for it. Raises `TopicGivenUp`."""
+        """Save groups as long as callers wait for one. Raises `TopicGivenUp`."""
         try:
             while self._dirty:
                 ledger, options = self._ledger, self._home.options
@@ -208,13 +210,13 @@ class DurableCursor(AnyCursor):
                 ):
                     await self._begin_ledger()
                     if self._known.left_ledgers > _MOST_LEFT_LEDGERS:
-                        await self._forget_ledgers()
+                        await self.delete_former_ledgers()
                 else:
                     await self._add_changes(ledger)
                 if not self._waiting:
                     break
         except asyncio.CancelledError:
-            self._drop_ledger()  # whatever of it is under way: the next one begins with all that is known
+            self._drop_ledger()  # an add may be in flight: the next ledger begins with the whole state
             raise
         finally:
             self._saver = None
@@ -233,7 +235,7 @@ class DurableCursor(AnyCursor):
         self._now_saved(changes, mark_delete)
 
     async def _begin_ledger(self) -> None:
-        """With all that is known, in the place of the one that there is."""
+        """Begin a ledger with the whole state, in the place of the present one."""
         home, state = self._home, self._state
         while True:
             changes, mark_delete = state.changes, state.mark_delete
@@ -269,25 +271,17 @@ class DurableCursor(AnyCursor):
         await self._home.clock.sleep(_PAUSE_S)
 
     def _drop_ledger(self) -> None:
-        """It is written no more. What it holds is read all the same, as long as the node points at it."""
+        """Write to it no more. Its records are read all the same, as long as the node points at it."""
         if self._ledger is not None:
             self._ledger.writer.abandon()
             self._ledger = None
 
     def _pointing_at(self, ledger_id: int, mark_delete: Position) -> Callable[[CursorNode], object]:
         moves, take_overs = self._state.moves, self._state.take_overs
-
-        def point(node: CursorNode) -> None:
-            if node.ledger_id:
-                node.deleting.append(node.ledger_id)
-            node.ledger_id = ledger_id
-            node.moves, node.take_overs = moves, take_overs
-            node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
-
-        return point
+        return lambda node: point_node(node, ledger_id, mark_delete, moves, take_overs)
 
     async def _write_node(self, change: Callable[[CursorNode], object], made: MadeLedger | None = None) -> None:
-        """One change after the other, and each to its end: a caller that is cancelled leaves it known what is there."""
+        """Make one change after the other, each to its end: a caller that is cancelled leaves the node known."""
         await self._home.tasks.shielded(self._change_node(change, made))
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -309,26 +303,23 @@ class DurableCursor(AnyCursor):
             await self._home.nodes.write(self.name, self._known, node, made)
 
     async def delete_former_ledgers(self) -> None:
-        await self._forget_ledgers()
-
-    async def _forget_ledgers(self) -> None:
-        """Deletes those that were this cursor's. What can't be done now is done when the next one has joined them."""
-        deleting = list(self._known.node.deleting)
+        """Delete this cursor's former ledgers. Those that can't be deleted now stay in the node, for the next call:
+        one of them keeps none of the others."""
+        deleted = await delete_ledgers(self._home.client, list(self._known.node.deleting))
+        if not deleted:
+            return
 
         def strike_off(node: CursorNode) -> None:
-            left = [ledger_id for ledger_id in node.deleting if ledger_id not in deleting]
+            left = [ledger_id for ledger_id in node.deleting if ledger_id not in deleted]
             del node.deleting[:]
             node.deleting.extend(left)
 
         try:
-            for ledger_id in deleting:
-                await delete_ledger(self._home.client, ledger_id)
-            if deleting:
-                await self._write_node(strike_off)
+            await self._write_node(strike_off)
         except TopicGivenUp:
             raise
         except BrokerError as error:
-            _log.warning("%s still has ledgers to delete: %s", self, error)
+            _log.warning("the node of %s still names ledgers that are deleted: %s", self, error)
 
     def _now_saved(self, changes: int, mark_delete: Position) -> None:
         self._saved_changes = changes
@@ -344,8 +335,7 @@ class DurableCursor(AnyCursor):
     # ── its end ──
 
     async def settle(self) -> None:
-        """Saves everything. A cursor that knows no more than a place gives its ledger up with that, so that nobody has
-        to recover it."""
+        """Save everything. A cursor without holes drops its ledger with that, so that no broker has to recover it."""
         while self._saver is not None:
             await self._wait_for_saver()
         if self._problem is None and self._dirty:
@@ -357,7 +347,7 @@ class DurableCursor(AnyCursor):
                 await self._wait_for_saver()
 
     async def close(self) -> None:
-        """Saves what there is to save. One that knows no more than a place leaves no ledger behind.
+        """Save everything. A cursor without holes leaves no ledger behind.
 
         Raises `BrokerError`, and then it may be called again, or `end`.
         """
@@ -372,12 +362,12 @@ class DurableCursor(AnyCursor):
         if self._problem is None and self._ledger is not None:
             try:
                 await self._ledger.writer.close()
-            except (LedgerError, MetadataError) as error:  # all is in it: who opens it next will close it
+            except (LedgerError, MetadataError) as error:  # all is in it: the next opening closes it
                 _log.info("%s leaves its ledger open: %s", self, error)
         self.end(TopicGivenUp(f"{self} was closed"))
 
     async def _leave_place(self) -> None:
-        """The node says all that there is to know, and no ledger is left. Not while there are holes."""
+        """Write the mark-delete position to the node, and drop the ledger. Not while there are holes."""
         state = self._state
         assert not state.has_holes, "a place does not tell of holes"
         changes, mark_delete = state.changes, state.mark_delete
@@ -390,7 +380,7 @@ class DurableCursor(AnyCursor):
         await asyncio.wait([self._saver])
 
     def end(self, problem: BrokerError) -> None:
-        """Nothing is saved any more, and all who wait are told why. The first reason stays."""
+        """Save nothing any more, and fail the calls that wait. The first reason stays."""
         if self._problem is not None:
             return
         self._problem = problem
@@ -408,7 +398,7 @@ class DurableCursor(AnyCursor):
     # ── its deletion ──
 
     async def mark_deleted(self) -> None:
-        """From now on nobody will open it any more. It may be called again.
+        """Have the node say that the cursor is deleted: no broker opens it any more. It may be called again.
 
         Raises `BrokerError`: then it goes on as before.
         """
@@ -425,7 +415,7 @@ class DurableCursor(AnyCursor):
         self.end(BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self} was deleted"))
 
     async def _pause(self) -> None:
-        """Nothing is saved, and who asks for it waits."""
+        """Save nothing for now: calls of `saved` wait."""
         self._paused = True
         self._cancel_timer()
         if self._saver is not None:
@@ -438,11 +428,13 @@ class DurableCursor(AnyCursor):
             self._deleter = None
 
     async def delete(self) -> None:
-        """Deletes its ledgers, and then its node; after `mark_deleted`. It can be called again."""
+        """Delete its ledgers, and then its node; after `mark_deleted`. It can be called again.
+
+        Raises `BrokerError`: then the node still names the ledgers that are left.
+        """
         node = self._known.node
-        for ledger_id in (*node.deleting, node.ledger_id):
-            if ledger_id:
-                await delete_ledger(self._home.client, ledger_id)
+        ledgers = [ledger_id for ledger_id in (*node.deleting, node.ledger_id) if ledger_id]
+        await delete_all_ledgers(self._home.client, ledgers, str(self))
         if self._known.exists:
             await self._home.nodes.remove(self.name, self._known)
 

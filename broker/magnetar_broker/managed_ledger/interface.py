@@ -193,9 +193,9 @@ class CursorTable(Protocol):
 
     def unopened(self) -> Sequence[Unopened]: ...
 
-    async def opened(self, name: str, *, wait_again: bool = True) -> None:
-        """Returns when it is opened, or there is none. Raises `BrokerError`: it can't be opened now, and will be tried
-        again; `DamagedCursor`: nor ever. Without `wait_again` no further attempt is waited for if one has failed."""
+    async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
+        """Return when the cursor is open, or there is none. Raises `BrokerError`: it can't be opened now, and is tried
+        again; `DamagedCursor`: it can't be opened. Without `wait_again` no attempt is waited for after a failed one."""
 
     async def replace(self, name: str, mark_delete: Position) -> Cursor:
         """Moves a cursor that is not opened, and opens it there. Raises `BrokerError`, SUBSCRIPTION_NOT_FOUND where no

@@ -1,4 +1,11 @@
-"""The entries of one topic that will never be read, as this life of it has met them: reported, counted, for stats."""
+"""The lost entries of one topic that this life of it has found: logged, counted and listed in its stats.
+
+Consumers and readers meet a lost entry each time that they pass it, so the set of known ones decides whether an entry
+is new: each is logged and counted once. The set is a bitmap in chunks of 1,024 entries of one ledger, and has at most
+4,096 chunks, about 1 MB: a lost ledger takes few of them. With all chunks in use an entry outside of them is neither
+logged nor counted, so the count is a lower bound: it is never more than what is lost. The first 1,000 are listed with
+the reason, until their ledgers are deleted.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +20,55 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["LostEntries"]
 
 _log = logging.getLogger(__name__)
-# Kept for the stats. Those beyond are counted each time that they are met.
-_MOST: Final = 1000
+_MAX_LISTED: Final = 1_000
+_MAX_CHUNKS: Final = 4_096
+_CHUNK_ENTRIES: Final = 1_024
 
 
 class LostEntries:
-    __slots__ = ("_name", "_on_found", "_reasons", "count")
+    __slots__ = ("_chunks", "_full", "_name", "_on_found", "_reasons", "count")
 
     def __init__(self, name: TopicName, on_found: Callable[[], object] = lambda: None) -> None:
-        """`on_found` is called for each entry that is found lost."""
+        """`on_found` is called for each entry that is counted."""
         self._name = name
         self._on_found = on_found
         self._reasons: dict[Position, str] = {}
+        # (ledger id, entry id // _CHUNK_ENTRIES) to the bits of the known entries; never 0.
+        self._chunks: dict[tuple[int, int], int] = {}
+        # It was logged that there was no chunk for an entry.
+        self._full = False
+        # The entries that were counted, those of ledgers that were deleted since among them.
         self.count = 0
 
-    def note(self, error: UnreadableEntry) -> None:
-        if error.position in self._reasons:
+    def report(self, error: UnreadableEntry) -> None:
+        """Log and count the entry, unless it is known."""
+        number, bit = divmod(error.position.entry_id, _CHUNK_ENTRIES)
+        key = (error.position.ledger_id, number)
+        bits = self._chunks.get(key, 0)
+        if bits >> bit & 1:
             return
-        if len(self._reasons) < _MOST:
+        if not bits and len(self._chunks) >= _MAX_CHUNKS:
+            if not self._full:
+                self._full = True
+                _log.error(
+                    "topic %s has lost more entries than can be counted: %d were counted, and further ones count only "
+                    "near those", self._name, self.count,
+                )  # fmt: skip
+            return
+        self._chunks[key] = bits | 1 << bit
+        if len(self._reasons) < _MAX_LISTED:
             self._reasons[error.position] = str(error)
         self.count += 1
         self._on_found()
         _log.error("topic %s has lost an entry, and goes on without it: %s", self._name, error)
 
-    def known(self) -> list[tuple[Position, str]]:
-        """Where, and why, in the order of the log."""
+    def list_known(self) -> list[tuple[Position, str]]:
+        """Return the position of each listed entry and the reason, in the order of the log."""
         return sorted(self._reasons.items())
 
-    def forget_up_to(self, position: Position) -> None:
-        """Ledgers were deleted."""
-        for one in [one for one in self._reasons if one <= position]:
-            del self._reasons[one]
+    def forget_ledgers(self, last_ledger_id: int) -> None:
+        """Forget the entries of ledgers up to this one, which were deleted."""
+        for position in [one for one in self._reasons if one.ledger_id <= last_ledger_id]:
+            del self._reasons[position]
+        for key in [one for one in self._chunks if one[0] <= last_ledger_id]:
+            del self._chunks[key]

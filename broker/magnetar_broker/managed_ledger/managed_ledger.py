@@ -1,8 +1,8 @@
-"""A topic's log: an endless one, made of ledgers that end. See the package's head for the theory.
+"""A topic's log: an endless one, of ledgers that end. See the package's head for the theory.
 
-This is the face; behind it stand the node with the list of ledgers (topic_node.py), the end that grows (writing.py),
-the cache of what came last (entry_cache.py), reads of what is older (reading.py), and what frees storage (trimming.py).
-None of them has a task or a timer while nothing happens on the topic.
+`ManagedLedger` is the interface of the package. Its parts are the node with the list of ledgers (topic_node.py),
+appends (writing.py), the cache of the last entries (entry_cache.py), reads of older ones (reading.py) and trimming
+(trimming.py). None of them has a task or a timer while nothing happens on the topic.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ManagedLedgerStats:
     # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`.
     state: str
     waiting_for: str
-    # Those in the list, oldest first; and what may be read of them, with what the broker puts in front.
+    # The ledgers in the list, oldest first; and their readable entries and bytes, broker metadata included.
     ledgers: Sequence[ListedLedger]
     stored_entries: int
     stored_bytes: int
@@ -98,12 +98,12 @@ class ManagedLedger:
         claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
     ) -> Self:
-        """Takes the topic from whoever had it. `along` are changes of the metadata that go with making a new one,
-        `seen` is what was read ahead, and `claimed` is called as soon as the topic is this life's. `on_lost_entry` is
-        called for each entry that is found lost, now or later.
+        """Open the topic's log, and fence the broker that had it. `along` are changes in the transaction that creates
+        a new topic, `seen` are the nodes that were read ahead, and `claimed` is called as soon as the topic is this
+        life's. `on_lost_entry` is called for each entry that is found lost, now or later.
 
-        Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and none is to be made, SERVICE_NOT_READY where
-        one of `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
+        Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
+        `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
         """
         lost = LostEntries(name, on_lost_entry)
         node = await open_node(
@@ -122,7 +122,7 @@ class ManagedLedger:
             self._trimming.finish_soon()
         return self
 
-    # ── what there is ──
+    # ── state ──
 
     @property
     def name(self) -> TopicName:
@@ -130,12 +130,12 @@ class ManagedLedger:
 
     @property
     def listed(self) -> LedgerList:
-        """The ledgers that there are. It changes by what this log does alone."""
+        """The list of ledgers. Only this log changes it."""
         return self._node.list
 
     @property
     def life(self) -> bytes:
-        """What the topic's node has as long as it is this life's."""
+        """The token in the topic's node while the topic is this life's."""
         return self._node.life
 
     @property
@@ -148,7 +148,7 @@ class ManagedLedger:
 
     @property
     def still_ours(self) -> Sequence[Check]:
-        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        """Checks of a transaction which hold only while the topic is this life's."""
         return self._node.still_ours
 
     @property
@@ -165,14 +165,28 @@ class ManagedLedger:
 
     @property
     def closed_ledgers(self) -> int:
-        """How many there are; a change says that a trim may find something."""
+        """The number of closed ledgers. When it changes a trim may delete something."""
         listed = self._node.list
         return len(listed.ledgers) - (listed.written is not None)
 
     @property
     def has_rest(self) -> bool:
-        """Ledgers are off the list, or to go from it, and not deleted yet: a trim goes on with that."""
+        """Whether ledgers that are off the list, or empty, are not deleted yet: the next trim deletes them."""
         return bool(self._node.list.deleting) or self._node.list.empty is not None
+
+    async def check_current(self) -> None:
+        """Make sure that no other broker had opened the topic when this was called. So what `listed` says afterwards
+        is all that was ever stored by then. Raises `TopicGivenUp`, METADATA_ERROR."""
+        self._check_open()
+        try:
+            await self._node.check_current()
+        except TopicGivenUp as error:
+            self._given_up(error)
+            raise
+        except MetadataError as error:
+            text = f"whether topic {self.name} is still served here can't be found out now: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+        self._check_open()
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
@@ -208,7 +222,7 @@ class ManagedLedger:
             next_index=queue.next_index,
         )
 
-    # ── who is told ──
+    # ── callbacks ──
 
     @property
     def on_appended(self) -> Callable[[], object] | None:
@@ -239,7 +253,7 @@ class ManagedLedger:
         return self._writing.queue.pending_bytes
 
     def tick(self, _now: float) -> None:
-        """To be called every second or so: rolls what is due."""
+        """Roll the ledger if that is due. Called every second or so."""
         self._writing.tick()
 
     # ── reading ──
@@ -287,7 +301,7 @@ class ManagedLedger:
                     place, found, self.metadata_of(place.ledger_id), max_entries, max_bytes
                 )
             except UnreadableEntry as error:
-                self.lost.note(error)
+                self.lost.report(error)
                 raise
             except (LedgerError, MetadataError) as error:
                 if self._node.list.find(place.ledger_id) is None:
@@ -330,7 +344,7 @@ class ManagedLedger:
         return None
 
     async def read_stored(self, position: Position) -> LogEntry | None:
-        """The entry as a bookie has it, whatever the cache holds; None: there is none."""
+        """Read the entry from a bookie, not from the cache; None: there is none."""
         self._check_open()
         if not self._node.list.holds(position):
             return None
@@ -343,7 +357,7 @@ class ManagedLedger:
         try:
             return await self._ledger_reads().read_some(listed, self.metadata_of(ledger_id), entry_ids)
         except UnreadableEntry as error:
-            self.lost.note(error)
+            self.lost.report(error)
             raise
         except (LedgerError, MetadataError) as error:
             if self._node.list.find(ledger_id) is None:
@@ -377,14 +391,14 @@ class ManagedLedger:
         return self._reads
 
     def metadata_of(self, ledger_id: int) -> LedgerMetadata | None:
-        """Of the ledger that is written, as its writer knows them."""
+        """Return the metadata of the ledger that is being written, as its writer has them."""
         written = self._writing.written
         return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
 
-    # ── freeing, and the end ──
+    # ── trimming and closing ──
 
     def may_trim(self, up_to: Position | None) -> bool:
-        """`trim` would find something to do."""
+        """Whether `trim` would delete something."""
         listed = self._node.list
         first = listed.ledgers[0] if listed.ledgers else None
         if first is None or not first.closed or not first.entries or (up_to is not None and first.last > up_to):
@@ -392,10 +406,10 @@ class ManagedLedger:
         return not self.leases.hold(first.ledger_id) or self.has_rest
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:
-        """Deletes the closed ledgers that end at or before it; None: all closed ones; up to the first that a lease
-        holds. It is asked again before each change of the list. Returns whether any went.
+        """Delete the closed ledgers that end at or before `up_to()`, or all of them where it is None, up to the first
+        that a lease holds. `up_to` is called again before each change of the list. Returns whether any was taken off.
 
-        What can't be deleted now will be by a later call. Raises `TopicGivenUp`.
+        A ledger that can't be deleted now is deleted by a later call. Raises `TopicGivenUp`.
         """
         self._check_open()
         trimmed = await self._trimming.trim(lambda: LATEST if (place := up_to()) is None else place, self.leases.hold)
@@ -404,41 +418,41 @@ class ManagedLedger:
             self._cached.drop_up_to(gone)
             if self._reads is not None:
                 self._reads.forget_up_to(gone)
-            self.lost.forget_up_to(gone)
+            self.lost.forget_ledgers(gone.ledger_id)
         return trimmed
 
     async def truncate(self) -> None:
-        """Deletes everything that was stored before this call, whoever has read it; but for what leases hold, which a
-        trim deletes later. Raises `TopicGivenUp`."""
+        """Delete all entries that were stored before this call, read or not. Ledgers that leases hold are deleted by a
+        later trim. Raises `TopicGivenUp`."""
         last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
         await self._writing.roll()
         await self.trim(lambda: Position(last, LATEST.entry_id))
 
     async def close(self) -> None:
-        """Takes no more appends, has those that were sent decided, and closes the ledger. May be called again."""
+        """Take no more appends, wait for those in flight, and close the ledger. May be called again."""
         await self._writing.finish()
 
     def abandon(self) -> None:
-        """Stops at once; what is pending is unknown."""
+        """Stop at once. The outcome of pending appends is unknown."""
         self._writing.end(TopicGivenUp(f"topic {self.name} was let go here"))
 
     def _given_up(self, error: TopicGivenUp) -> None:
         self._writing.give_up(error)
 
     def _let_go(self) -> None:
-        """Nothing will be asked of this log any more."""
+        """Free the caches and stop the background trim: the log has ended."""
         self._trimming.end()
         self._cached.drop_all()
         if self._reads is not None:
             self._reads.close()
 
     def _unreadable(self, place: Position, error: Exception) -> BrokerError:
-        """What is told of a read from `place`. A loss is noted."""
+        """Return the error of a read from `place`. A lost entry is reported."""
         if isinstance(error, Unreadable):
             if error.entry_id is not None:
                 place = Position(place.ledger_id, error.entry_id)
             if error.settled:
                 lost = LostEntry(place, error)
-                self.lost.note(lost)
+                self.lost.report(lost)
                 return lost
         return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")

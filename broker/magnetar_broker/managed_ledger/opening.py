@@ -115,11 +115,11 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
         try:
             return log_entry(position, (await reader.read(position.entry_id, position.entry_id))[0])
         except WireError as error:
-            lost.note(DamagedEntry(position, error))
+            lost.report(DamagedEntry(position, error))
         except Unreadable as error:
             if not error.settled:
                 raise
-            lost.note(LostEntry(position, error))
+            lost.report(LostEntry(position, error))
         return None
 
     end = Position(reader.ledger_id, entries - 1)

@@ -37,7 +37,8 @@ class ManagedLedgerOptions(Configuration):
     # Of one topic: readers past the broker for whom its ledgers are kept; and for how long at a time at most.
     managed_ledger_max_leases_per_topic: int = Field(default=1000, gt=0, le=2000)
     managed_ledger_max_lease_minutes: float = Field(default=1440, gt=0, le=1440)
-    # About so often a broker looks whether readers' time with what deleted topics have left to them is over.
+    # Seconds, about, between two rounds in which a broker looks for leases that have ended: on ledgers that deleted
+    # topics have left behind, and on namespaces.
     managed_ledger_remains_sweep_interval_s: float = Field(default=120.0, gt=0)
 
     @model_validator(mode="after")

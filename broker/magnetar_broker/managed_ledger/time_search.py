@@ -1,8 +1,8 @@
-"""Finds the first entry that a broker took at a certain time or later: broker times never fall, so it is searched for
-by halves, among ledgers first, which know the times of their ends, and then in one of them.
+"""Finds the first entry that a broker received at a certain time or later.
 
-In the place of an entry that is lost one behind it is looked at. A lost entry may be found itself where nobody knows
-better: whoever reads from there passes over it, and misses nothing.
+Broker times never fall, so this is a binary search: first among ledgers, whose list has the times of their ends, and
+then in one of them. Where the entry to compare is lost, one behind it is read instead. The position found may be that
+of a lost entry: readers that begin there pass over it, and miss nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXACT: Final = 64
 
 
 async def first_at_time(log: ReadsEntries, listed: LedgerList, time_ms: int) -> Position:
-    """Behind the last entry where there is none. Raises `BrokerError`."""
+    """Return its position, or the one behind the last entry where there is none. Raises `BrokerError`."""
     ledgers = [one for one in listed.ledgers if one.entries]
     at = bisect_left(ledgers, time_ms, key=lambda one: one.last_time_ms)
     if at == len(ledgers):

@@ -26,6 +26,7 @@ from magnetar_broker import paths
 from magnetar_broker.core.leases import Leases, encoded
 from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, Instead, Stored, Update, first_value
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, OutcomeUnknown, Refused, StoreFull
@@ -113,23 +114,29 @@ class TopicNode:
         self.leases.found(node.leases, asked_at, self._clock.monotonic())
 
     async def _make(self, along: Sequence[Change]) -> None:
-        """Unless somebody else does."""
+        """Make the topic, with the leases that its namespace has for it, unless somebody else does."""
         incarnation = self._randomness.token(_UUID_BYTES).hex()
         # After a sync, so it is no less than what whoever had the name before has drawn and used.
         floor = await self._client.ledgers.last_ledger_id()
+        leases, leases_unchanged = await read_leases_for(self.name, self._store, self._clock, self._randomness)
 
         def made(payload: bytes | None) -> bytes | Instead:
             if payload is not None:
                 return LEAVE
-            return pb.ManagedLedgerNode(incarnation=incarnation, life=self._life, floor=floor).SerializeToString()
+            return pb.ManagedLedgerNode(
+                incarnation=incarnation, life=self._life, floor=floor, leases=leases
+            ).SerializeToString()
 
+        along = [*along, Put(paths.incarnation(self.name, incarnation), b"", ABSENT), leases_unchanged]
         try:
-            await self._changed_to(made, [*along, Put(paths.incarnation(self.name, incarnation), b"", ABSENT)])
+            await self._changed_to(made, along)
         except StoreFull:
             raise
         except Refused as error:
             if not error.index:
                 raise
+            if error.index == len(along):
+                return  # a lease on the namespace was taken, renewed or ended meanwhile: the caller tries again
             text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
 
@@ -166,6 +173,12 @@ class TopicNode:
     def still_ours(self) -> Sequence[Check]:
         """What goes into a transaction that is to be made only if the topic is still this life's."""
         return Check(self._path, self._stored.version), self._is_this_one
+
+    async def check_current(self) -> None:
+        """Read the node afresh. Raises `TopicGivenUp` if it is not this life's any more, and `MetadataError`."""
+        stored = await compare_and_set.read(self._store, self._path, fresh=True)
+        if stored is None or decode_topic(self._path, stored.payload).life != self._life:
+            raise TopicGivenUp(f"topic {self.name} was opened by another broker, or deleted")
 
     async def change(self, change: ListChange, made: MadeLedger | None = None) -> None:
         """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.

@@ -2,11 +2,12 @@
 
     opening   Its ledger is being fenced and read. Where that fails for now (bookies are away) it is tried again, for as
               long as the topic is served.
-    damaged   A record of it is damaged on all bookies: `problem` is a `DamagedCursor`. It stays so until an
-              administrator moves the cursor, or deletes it.
+    damaged   Its node can't be decoded, or a record of its ledger is damaged on all bookies: `problem` is a
+              `DamagedCursor`. It stays so until an administrator moves the cursor, or deletes it.
 
-Neither holds up anybody but its own subscription. The log is kept from `place` on, the mark-delete position in its node
-in the metadata store: that is at or before the cursor's own, so it keeps what the subscription has not acknowledged.
+Neither holds up any other subscription. The log is kept from `place` on, the mark-delete position in its node in the
+metadata store: that is at or before the cursor's own, so it keeps the entries that the subscription has not
+acknowledged. Of a node that can't be decoded nothing is known, and the whole log is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["UnopenedCursor"]
 
 
 class UnopenedCursor:
-    __slots__ = ("_attempted", "gate", "known", "name", "place", "problem", "properties", "task")
+    __slots__ = ("_attempt_ended", "gate", "known", "name", "place", "problem", "properties", "task")
 
     def __init__(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
         node = known.node
@@ -30,13 +31,13 @@ class UnopenedCursor:
         self.known = known
         self.place: Position = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
         self.properties: Mapping[str, str] = dict(node.properties)
-        # Why the last attempt failed; None: the first is under way.
+        # Why the last attempt failed; None: the first is in flight.
         self.problem: BrokerError | None = None
         # Reads it; None: it is damaged, or is being replaced or deleted.
         self.task: asyncio.Task[None] | None = None
         # Limits how many cursors of the topic are read at a time.
         self.gate = gate
-        self._attempted: asyncio.Future[None] | None = None
+        self._attempt_ended: asyncio.Future[None] | None = None
 
     @property
     def damaged(self) -> bool:
@@ -44,18 +45,18 @@ class UnopenedCursor:
 
     @property
     def reason(self) -> str:
-        """Why it is not there."""
+        """Why it is not open."""
         return str(self.problem) if self.problem is not None else "its cursor is being opened"
 
-    def attempted(self, problem: BrokerError | None = None) -> None:
-        """An attempt has ended: with `problem`, or as the table knows."""
+    def end_attempt(self, problem: BrokerError | None = None) -> None:
+        """An attempt has failed with `problem`, or the cursor is not unopened any more. Wakes the callers that wait."""
         self.problem = problem
-        attempted, self._attempted = self._attempted, None
-        if attempted is not None and not attempted.done():
-            attempted.set_result(None)
+        ended, self._attempt_ended = self._attempt_ended, None
+        if ended is not None and not ended.done():
+            ended.set_result(None)
 
-    async def wait(self) -> None:
-        """Returns when the attempt under way, or the next one, has ended."""
-        if self._attempted is None:
-            self._attempted = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._attempted)
+    async def wait_for_attempt(self) -> None:
+        """Returns when the attempt in flight, or the next one, has ended."""
+        if self._attempt_ended is None:
+            self._attempt_ended = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._attempt_ended)

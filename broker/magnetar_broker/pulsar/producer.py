@@ -65,6 +65,7 @@ class ConnectedProducer:
         "_close_at",
         "_closing",
         "_connection",
+        "_dropped",
         "_first",
         "_gathered_from",
         "_logged",
@@ -109,6 +110,8 @@ class ConnectedProducer:
         # its first. A task hands them over while there are any.
         self._waiting: deque[tuple[int, list[bytes]]] = deque()
         self._waits = False
+        # Entries were dropped that the topic did not take, and the client does not know yet.
+        self._dropped = False
 
     @property
     def untold(self) -> int:
@@ -179,12 +182,18 @@ class ConnectedProducer:
         self.opened = False
 
     async def close(self) -> None:
-        """The client asks for it: what it sent before is decided and told first."""
+        """Close the producer at the client's request: what it sent before is decided and told first.
+
+        A topic that closes meanwhile does not take entries that wait. Then CLOSE_PRODUCER comes before the answer: an
+        entry without a receipt may be sent again.
+        """
         self.stop()
         if self._producer is not None:
             await self._hand_over_waiting()
             self._producer.stop()
             await self._producer.settled()
+            if self._dropped:
+                self.ended(TopicGivenUp("its topic was closed"))
         self.leave(TopicGivenUp("it was closed"))
 
     def leave(self, why: BrokerError) -> None:
@@ -236,7 +245,8 @@ class ConnectedProducer:
         assert topic is not None
         while self._waiting and (producer.stopped or not topic.budget.full):
             first, entries = self._waiting.popleft()
-            if producer.stopped:  # it would pass them over, and tell nothing of them ever
+            if producer.stopped:  # it would pass them over: the client gets CLOSE_PRODUCER when the topic has closed
+                self._dropped = True
                 for _ in entries:
                     self._sent.pop()
                 self._forget_waiting(entries)

@@ -92,7 +92,7 @@ class AdminCalls:
         of_topics = TopicCalls(catalog, owners)
         of_subscriptions = SubscriptionCalls(of_topics, owners, catalog.options.admin_max_peeked_entries)
         of_bundles = BundleCalls(catalog, of_topics, ownership, owners, broker_id)
-        of_logs = ReadingCalls(of_topics, owners)
+        of_logs = ReadingCalls(catalog, of_topics, owners)
         of_catalog = CatalogCalls(catalog, of_topics, of_bundles)
 
         async def subscriptions(request: pb.NamesRequest) -> pb.NamesAnswer:
@@ -138,7 +138,17 @@ class AdminCalls:
             "log_place": (reading.LogPlaceRequest, reading.LogPlaceAnswer, of_logs.log_place),
             "plan": (reading.PlanRequest, reading.PlanAnswer, of_logs.plan),
             "renew_lease": (reading.RenewLeaseRequest, pb.Done, of_logs.renew_lease),
-            "advance_progress": (reading.AdvanceProgressRequest, pb.Done, of_logs.advance_progress),
+            "advance_progress": (
+                reading.AdvanceProgressRequest,
+                reading.AdvanceProgressAnswer,
+                of_logs.advance_progress,
+            ),
+            "hold_namespace": (reading.HoldNamespaceRequest, reading.HoldNamespaceAnswer, of_logs.hold_namespace),
+            "namespace_leases": (
+                reading.NamespaceLeasesRequest,
+                reading.NamespaceLeasesAnswer,
+                of_logs.namespace_leases,
+            ),
             "broker": (pb.BrokerRequest, pb.BrokerAnswer, self._broker),
             "health": (pb.HealthRequest, pb.HealthAnswer, self._look),
         }

@@ -141,7 +141,6 @@ class StoredTopics:
         try:
             log_opened(topic)
             await cursors.open_all()
-            await subscriptions.open()
         except BaseException as error:
             topic.abandon(TopicGivenUp(f"{name} could not be opened: {str(error) or 'it was unloaded meanwhile'}"))
             raise

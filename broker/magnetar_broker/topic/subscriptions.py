@@ -1,4 +1,4 @@
-"""A topic's subscriptions: found, made, changed and deleted by name.
+"""A topic's subscriptions: found, created, changed and deleted by name.
 
 A durable subscription is its cursor; a `Subscription` stands beside it only while it has consumers or something is done
 to it. One that is not durable lives as long as its consumers. Both kinds have names of their own, so a reader may bear
@@ -40,11 +40,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _MAX_NAME_BYTES: Final = 768
 _MAX_PROPERTIES_BYTES: Final = 65_536
-# Of names that are made here.
+# The length of generated consumer names, before they are written as hex.
 _TOKEN_BYTES: Final = 5
-# Of so many lost entries in a row each is looked at for what is readable behind them.
+# Among up to 64 consecutive lost entries each is read, to find the first readable one behind them.
 _EXACT: Final = 64
-# How many places are skipped before others have their turn.
+# Entries that `skip` passes before other tasks have their turn.
 _SKIPPED_TOGETHER: Final = 1_000
 
 
@@ -79,31 +79,28 @@ class Subscriptions:
         self._options = options
         self._clock = clock
         self._randomness = randomness
-        # Those that have consumers, or are being changed.
+        # Subscriptions that have consumers, or are being changed.
         self._loaded: dict[SubscriptionKey, Subscription] = {}
-        # Of durable ones that are not loaded: who was served last, and how often that had changed.
+        # For durable subscriptions that are not loaded: the consumer served last, and how often it had changed.
         self._histories: dict[str, ServedHistory] = {}
         self.deliveries = Deliveries()
         self._tasks = TasksInOrder()
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
-        # Why there are no subscriptions here any more.
+        # Why everything is refused: the topic was closed.
         self._closed: BrokerError | None = None
-
-    async def open(self) -> None:
-        """Nothing is loaded before somebody asks for it."""
 
     @property
     def consumers(self) -> int:
-        """How many are connected."""
+        """The number of connected consumers."""
         return sum(len(subscription.consumers) for subscription in self._loaded.values())
 
     @property
     def names(self) -> list[str]:
-        """Of the durable ones."""
+        """The names of durable subscriptions."""
         return list(self._cursors.names())
 
     def appended(self) -> None:
-        """There are new entries to read."""
+        """Deliver new entries of the log."""
         for subscription in list(self._loaded.values()):
             try:
                 subscription.run()
@@ -111,7 +108,7 @@ class Subscriptions:
                 _log.exception("topic %s: subscription %s could not go on", self._name, subscription.name)
 
     def stats(self) -> list[SubscriptionStats]:
-        """The durable ones, and the others."""
+        """Return the statistics of all subscriptions, the durable ones first."""
         found = []
         for cursor in self._cursors.durable():
             loaded = self._loaded.get((cursor.name, True))
@@ -126,22 +123,22 @@ class Subscriptions:
         return found
 
     def counters(self) -> Iterator[DeliveryCounters]:
-        """Of subscriptions and their consumers."""
+        """Yield the counters of subscriptions and of their consumers."""
         yield from self.deliveries.durable()
         for subscription in self._loaded.values():
             yield from () if subscription.durable else (subscription.counters,)
             yield from (consumer.counters for consumer in subscription.consumers)
 
     async def backlog_messages(self, name: str) -> int:
-        """How many messages stand behind the durable subscription's mark-delete position, those of acknowledged entries
-        among them. Raises `BrokerError`."""
+        """Return the number of messages behind the durable subscription's mark-delete position, with those of
+        acknowledged entries. Raises `BrokerError`."""
         cursor = self._cursor(name)
         place, tries = cursor.mark_delete, 0
         while True:
             try:
                 first = await self._log.read(self._log.first_after(place), 1, 1)
                 break
-            except UnreadableEntry as error:  # counted from what is readable behind it; steps grow where that is far
+            except UnreadableEntry as error:  # counts from the first readable entry behind it, in growing steps
                 tries += 1
                 place = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
@@ -151,13 +148,13 @@ class Subscriptions:
     # Consumers.
 
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
-        """Tells the sink, too (`opened`). Raises `BrokerError`."""
+        """Open a consumer, and call the sink's `opened`. Raises `BrokerError`."""
         _check(opened)
         if opened.incarnation and opened.incarnation != self._log.incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
                 f"topic {self._name} was deleted and made again: it was {opened.incarnation}, and is "
-                f"{self._log.incarnation}; what is known of the old one says nothing of this one",
+                f"{self._log.incarnation}; positions of the old one are not valid in this one",
             )
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
         subscription = await self._found(opened)
@@ -167,8 +164,8 @@ class Subscriptions:
             subscription.release()
 
     async def _found(self, opened: OpenConsumer) -> Subscription:
-        """The subscription to join, made if need be. It is not being changed, and nothing is awaited after that was
-        seen."""
+        """Return the subscription to join, created if that is allowed. It is not being changed, and nothing is awaited
+        after that was checked."""
         key = opened.subscription, opened.durable
         while True:
             self._check_open()
@@ -184,7 +181,7 @@ class Subscriptions:
             elif (cursor := self._cursors.get(opened.subscription)) is not None:
                 return self._load(cursor)
             elif opened.subscription in self._cursors.names():
-                await self._cursors.opened(opened.subscription)
+                await self._cursors.wait_until_open(opened.subscription)
             elif not self._options.allow_auto_subscription_creation:
                 raise self._not_found(opened.subscription)
             else:
@@ -220,7 +217,7 @@ class Subscriptions:
             if subscription.durable and subscription.history:
                 self._histories[subscription.name] = subscription.history
 
-    # By name, as the admin does it. All are for durable subscriptions, and raise `BrokerError`.
+    # The administrator's calls, by name. All are for durable subscriptions, and raise `BrokerError`.
 
     async def create(
         self, name: str, start: StartAt, properties: Mapping[str, str] | None = None, *, may_exist: bool = False
@@ -232,7 +229,7 @@ class Subscriptions:
         )
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
-        """Unless it is there. Raises NOT_ALLOWED where only administrators make subscriptions."""
+        """Create the subscription unless it exists. Raises NOT_ALLOWED where only administrators create them."""
         if name not in self._cursors.names() and not self._options.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -242,7 +239,7 @@ class Subscriptions:
         await self.create(name, start, may_exist=True)
 
     def holder(self, name: str, durable: bool) -> Consumer | None:
-        """Who has the subscription to itself."""
+        """Return the consumer of an exclusive subscription."""
         loaded = self._loaded.get((name, durable))
         if loaded is None or loaded.type != SubscriptionType.EXCLUSIVE:
             return None
@@ -262,7 +259,8 @@ class Subscriptions:
             await cursor.saved()
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """With `force`, also from under its consumers. One whose cursor is damaged, or can't be opened now, too."""
+        """Delete the subscription, with `force` also where it has consumers. Its cursor may be damaged, or may not open
+        now."""
         await self._change(
             name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
         )
@@ -290,8 +288,8 @@ class Subscriptions:
         self.deliveries.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
-        """Moves it, for its consumers too, as a seek does. One whose cursor is damaged, or can't be opened now, can
-        be used again then: what the cursor knew is given up."""
+        """Move the subscription, for its consumers too, as a seek does. Where its cursor is damaged, or can't be opened
+        now, it is replaced, and its other acknowledgements are lost."""
         await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
 
     async def _replace(self, name: str, to: StartAt) -> None:
@@ -306,7 +304,7 @@ class Subscriptions:
             await cursor.saved()
 
     async def skip(self, name: str, entries: int) -> int:
-        """Acknowledges the next ones, a batch being one, and returns how many there were."""
+        """Acknowledge the next entries, each of which may be a batch. Returns their number."""
         if entries < 0:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{entries} entries can't be skipped: use 0 or more")
         return await self._change(name, lambda subscription: self._skip(subscription, entries))
@@ -315,11 +313,11 @@ class Subscriptions:
         return await subscription.skip_to(await self._nth_open(subscription.cursor, entries))
 
     async def skip_all(self, name: str) -> int:
-        """Everything that there is now; also known as clear_backlog."""
+        """Acknowledge all entries that the log has now; also known as clear_backlog."""
         return await self._change(name, lambda subscription: subscription.skip_to(self._log.last))
 
     async def expire(self, name: str, older_than_s: float) -> int:
-        """Acknowledges the entries that a broker received longer ago than that."""
+        """Acknowledge the entries that a broker received before that time."""
         if not older_than_s >= 0:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"nothing is older than {older_than_s} s: use 0 or more")
         before_ms = max(0, int(self._clock.time_ms() - older_than_s * 1000))
@@ -333,21 +331,24 @@ class Subscriptions:
 
     async def advance(
         self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
-    ) -> None:
-        """Acknowledges everything in front of that place, for a reader whose progress it is (progress.py).
+    ) -> Position:
+        """Acknowledge everything in front of that position, for a reader whose progress it is (progress.py). Return the
+        mark-delete position that the subscription then has.
 
-        `only_make`: unless it is there already.
+        `only_make`: create the subscription, and do nothing where it exists.
         """
         _check_name(name)
         owner.check()
         self._check_open()
-        await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
+        return await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
 
-    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> None:
-        await self._cursors.opened(name)
+    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> Position:
+        await self._cursors.wait_until_open(name)
         if self._cursors.get(name) is None:
             await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
-        await advance(self._loaded_or_load(name), self._cursors, self._log, None if only_make else to, owner)
+        subscription = self._loaded_or_load(name)
+        await advance(subscription, self._cursors, self._log, None if only_make else to, owner)
+        return subscription.cursor.mark_delete
 
     async def _change(
         self,
@@ -355,13 +356,13 @@ class Subscriptions:
         change: Callable[[Subscription], Coroutine[Any, Any, T]],
         unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
     ) -> T:
-        """Changes the durable subscription that has the name when the change begins. `unopened` does it for one whose
-        cursor can't be opened; without it that is refused."""
+        """Change the durable subscription that has the name when the change begins. `unopened` is called instead where
+        its cursor can't be opened; without it the change is refused."""
         self._check_open()
 
         async def begin() -> T:
             try:
-                await self._cursors.opened(name, wait_again=unopened is None)
+                await self._cursors.wait_until_open(name, wait_again=unopened is None)
             except TopicGivenUp:
                 raise
             except BrokerError:
@@ -387,7 +388,7 @@ class Subscriptions:
     # The end.
 
     async def close(self, problem: BrokerError | None = None) -> None:
-        """Ends all consumers, and whatever is being done. The cursors are somebody else's to close."""
+        """End all consumers and cancel all changes. The topic closes the cursors."""
         if self._closed is None:
             self._closed = problem or TopicGivenUp(f"topic {self._name} was closed here: look it up again")
         for subscription in list(self._loaded.values()):
@@ -401,7 +402,7 @@ class Subscriptions:
             raise BrokerError(self._closed.code, str(self._closed))
 
     def _loaded_or_load(self, name: str) -> Subscription:
-        """A durable one. Only for a change: it releases the subscription when it has ended."""
+        """Return a durable subscription. Only for a change: it releases the subscription when it has ended."""
         self._check_open()
         loaded = self._loaded.get((name, True))
         return loaded if loaded is not None else self._load(self._cursor(name))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from magnetar.admin.reading import LogPlace, NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin.reading import LogPlace, NamespaceLease, NextMessage, Piece, PieceFragment, Plan
 
 if TYPE_CHECKING:
     from magnetar.admin._admin import Admin, AsyncAdmin
@@ -66,6 +66,7 @@ __all__ = [
     "LedgerStats",
     "LogPlace",
     "LostEntry",
+    "NamespaceLease",
     "NamespacePolicies",
     "NextMessage",
     "OwnedBundle",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin._sync_groups import Run, documented_as
 from magnetar.admin._values import StartPoint, start_at
-from magnetar.admin.reading import LogPlace, NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin.reading import LogPlace, NamespaceLease, NextMessage, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.admin_pb2 import Done
@@ -90,9 +90,10 @@ class AsyncReading:
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> None:
+    ) -> NextMessage:
         """The durable subscription, made where there is none, has acknowledged all that is in front of `to`. It never
         goes back, so this may be asked again. One that has consumers, or another owner, is refused (`ConsumerBusy`).
+        Returns the position of the first entry that it has not acknowledged whole.
 
         `only_make`: one that is there stays where it is. `owner`: an id, drawn at random, of the reader whose progress
         it is; the first one becomes the subscription's. `owner_name`: who that is, for people.
@@ -107,7 +108,29 @@ class AsyncReading:
                 owner=owner,
                 owner_name=owner_name,
             )
-        await self._calls.look("advance_progress", request, Done)
+        answer = await self._calls.look("advance_progress", request, pb.AdvanceProgressAnswer)
+        return _place(answer.position)
+
+    async def hold_namespace(
+        self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""
+    ) -> bool:
+        """Take a lease on the topics that will be made in the namespace with names that begin with the prefix, or renew
+        it. Each of them gets a lease of this id, for `lease_ms`, from its first message on. Returns whether there was
+        no such lease: topics made until then have none by it."""
+        with _numbers_told("a lease's time is"):
+            request = pb.HoldNamespaceRequest(
+                namespace=namespace, name_prefix=name_prefix, lease_id=lease_id, lease_ms=lease_ms, holder=holder
+            )
+        return (await self._calls.look("hold_namespace", request, pb.HoldNamespaceAnswer)).taken
+
+    async def end_namespace_lease(self, namespace: str, lease_id: bytes) -> None:
+        """One that is not there has ended. Leases on topics stay."""
+        await self.hold_namespace(namespace, "", lease_id, 0)
+
+    async def namespace_leases(self, namespace: str) -> list[NamespaceLease]:
+        request = pb.NamespaceLeasesRequest(namespace=namespace)
+        answer = await self._calls.look("namespace_leases", request, pb.NamespaceLeasesAnswer)
+        return [NamespaceLease(one.name_prefix, one.lease_id, one.lease_ms, one.holder) for one in answer.leases]
 
 
 @documented_as(AsyncReading)
@@ -170,12 +193,23 @@ class Reading:
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> None:
-        self._run(
+    ) -> NextMessage:
+        return self._run(
             self._group.advance_progress(
                 log, incarnation, subscription, to, only_make=only_make, owner=owner, owner_name=owner_name
             )
         )
+
+    def hold_namespace(
+        self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""
+    ) -> bool:
+        return self._run(self._group.hold_namespace(namespace, name_prefix, lease_id, lease_ms, holder=holder))
+
+    def end_namespace_lease(self, namespace: str, lease_id: bytes) -> None:
+        self._run(self._group.end_namespace_lease(namespace, lease_id))
+
+    def namespace_leases(self, namespace: str) -> list[NamespaceLease]:
+        return self._run(self._group.namespace_leases(namespace))
 
 
 @contextlib.contextmanager
@@ -208,6 +242,7 @@ def _piece(message: pb.Piece) -> Piece:
         message.write_quorum,
         message.ack_quorum,
         tuple(PieceFragment(one.first_entry_id, tuple(one.bookies)) for one in message.fragments),
+        message.open,
     )
 
 
@@ -231,4 +266,5 @@ def _plan(answer: pb.PlanAnswer) -> Plan:
         at_limit=answer.at_limit,
         deleted_before=answer.deleted_before,
         needed_from=_place(answer.needed_from),
+        trimmed=answer.trimmed,
     )

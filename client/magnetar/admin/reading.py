@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["LogPlace", "NextMessage", "Piece", "PieceFragment", "Plan"]
+__all__ = ["LogPlace", "NamespaceLease", "NextMessage", "Piece", "PieceFragment", "Plan"]
 
 
 class NextMessage(NamedTuple):
@@ -57,6 +57,8 @@ class Piece:
     write_quorum: int
     ack_quorum: int
     fragments: tuple[PieceFragment, ...]
+    # The last fragment is that of a ledger which is not closed: an entry that bookies lack may still reach them.
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,16 @@ class Plan:
     deleted_before: bool = False
     # Where a message may have begun that was not whole at `start`: what is kept from here on is all that is needed.
     needed_from: NextMessage = _BEFORE_ALL
+    # Messages before `first` were deleted.
+    trimmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLease:
+    """Each topic that is made in a namespace, with a name that begins with the prefix, gets a lease of this id."""
+
+    name_prefix: str
+    # As `admin.reading.end_namespace_lease` takes it.
+    lease_id: bytes
+    lease_ms: int
+    holder: str

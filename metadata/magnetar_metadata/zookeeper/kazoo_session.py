@@ -28,9 +28,9 @@ What kazoo does that must not happen here, and what is done about it (read in 2.
 
 Its own retries of commands are not used: one that was repeated after it had been made would be answered wrongly.
 
-`answered_sent_at` moves with changes and pings, which a majority of the servers must have agreed to, and not with
-reads: a server that is cut off from its leader goes on answering those while the session runs out. What a server hears
-reaches the leader half a tick later; the margin of `safe_until` has to cover that.
+`answered_sent_at` moves with changes, pings and syncs, which a majority of the servers must have agreed to, and not
+with reads: a server that is cut off from its leader goes on answering those while the session runs out. A server passes
+what it hears on to the leader half a tick later; the margin of `safe_until` has to cover that.
 """
 
 from __future__ import annotations

@@ -6,6 +6,11 @@ with its threads is in `kazoo_session.py`, watches in `watches.py`, how a transa
 
 All changes, single ones too, go as multis: there is one way to be wrong instead of five. `ping` is a multi as well, one
 that checks nothing: every answer to it was agreed on by a majority.
+
+`sync` is a ping, because ZooKeeper's own sync does not keep the contract. A leader takes it for a read and answers from
+its own tree without asking anybody. That tree may lack a change that a follower has applied and answered already, and
+lacks all changes of the next leader where this one has not noticed yet that it is deposed. A server applies changes in
+one order, so after the ping's answer its tree has every change that was answered before.
 """
 
 from __future__ import annotations
@@ -126,7 +131,7 @@ class ZooKeeperStore(MetadataStore):
         raise NotSent(f"{changes[0].path!r}: others made and deleted its nodes {_ROUNDS} times in a row; not changed")
 
     async def sync(self) -> None:
-        await self._read(ROOT, self._kazoo.client.sync_async)
+        await self.ping()
 
     async def ping(self) -> None:
         multi = self._kazoo.client.transaction()

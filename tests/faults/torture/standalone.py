@@ -1,6 +1,9 @@
 """The standalone that is tortured: one process with everything in it, and a proxy between it and its clients.
 
 It has one broker, neither bookies nor a ZooKeeper, and it can't be joined or left.
+
+Its ports are chosen before it listens at them, and another process may take one meanwhile, or while it is down. A
+standalone that refuses to start is started again with other ports; the proxies lead clients there.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from typing import Final, NoReturn, Self
 
 import psutil
 
-from magnetar_cli.cluster.ports import free_port
+from magnetar_cli.cluster.ports import LOOPBACK, free_port
 from magnetar_cli.http_asking import ask_http, reasons_shown
+from magnetar_wire.process.exit_status import ExitStatus
 from magnetar_wire.randomness import Randomness
 from tests.faults.checker.recorder import Recorder
 from tests.faults.proxy import Proxy
@@ -26,6 +30,7 @@ __all__ = ["Standalone"]
 
 # Its broker's id.
 _NAME: Final = "standalone"
+_STARTS: Final = 5
 _READY_S: Final = 60.0
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.05
@@ -36,17 +41,13 @@ class Standalone(System):
         super().__init__(recorder)
         self.folder = folder
         self.brokers, self.bookies, self.zookeepers = [_NAME], [], []
-        # It tells clients of the proxy, and the proxy leads to it: so its ports are chosen first.
-        grpc = free_port()
-        pulsar = free_port([grpc])
-        http = free_port([grpc, pulsar])
-        self.proxies = {_NAME: Proxy("127.0.0.1", grpc)}
-        self.pulsar_proxies = {_NAME: Proxy("127.0.0.1", pulsar)}
+        # Their targets are set with the ports.
+        self.proxies = {_NAME: Proxy(LOOPBACK, 0)}
+        self.pulsar_proxies = {_NAME: Proxy(LOOPBACK, 0)}
         self.metadata_proxies = {}
         self.server = StandaloneProcess(folder / "data")
-        self.server.grpc, self.server.http = f"magnetar://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
-        self.server.pulsar = f"pulsar://127.0.0.1:{pulsar}"
         self.server.before = die_with_parent
+        self._choose_ports()
         # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
         self._told_to_end = 0
 
@@ -56,7 +57,11 @@ class Standalone(System):
             grpc, pulsar = [proxy.address for proxy in proxies]
             told = {"advertised_address": grpc, "pulsar_advertised_address": pulsar}
             self.server.settings = {**SMALL_LEDGERS, **QUICK_LISTENERS, **told}
-            if why := await self.start(_NAME, timeout_s=_READY_S):
+            for _ in range(_STARTS):
+                why = await self.start(_NAME, timeout_s=_READY_S)
+                if not self._has_refused():
+                    break
+            if why:
                 raise RuntimeError(why)
         except BaseException:
             await self.__aexit__()
@@ -126,6 +131,8 @@ class Standalone(System):
             self._signal(_NAME, signal.SIGCONT)
         else:
             await self._ended()
+            if self._has_refused():
+                self._choose_ports()
             # On this thread: the kernel ends what was started when the thread that started it ends.
             self.server.spawn()
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -141,10 +148,23 @@ class Standalone(System):
         if name in self._struck_down:
             return f"{name} is down"
         if not self.running(name):
-            if self.server.pid != self._told_to_end:
+            if self.server.pid != self._told_to_end and not self._has_refused():
                 self.ended_by_themselves[name] += 1
             return await self.start(name)
         return await self._waits_for()
+
+    def _choose_ports(self) -> None:
+        grpc = free_port()
+        pulsar = free_port([grpc])
+        http = free_port([grpc, pulsar])
+        self.proxies[_NAME].target = LOOPBACK, grpc
+        self.pulsar_proxies[_NAME].target = LOOPBACK, pulsar
+        self.server.grpc, self.server.http = f"magnetar://{LOOPBACK}:{grpc}", f"http://{LOOPBACK}:{http}"
+        self.server.pulsar = f"pulsar://{LOOPBACK}:{pulsar}"
+
+    def _has_refused(self) -> bool:
+        """Whether it did not start, most likely because a port is taken."""
+        return self.server.process is not None and self.server.process.poll() == ExitStatus.REFUSED
 
     async def _waits_for(self) -> str:
         if not self.running(_NAME):

@@ -1,5 +1,8 @@
 """What readers past the broker were promised, and what must hold of it (SPK-5): as long as a lease lasts, none of the
 ledgers that were on the list when it was answered is deleted, whatever becomes of the topic and whoever has it.
+
+A reader does not ask again for what it let go of by the same id, as protocol.md says: a lease goes forward only, and an
+ended one is over. A broker that has lost the topic and does not know it would answer that it holds.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ class Leased:
         self._now = now
         self._history = history
         self._grants: dict[tuple[str, bytes], Grant] = {}
+        # The ledger that a reader asked for last, whether that was answered or not.
+        self._asked_from: dict[tuple[str, bytes], int] = {}
+        # How many leases of a reader have been ended.
+        self._ended: dict[tuple[str, int], int] = {}
 
     def standing(self) -> list[Grant]:
         now = self._now()
@@ -37,6 +44,18 @@ class Leased:
     def get(self, incarnation: str, lease_id: bytes) -> Grant | None:
         return self._grants.get((incarnation, lease_id))
 
+    def lease_id(self, incarnation: str, reader: int) -> bytes:
+        """Of the reader's present lease: another one after each that was ended."""
+        return bytes((reader, self._ended.get((incarnation, reader), 0))) * 8
+
+    def asked_from(self, incarnation: str, lease_id: bytes) -> int:
+        return self._asked_from.get((incarnation, lease_id), 0)
+
+    def asking(self, incarnation: str, lease_id: bytes, from_ledger_id: int) -> None:
+        """The lease moves on, whether that is answered or not."""
+        self._asked_from[incarnation, lease_id] = from_ledger_id
+        self._grants.pop((incarnation, lease_id), None)
+
     def granted(
         self, incarnation: str, lease_id: bytes, from_ledger_id: int, lease_ms: int, entries: Mapping[int, int]
     ) -> None:
@@ -44,8 +63,9 @@ class Leased:
         until = self._now() + lease_ms / 2000
         self._grants[incarnation, lease_id] = Grant(incarnation, lease_id, from_ledger_id, lease_ms, entries, until)
 
-    def let_go(self, incarnation: str, lease_id: bytes) -> None:
-        self._grants.pop((incarnation, lease_id), None)
+    def ending(self, incarnation: str, reader: int) -> None:
+        self._grants.pop((incarnation, self.lease_id(incarnation, reader)), None)
+        self._ended[incarnation, reader] = self._ended.get((incarnation, reader), 0) + 1
 
     def holds(self, ledger_id: int) -> Grant | None:
         """What keeps the ledger from being deleted."""

@@ -182,24 +182,24 @@ class TopicOwner(ChainWriter):
     async def _lease(self, log: ManagedLedger) -> None:
         """What a reader asks for: a lease, which goes forward only, a renewal, or its end."""
         world, chance, leased = self.world, self.chance, self.world.leased
-        lease_id, incarnation = chance.choice(world.lease_ids), log.incarnation
+        reader, incarnation = chance.choice(world.lease_readers), log.incarnation
+        lease_id = leased.lease_id(incarnation, reader)
         known, asked = leased.get(incarnation, lease_id), chance.random()
         if known is not None and asked < 0.3:
             await log.leases.renew(lease_id, known.lease_ms)
             entries: Mapping[int, int] = known.entries
             world.count("leases renewed")
         elif known is not None and asked < 0.4:
-            leased.let_go(incarnation, lease_id)
+            leased.ending(incarnation, reader)
             await log.leases.end(lease_id)
             return
         else:
             first = chance.choice([one.ledger_id for one in log.stats().ledgers] or [log.before_first.ledger_id + 1])
-            first = max(first, known.from_ledger_id if known is not None else 0)
+            first = max(first, leased.asked_from(incarnation, lease_id))
             lease_ms = chance.choice((1_000, 6_000, 30_000))
             if known is not None:
                 lease_ms = max(lease_ms, known.lease_ms)
-                # It moves on, whether that is answered or not.
-                leased.let_go(incarnation, lease_id)
+            leased.asking(incarnation, lease_id, first)
             await log.leases.take(lease_id, first, lease_ms, self.name)
             entries = {one.ledger_id: one.entries for one in log.stats().ledgers if one.ledger_id >= first}
             entries = {ledger_id: count for ledger_id, count in entries.items() if count}

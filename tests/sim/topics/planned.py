@@ -55,6 +55,10 @@ class Planned:
         ]
         if not begin <= start <= stop:
             raise Violation("SPK-5", f"a plan from {begin} goes from {start} to {stop}")
+        end = NextMessage(plan.end.ledger_id, plan.end.entry_id, plan.end.batch_index)
+        if begin > end:
+            # The reader takes that for a loss. The broker that answered has lost the topic, and did not make sure.
+            raise Violation("SPK-1", f"a plan is asked for from {begin} on, and the log is said to end at {end}")
         entries = self._entries.setdefault(plan.incarnation, {})
         last = next(reversed(entries), EARLIEST)
         for position in named:
@@ -71,12 +75,13 @@ class Planned:
 
     def answered_before(self, plan: PlanAnswer, begin: NextMessage) -> None:
         """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
-        at = [NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)]
-        began = self._began.setdefault(plan.incarnation, at[0])
-        if at[1] > at[0]:
-            # The ledgers between the two are unknown to the broker that has made the plan, and may have chunks.
-            raise Violation("SPK-5", f"{at[1]} is said to be needed first, and the log is said to end at {at[0]}")
-        self.needed[plan.incarnation] = at[1]
+        end, needed = (
+            NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)
+        )
+        began = self._began.setdefault(plan.incarnation, end)
+        if needed > end:
+            raise Violation("SPK-5", f"{needed} is said to be needed first, and the log is said to end at {end}")
+        self.needed[plan.incarnation] = needed
         here, before = (
             {
                 Position(piece.ledger_id, entry_id)

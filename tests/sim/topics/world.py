@@ -71,7 +71,7 @@ class TopicWorld(World):
         rot = self.chance.stream("rot")
         self.rots = rot.random() < _ROTTEN
         self._rot = rot
-        self.lease_ids = [bytes([number]) * 16 for number in range(3)]
+        self.lease_readers = range(3)
         self.hosts = [host for host in self.hosts if host not in self.clients]
         self.clients = [TopicOwner(self, f"broker{number}") for number in range(draw.choice((1, 2, 3)))]
         if self.leases:

@@ -341,11 +341,19 @@ async def test_records_that_another_sink_waits_for_stay_in_line(bench: Bench) ->
     """Several recoveries of one ledger may share a channel."""
     one, other = bench.sink(1), bench.sink(1)
     bench.send(1, 0)
+    await bench.settle()
+    bench.streams[0].open.clear()
+    bench.send(1, 1)
+    await bench.settle()
+    bench.send(1, 2)
     bench.channel.abandon(1, one)
     await bench.settle()
-    bench.streams[0].answer((1, 0, 1))
+    bench.streams[0].open.set()
     await bench.settle()
-    assert (one.answers, other.answers) == ([], [(0, 1)])
+    assert bench.streams[0].entries == [[(1, 0)], [(1, 1)], [(1, 2)]]
+    bench.streams[0].answer((1, 0, 3))
+    await bench.settle()
+    assert (one.answers, other.answers) == ([], [(0, 3)])
 
 
 @bench()
@@ -389,6 +397,7 @@ async def test_the_time_in_line_does_not_count(bench: Bench) -> None:
         bench.clock.advance(1.8)
         bench.streams[0].answer((1, answered, 1))
         await bench.settle()
+    bench.clock.advance(2.5)
     bench.streams[0].open.set()
     await bench.settle()
     bench.clock.advance(1.8)

@@ -10,8 +10,9 @@ from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerState
 from magnetar_broker import paths
 from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
-from magnetar_broker.managed_ledger.cursor_table import CursorTable, delete_cursors
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
@@ -52,7 +53,7 @@ class CursorScene:
         table = await CursorTable.open(
             self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
         )
-        await table.all_attempted()
+        await table.wait_for_first_attempts()
         return table
 
     async def make_topic(self) -> None:
@@ -77,10 +78,10 @@ class CursorScene:
         stored = await compare_and_set.read(store, paths.cursor(self.log.name, name))
         return CursorNode.FromString(stored.payload) if stored else None
 
-    async def ledgers(self) -> list[int]:
-        """Those that are not deleted."""
+    async def ledgers(self, but: int = 0) -> list[int]:
+        """Those that are not deleted; `but` is not looked at."""
         ledgers = self.cluster.client.ledgers
-        return [one async for one in ledgers.ledger_ids() if await self._lives(one)]
+        return [one async for one in ledgers.ledger_ids() if one != but and await self._lives(one)]
 
     async def _lives(self, ledger_id: int) -> bool:
         return (await self.cluster.client.ledgers.read(ledger_id)).state is not LedgerState.TOMBSTONE

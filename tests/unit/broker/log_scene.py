@@ -191,7 +191,7 @@ class Scene(SmallCluster):
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         table = await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
-        await table.all_attempted()
+        await table.wait_for_first_attempts()
         return table
 
     async def subscribe(self, log: ManagedLedger) -> CursorTable:

@@ -246,7 +246,7 @@ class MemoryCursors:
     def unopened(self) -> Sequence[Unopened]:
         return []
 
-    async def opened(self, name: str, *, wait_again: bool = True) -> None:
+    async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
         """All are."""
 
     async def replace(self, name: str, mark_delete: Position) -> MemoryCursor:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.paths import ledger as ledger_path
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger import durable_cursor
-from magnetar_broker.managed_ledger.cursor_ledger import delete_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.trimming import delete_ledgers
+from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
@@ -216,7 +218,7 @@ def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
 
 def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
     """OWN-2: after a take-over there are hundreds of them. Each costs two reads and two transactions, a fence at three
-    bookies that tells the end of the ledger, and one read of what is in it."""
+    bookies that tells the end of the ledger, and one read of what is in it. Later changes start from known nodes."""
 
     async def test(scene: CursorScene) -> None:
         table = await scene.open()
@@ -240,6 +242,18 @@ def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         assert asked == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
         calls = [method for bookie in scene.cluster.bookies.values() for method, _ in bookie.calls if method != "add"]
         assert (calls.count("fence"), len(calls)) == (4 * 3, 4 * 3 + 4)
+        asked.update(get=0, transaction=0)
+        for cursor in again.durable():
+            cursor.acknowledge(entries(5, 7))
+            await cursor.saved()
+        # Each begins a ledger, which takes the next id.
+        assert (asked["get"], asked["transaction"]) == (4, 4 * 3)
+        await again.delete("d")
+        # Its two ledgers are read, each by its deletion.
+        assert asked["get"] == 4 + 2
+        again.durable()[0].acknowledge_up_to(at(5, 9))
+        await again.close()
+        assert asked["get"] == 4 + 2
 
     with_cursors(test)
 
@@ -304,17 +318,18 @@ def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch
         gate = asyncio.Event()
         begun: list[int] = []
 
-        async def delete_late(client: LedgerClient, ledger_id: int) -> None:
-            begun.append(ledger_id)
-            if len(begun) == 1:
+        async def delete_late(client: LedgerClient, ledger_ids: list[int]) -> list[int]:
+            first = not begun
+            begun.extend(ledger_ids)
+            if first:
                 await gate.wait()
-            await delete_ledger(client, ledger_id)
+            return await delete_ledgers(client, ledger_ids)
 
         table = await with_left_ledgers(scene, "s")
         cursor = table.get("s")
         assert cursor is not None
         left = list((await scene.known("s")).deleting)
-        monkeypatch.setattr(durable_cursor, "delete_ledger", delete_late)
+        monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_late)
         table.tick(0.0)
         await scene.turns()
         assert begun == left
@@ -342,6 +357,83 @@ def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch
     with_cursors(test)
 
 
+def delete_all_but(kept: Collection[int]) -> Callable[[LedgerClient, list[int]], Awaitable[list[int]]]:
+    """In the place of `delete_ledgers`: these can't be deleted."""
+
+    async def delete(client: LedgerClient, ledger_ids: list[int]) -> list[int]:
+        return await delete_ledgers(client, [one for one in ledger_ids if one not in kept])
+
+    return delete
+
+
+def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_ledger() -> None:
+    """CHK-58: of a cursor with more former ledgers than a save leaves. All others are deleted, the node names all that
+    are there, and the one in use is never deleted. It is deleted when that is possible."""
+
+    async def test(scene: CursorScene) -> None:
+        scene.options = CursorOptions(managed_ledger_cursor_max_entries_per_ledger=1)
+        table = await scene.open()
+        cursor = await table.create("s", at(5, -1), {})
+        store = scene.cluster.server.connect()
+
+        async def save_each(entry_ids: Iterable[int]) -> list[list[int]]:
+            """Begins a ledger for each. Returns the former ledgers that the node names after each."""
+            named = []
+            for entry_id in entry_ids:
+                cursor.acknowledge(entries(5, entry_id))
+                await cursor.saved()
+                await scene.turns()
+                node = await scene.known("s")
+                assert await scene.ledgers(but=stuck) == sorted({*node.deleting, node.ledger_id} - {stuck})
+                named.append(list(node.deleting))
+            return named
+
+        stuck = 0
+        await save_each([2])
+        (stuck,) = await scene.ledgers()
+        path = ledger_path(stuck)
+        metadata = await store.get(path)
+        assert metadata is not None
+        await store.put(path, b"no ledger's metadata", metadata.version)
+        named = await save_each(range(4, 60, 2))
+        assert all(ledgers[0] == stuck for ledgers in named)
+        assert max(map(len, named)) == 4
+        table.tick(0.0)
+        await scene.turns()
+        assert list((await scene.known("s")).deleting) == [stuck]
+        await store.put(path, metadata.value, ANY)
+        await scene.left_ledgers_are_deleted(table)
+        assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
+        assert not await scene.intents()
+        assert await _acknowledged(scene, "s") == list(range(2, 60, 2))
+
+    with_cursors(test)
+
+
+def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
+    """CHK-58: one can't be deleted now, and the next opening of the topic deletes it with the node that names it."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await with_left_ledgers(scene, "s")
+        stuck, in_use = await scene.ledgers()
+        store, path = scene.cluster.server.connect(), ledger_path(stuck)
+        metadata = await store.get(path)
+        assert metadata is not None
+        await store.put(path, b"no ledger's metadata", metadata.version)
+        await table.delete("s")
+        assert table.names() == []
+        assert await scene.ledgers(but=stuck) == []
+        node = await scene.known("s")
+        assert (node.deleted, list(node.deleting), node.ledger_id) == (True, [stuck], in_use)
+        await store.put(path, metadata.value, ANY)
+        await scene.open()
+        await scene.turns()
+        assert await scene.ledgers() == []
+        assert await scene.node("s") is None
+
+    with_cursors(test)
+
+
 def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHK-58: whichever cursor it is of."""
 
@@ -354,12 +446,7 @@ def test_a_former_ledger_that_can_t_be_deleted_keeps_no_other_cursor_waiting(mon
                 await cursor.saved()
             kept = list((await scene.known(stuck)).deleting)
 
-            async def delete_others(client: LedgerClient, ledger_id: int, kept: list[int] = kept) -> None:
-                if ledger_id in kept:
-                    raise BrokerError(ErrorCode.METADATA_ERROR, f"ledger {ledger_id} was not deleted")
-                await delete_ledger(client, ledger_id)
-
-            monkeypatch.setattr(durable_cursor, "delete_ledger", delete_others)
+            monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_all_but(kept))
             for _ in range(6):
                 table.tick(0.0)
                 await scene.turns()

@@ -13,9 +13,12 @@ from magnetar_broker.errors import BrokerError, DamagedCursor, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.seen_topic import see_topic
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription_options import SubscriptionOptions
 from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_metadata.compare_and_set import first_value
+from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_wire.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
@@ -39,6 +42,19 @@ async def with_ledgers(scene: CursorScene) -> dict[str, int]:
             await cursor.saved()
     table.abandon()
     return {name: node.ledger_id for name in ("bad", "good") if (node := await scene.node(name)) is not None}
+
+
+async def open_without_bookies(scene: CursorScene) -> CursorTable:
+    """A table of two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
+    await with_ledgers(scene)
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = {"read", "fence"}
+    return await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+
+
+def bring_back_bookies(scene: CursorScene) -> None:
+    for bookie in scene.cluster.bookies.values():
+        bookie.hanging = set()
 
 
 def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
@@ -68,7 +84,7 @@ def test_a_damaged_cursor_is_refused_alone_and_says_what_mends_it(record: int) -
         assert table.get("bad") is None
         assert sorted(table.names()) == ["bad", "good"]
         with pytest.raises(DamagedCursor) as raised:
-            await table.opened("bad")
+            await table.wait_until_open("bad")
         said = str(raised.value)
         assert raised.value.code == ErrorCode.CHECKSUM_ERROR
         assert f"entry {record} of ledger {ledgers['bad']} can't be read" in said
@@ -117,6 +133,16 @@ def test_an_administrator_mends_it(way: str) -> None:
     with_cursors(test)
 
 
+async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
+    """Overwrites the node's value with another one, which it returns."""
+    store = scene.cluster.server.connect()
+    stored = await store.get(path)
+    assert stored is not None
+    value = {"cut": stored.value[:-1], "cut early": stored.value[:9], "empty": b"", "garbage": b"\xff\xff\xff"}[damage]
+    await store.put(path, value, stored.version)
+    return value
+
+
 @pytest.mark.parametrize("way", ["reset", "delete", "delete_topic"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
 def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,16 +151,12 @@ def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog
 
     async def test(scene: CursorScene) -> None:
         await with_ledgers(scene)
-        store = scene.cluster.server.connect()
-        path = paths.cursor(scene.log.name, "bad")
-        stored = await store.get(path)
-        assert stored is not None
-        value = {"cut": stored.value[:-1], "empty": b"", "garbage": b"\xff\xff\xff"}[damage]
-        await store.put(path, value, stored.version)
+        store, path = scene.cluster.server.connect(), paths.cursor(scene.log.name, "bad")
+        value = await damage_node(scene, path, damage)
         table = await scene.open()
         assert table.get("good") is not None
         with pytest.raises(DamagedCursor, match="holds no cursor"):
-            await table.opened("bad")
+            await table.wait_until_open("bad")
         if way == "delete_topic":
             await scene.delete_topic()
             assert await store.get(path) is None
@@ -156,22 +178,54 @@ def test_a_node_that_holds_no_cursor_is_damage_too(damage: str, way: str, caplog
     with_cursors(test)
 
 
-@pytest.mark.parametrize("way", ["reset", "delete"])
-def test_a_broker_that_lost_the_topic_changes_no_undecodable_node(way: str) -> None:
-    """CHK-67, OWN-2"""
+@pytest.mark.parametrize("damage", ["cut early", "empty", "garbage"])
+def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
+    damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CHK-67, OWN-2: the node is replaced and logged, earlier owners are refused, and a deletion of the topic works."""
 
     async def test(scene: CursorScene) -> None:
         await with_ledgers(scene)
-        store = scene.cluster.server.connect()
-        path = paths.cursor(scene.log.name, "bad")
-        stored = await store.get(path)
-        assert stored is not None
-        await store.put(path, b"", stored.version)
         zombie = await scene.open()
-        await scene.open()
+        store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
+        value = await damage_node(scene, path, damage)
+        await store.put(paths.topic(scene.log.name), first_value(b"", SeededRandomness(3)), ANY)
+        assert (await see_topic(store, scene.log.name)).cursors is None
+        table = await scene.open()
+        assert sorted(table.names()) == ["bad", "good"]
+        for name in table.names():
+            cursor = table.get(name)
+            assert cursor is not None
+            cursor.acknowledge(entries(5, 8))
+            await cursor.saved()
+        assert f"no cursor is affected; its {len(value)} bytes began with {value.hex()}" in caplog.text
+        with pytest.raises(TopicGivenUp):
+            await zombie.create("late", at(5, -1), {})
+        await table.create("new", at(5, -1), {})
+        await damage_node(scene, path, damage)
+        await scene.delete_topic()
+        assert await store.get(path) is None
+
+    with_cursors(test)
+
+
+@pytest.mark.parametrize("way", ["reset", "delete"])
+@pytest.mark.parametrize("by", ["another broker", "an operator"])
+def test_an_undecodable_node_that_was_changed_meanwhile_is_left_alone(by: str, way: str) -> None:
+    """CHK-67, OWN-2: by a broker that lost the topic, and where the node itself was changed by hand."""
+
+    async def test(scene: CursorScene) -> None:
+        await with_ledgers(scene)
+        store, path = scene.cluster.server.connect(), paths.cursor(scene.log.name, "bad")
+        await damage_node(scene, path, "empty")
+        table = await scene.open()
+        if by == "another broker":
+            await scene.open()
+        else:
+            await store.put(path, b"by hand", ANY)
         before = await store.get(path)
         with pytest.raises(TopicGivenUp):
-            await (zombie.replace("bad", at(5, 3)) if way == "reset" else zombie.delete("bad"))
+            await (table.replace("bad", at(5, 3)) if way == "reset" else table.delete("bad"))
         assert await store.get(path) == before
 
     with_cursors(test)
@@ -181,21 +235,15 @@ def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() ->
     """CHK-67: the table opens, others go on, and the cursor is opened when the bookies are back."""
 
     async def test(scene: CursorScene) -> None:
-        await with_ledgers(scene)
-        for bookie in scene.cluster.bookies.values():
-            bookie.hanging = {"read", "fence"}
-        client = await scene.client()
-        # Returns though no bookie reads.
-        table = await CursorTable.open(scene.log, client, scene.options, scene.clock, SeededRandomness(9))
+        table = await open_without_bookies(scene)  # returns though no bookie reads
         assert sorted(table.names()) == ["bad", "good"]
         assert table.slowest_saved() == at(5, -1)
         new = await table.create("new", scene.log.last, {})
         assert new.mark_delete == scene.log.last
         with pytest.raises(BrokerError, match="can't be opened now") as raised:
-            await table.opened("bad")
+            await table.wait_until_open("bad")
         assert not isinstance(raised.value, DamagedCursor)
-        for bookie in scene.cluster.bookies.values():
-            bookie.hanging = set()
+        bring_back_bookies(scene)
         while table.get("bad") is None or table.get("good") is None:
             await asyncio.sleep(0)
         cursor = table.get("bad")
@@ -209,11 +257,7 @@ def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
     """CHK-67: bookies may never come back."""
 
     async def test(scene: CursorScene) -> None:
-        await with_ledgers(scene)
-        for bookie in scene.cluster.bookies.values():
-            bookie.hanging = {"read", "fence"}
-        client = await scene.client()
-        table = await CursorTable.open(scene.log, client, scene.options, scene.clock, SeededRandomness(9))
+        table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         await subscriptions.reset("bad", StartAt(latest=True))
         cursor = table.get("bad")
@@ -225,19 +269,6 @@ def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
         assert isinstance(cursor.mark_delete, Position)
 
     with_cursors(test)
-
-
-async def open_without_bookies(scene: CursorScene) -> CursorTable:
-    """A table of two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
-    await with_ledgers(scene)
-    for bookie in scene.cluster.bookies.values():
-        bookie.hanging = {"read", "fence"}
-    return await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
-
-
-def bring_back_bookies(scene: CursorScene) -> None:
-    for bookie in scene.cluster.bookies.values():
-        bookie.hanging = set()
 
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
@@ -254,12 +285,13 @@ def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(way: str, monk
             patch.setattr(CursorNodes, "write", fail)
             with pytest.raises(BrokerError, match="no connection"):
                 await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
-        assert table._unopened["bad"].task is not None  # else nobody opens it
+        assert (unopened := table._opener.find("bad")) is not None
+        assert unopened.task is not None  # else nobody opens it
         bring_back_bookies(scene)
         # Waits for the next attempt, and raises where the last one failed.
         while table.get("bad") is None:
             with contextlib.suppress(BrokerError):
-                await table.opened("bad")
+                await table.wait_until_open("bad")
         cursor = table.get("bad")
         assert cursor is not None
         assert cursor.acknowledged(at(5, 6))
@@ -318,7 +350,7 @@ def test_a_reset_or_deletion_waits_for_no_further_attempt(way: str, caplog: pyte
         table = await open_without_bookies(scene)
         subscriptions = subscriptions_of(scene, table)
         with pytest.raises(BrokerError, match="can't be opened now"):
-            await table.opened("bad")
+            await table.wait_until_open("bad")
         await scene.clock.sleep(1)  # past the pause before the next attempt
         failed = caplog.text.count("can't be opened now")
         await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
@@ -337,12 +369,12 @@ def test_who_waits_for_a_cursor_is_woken_when_it_is_replaced_or_deleted(way: str
         table = await open_without_bookies(scene)
         if failed_before:
             with pytest.raises(BrokerError, match="can't be opened now"):
-                await table.opened("bad")
-        waiting = asyncio.create_task(table.opened("bad"))
+                await table.wait_until_open("bad")
+        waiting = asyncio.create_task(table.wait_until_open("bad"))
         await asyncio.sleep(0)
         change = asyncio.create_task(table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad"))
         await asyncio.sleep(0)
-        late = asyncio.create_task(table.opened("bad"))  # while nobody opens it
+        late = asyncio.create_task(table.wait_until_open("bad"))  # while nobody opens it
         await change
         await scene.turns()
         assert waiting.done()

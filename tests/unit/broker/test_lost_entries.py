@@ -7,10 +7,12 @@ import pytest
 from magnetar_broker.core.log_entry import LogEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry
+from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
+from magnetar_wire.topic_name import TopicName
 from tests.running import run
 from tests.unit.broker.log_scene import Scene, in_scene, numbered, payload
 from tests.unit.broker.subscription_scene import Scene as SubscriptionScene
@@ -59,7 +61,7 @@ def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entry() ->
         await scene.append(log, b"goes on")
         (entry,) = await read_what_is_left(scene, log)
         assert (payload(entry), entry.index) == (b"goes on", 12)
-        assert [position for position, _ in log.lost.known()] == places
+        assert [position for position, _ in log.lost.list_known()] == places
 
     in_scene(test)
 
@@ -89,7 +91,7 @@ def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int
             assert log.next_index == given
         assert log.last == places[-1]
         ends = [number for number in (0, 4) if number in lost]
-        assert {places[number] for number in ends} <= {position for position, _ in log.lost.known()}
+        assert {places[number] for number in ends} <= {position for position, _ in log.lost.list_known()}
         assert log.lost.count >= len(ends)
         await scene.append(log, b"goes on")
         found = await read_what_is_left(scene, log)
@@ -98,7 +100,7 @@ def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: list[int
         assert payload(found[-1]) == b"goes on"
         assert found[-1].index >= given
         assert found[-1].broker_time_ms >= max([entry.broker_time_ms for entry in left], default=0)
-        assert {position for position, _ in log.lost.known()} == {places[number] for number in lost}
+        assert {position for position, _ in log.lost.list_known()} == {places[number] for number in lost}
         # A later opening finds the same, without the entries.
         next_index = log.next_index
         await scene.patiently(log.close())
@@ -176,6 +178,31 @@ def test_the_last_readable_entry_is_found_in_few_reads() -> None:
         assert log.lost.count < 30
 
     in_scene(test)
+
+
+def test_each_lost_entry_is_logged_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    """CHK-67: also beyond those that are listed, in memory with a bound; then the count is a lower bound."""
+    found: list[int] = []
+    lost = LostEntries(TopicName.parse("t"), lambda: found.append(1))
+
+    def read_all(entries: int, step: int = 1, ledger_id: int = 5) -> None:
+        for entry_id in range(0, entries * step, step):
+            lost.report(LostEntry(Position(ledger_id, entry_id), "no bookie has it"))
+
+    for _ in range(3):
+        read_all(3_000)
+        assert (lost.count, len(found), len(lost.list_known())) == (3_000, 3_000, 1_000)
+    assert caplog.text.count("has lost an entry") == 3_000
+    for _ in range(2):
+        read_all(6_000, step=1_024, ledger_id=6)
+        assert lost.count == len(found) == 3_000 + 4_096 - 3
+    assert caplog.text.count("more entries than can be counted") == 1
+    lost.forget_ledgers(5)
+    assert lost.list_known() == []
+    lost.forget_ledgers(6)
+    read_all(10, ledger_id=7)
+    assert lost.count == 3_000 + 4_096 - 3 + 10
+    assert [position.ledger_id for position, _ in lost.list_known()] == [7] * 10
 
 
 @pytest.mark.parametrize("kind", [SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED])

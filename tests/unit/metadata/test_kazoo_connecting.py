@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Final
+from typing import Any, Final
+
+import pytest
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
 
 from magnetar_metadata.store import SessionState
+from magnetar_metadata.zookeeper import kazoo_session
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
 from magnetar_wire.clock import SystemClock
-from tests.running import run
+from tests.running import run, until
 
 # Longer than a test may take.
 _SESSION_TIMEOUT_S: Final = 300.0
 _CONNECT_TIMEOUT_S: Final = 60.0
 _SESSION_ID: Final = 7
+_FIRST_PATIENCE_S: Final = 0.25
 
 
 class _StartingServer:
@@ -35,8 +41,20 @@ class _StartingServer:
         writer.close()
 
 
-def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before_the_session_time_out() -> None:
-    """OWN-2: a server that was started again is used as soon as it answers."""
+def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before_the_session_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OWN-2: a server that was started again is used as soon as it answers, also one that needs longer to answer."""
+    waits_s: list[float] = []
+    invoke = ConnectionHandler._invoke
+
+    def noting(connection: ConnectionHandler, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            waits_s.append(timeout)
+        return invoke(connection, timeout, request, xid)
+
+    monkeypatch.setattr(ConnectionHandler, "_invoke", noting)
+    monkeypatch.setattr(kazoo_session, "_FIRST_PATIENCE_S", _FIRST_PATIENCE_S)
 
     async def body() -> None:
         starting = _StartingServer(silent=2)
@@ -47,7 +65,12 @@ def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before
             await session.start(_CONNECT_TIMEOUT_S)
             assert session.session.state is SessionState.CONNECTED
             assert session.session.id == _SESSION_ID
-            assert starting.connections == 3
+            assert waits_s[:3] == [_FIRST_PATIENCE_S, 2 * _FIRST_PATIENCE_S, 4 * _FIRST_PATIENCE_S]
+            assert starting.connections == len(waits_s) >= 3
+            asked = len(waits_s)
+            session._handler.cut()
+            await until(lambda: len(waits_s) > asked, "a session is asked for again")
+            assert waits_s[asked] == _FIRST_PATIENCE_S
         finally:
             await session.close()
             server.close()

@@ -90,6 +90,8 @@ class FakeService:
         self.failing: dict[str, Exception] = {}
         # Called before each question of that name is answered.
         self.before: dict[str, Callable[[], object]] = {}
+        # By namespace and id: the prefix of the leases on topics to come.
+        self.namespace_leases: dict[tuple[str, bytes], str] = {}
         self.topics = self.reading = self
 
     def create(self, topic: str, partitions: int = 0, *, retained: bool = True) -> None:
@@ -100,7 +102,11 @@ class FakeService:
         for one in names:
             if str(one) not in self.logs:
                 self.made += 1
-                self.logs[str(one)] = FakeLog(f"incarnation-{self.made}", ledger_id=100 * self.made, retained=retained)
+                log = FakeLog(f"incarnation-{self.made}", ledger_id=100 * self.made, retained=retained)
+                for (namespace, lease_id), prefix in self.namespace_leases.items():
+                    if namespace == str(one.namespace_name) and one.local_name.startswith(prefix):
+                        log.leases[lease_id] = (0, 600_000)
+                self.logs[str(one)] = log
 
     def delete(self, topic: str) -> None:
         name = str(TopicName.parse(topic))
@@ -197,6 +203,7 @@ class FakeService:
             lease_until_ms=0,
             retained=there.retained,
             needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
+            trimmed=there.deleted_before > NOWHERE,
         )
 
     async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
@@ -213,6 +220,18 @@ class FakeService:
         self._note("end_lease")
         self._log(log).leases.pop(lease_id, None)
 
+    async def hold_namespace(
+        self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""
+    ) -> bool:
+        self._note("hold_namespace")
+        taken = (namespace, lease_id) not in self.namespace_leases
+        self.namespace_leases[namespace, lease_id] = name_prefix
+        return taken
+
+    async def end_namespace_lease(self, namespace: str, lease_id: bytes) -> None:
+        self._note("end_namespace_lease")
+        self.namespace_leases.pop((namespace, lease_id), None)
+
     async def advance_progress(
         self,
         log: str,
@@ -223,7 +242,7 @@ class FakeService:
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> None:
+    ) -> NextMessage:
         self._note("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
         known = owners.get(subscription)
@@ -233,6 +252,7 @@ class FakeService:
             owners.setdefault(subscription, (owner, owner_name))
         if not (only_make and subscription in progress):
             progress[subscription] = max(progress.get(subscription, to), to)
+        return progress[subscription]
 
     def _log(self, log: str) -> FakeLog:
         if log not in self.logs:

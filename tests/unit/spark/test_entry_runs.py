@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,12 @@ class Scene:
     def piece(self, ledger_id: int, first: int, last: int, entry_bytes: int = MIB) -> SlicePiece:
         size = (last - first + 1) * entry_bytes
         return SlicePiece(ledger_id, first, last, 0, 0, size, 0, self.striping, (Fragment(0, self.names),))
+
+    def open_at(self, entry_id: int) -> None:
+        """The ledgers are open, with a last fragment from that entry on; a new plan says the same."""
+        fragments = (Fragment(0, self.names), Fragment(entry_id, self.names))
+        self.pieces = [replace(piece, fragments=fragments, open=True) for piece in self.pieces]
+        self.new_plan = lambda: Whereabouts(self.striping, fragments, self.addresses, open=True)
 
     def whereabouts(self, addresses: dict[str, str], names: tuple[str, ...] = (), first: int = 0) -> Whereabouts:
         return Whereabouts(self.striping, [Fragment(0, names or self.names)], addresses, first)
@@ -310,6 +317,74 @@ def test_an_entry_that_a_bookie_in_limbo_could_get_from_no_other_is_lost() -> No
     scene.bookies["b2:0"].ledger(7).limbo = True
     found = run(scene.all())
     assert [entry_id for one in found if isinstance(one, Gone) for entry_id in _ids(one)] == [4]
+
+
+def test_a_copy_that_is_in_flight_to_a_bookie_is_waited_for() -> None:
+    """CHK-67, SPK-5: in an open ledger's last fragment all replicas lack the entry, and it comes a moment later."""
+    scene = Scene(counts=(30,))
+    scene.open_at(10)
+    taken = [(bookie, bookie.ledger(7).records.pop(20)) for bookie in scene.bookies.values()]
+
+    async def body() -> None:
+        runs = scene.runs()
+        reading = asyncio.ensure_future(patiently(scene.clock, _all_of(runs)))
+        # All have been asked behind entry 19, by the old plan and by the new one; and now again.
+        while len([one for one in scene.asked() if one.first_entry_id == 20]) <= 9 and not reading.done():
+            await asyncio.sleep(0)
+        for bookie, record in taken[:1]:
+            bookie.keep(7, record)
+        assert read_of(await reading) == all_of(30)
+        await runs.close()
+
+    run(body())
+
+
+async def _all_of(runs: EntryRuns) -> list[EntryRun | Gone]:
+    found = []
+    while (one := await runs.next()) is not None:
+        found.append(one)
+    return found
+
+
+def test_what_may_still_arrive_is_not_said_to_be_lost() -> None:
+    """CHK-67: in an open ledger's last fragment only an entry that all replicas have damaged is lost. Before it, and
+    once the ledger is closed or has left the log, each entry is that all of them lack."""
+
+    def scene_without(entry_id: int) -> Scene:
+        scene = Scene(counts=(30,))
+        scene.open_at(10)
+        for bookie in scene.bookies.values():
+            del bookie.ledger(7).records[entry_id]
+        return scene
+
+    def gone(scene: Scene) -> list[int]:
+        return [entry_id for one in run(scene.all()) if isinstance(one, Gone) for entry_id in _ids(one)]
+
+    async def body() -> None:
+        runs = scene.runs()
+        with pytest.raises(NotReadNow, match="entry 20 of ledger 7"):
+            while await patiently(scene.clock, runs.next()):
+                pass
+        await runs.close()
+
+    scene = scene_without(20)
+    run(body())
+    scene = scene_without(20)
+    for bookie in scene.bookies.values():
+        bookie.damage(7, 19)
+    run(body())
+    assert gone(scene_without(9)) == [9]
+    scene = scene_without(20)
+    scene.new_plan = lambda: scene.whereabouts(scene.addresses)
+    assert gone(scene) == [20]
+    scene = scene_without(20)
+    scene.new_plan = lambda: Deleted.LEDGER
+    assert gone(scene) == [20]
+    scene = Scene(counts=(30,))
+    scene.open_at(10)
+    for bookie in scene.bookies.values():
+        bookie.damage(7, 20)
+    assert gone(scene) == [20]
 
 
 def test_a_bookie_that_serves_no_more_at_a_time_or_starts_anew_is_waited_for() -> None:

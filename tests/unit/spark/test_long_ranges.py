@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar_spark.batch_reader import _Planning
-from magnetar_spark.errors import DataLost
+from magnetar_spark.errors import DataLost, PositionBeyondEnd
 from magnetar_spark.options import batch_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.task_lease import new_lease
@@ -85,10 +85,27 @@ def test_a_batch_whose_topic_was_made_again_while_it_was_planned(fails: bool) ->
     run(go())
 
 
-def test_a_batch_that_is_asked_to_end_behind_the_log_ends_with_it() -> None:
+def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
+    """SPK-1: whichever of the two it is, also where nothing would be read between them"""
+
     async def go() -> None:
+        end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
         behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
-        assert await batch(ledgers_of_one(), True, endingOffsets=behind) == [*range(100, 110)]
+        farther = json.dumps({LOG: NextMessage(300, 0, 0)._asdict()})
+        for starting, ending in (
+            ("earliest", behind),
+            (behind, "latest"),
+            (behind, "earliest"),
+            ("latest", behind),
+            (behind, farther),
+            (farther, behind),
+        ):
+            for fails in (True, False):
+                with pytest.raises(
+                    PositionBeyondEnd, match=f"{LOG} is to be .* position [23]00:0:0 and ends at 110:0:0"
+                ):
+                    await batch(ledgers_of_one(), fails, startingOffsets=starting, endingOffsets=ending)
+        assert await batch(ledgers_of_one(), True, endingOffsets=end) == [*range(100, 110)]
         deleted = ledgers_of_one()
         deleted["t"].delete_ledgers_before(105)
         assert await batch(deleted, True) == [*range(105, 110)]

@@ -465,6 +465,38 @@ def test_a_progress_subscription_belongs_to_one_query() -> None:
     run(go())
 
 
+def test_a_query_whose_subscription_is_ahead_of_its_checkpoint() -> None:
+    """SPK-1: it was restarted from an older copy. What is there still is read; where it is gone, the error says where
+    both are."""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        query = Query(service, progressSubscription="mine")
+        await query.batch(Limits(messages=7))
+        older = json.loads(query.planned[-1])
+        while await query.batch(Limits(messages=7)):
+            pass
+        at = log.progress["mine"]
+        assert at > log.place_of(14)
+        again = a_stream(service, progressSubscription="mine")
+        end = await again.latest(older, Limits(messages=7))
+        assert service.messages_of(await again.slices(older, end)) == [*range(7, 14)]
+        await again.commit(end)
+        assert log.progress["mine"] == at
+        log.delete_ledgers_before(log.place_of(10).ledger_id)
+        shown, checkpoint = ("{}:{}:{}".format(*place) for place in (at, NextMessage(100, 1, 2)))
+        with pytest.raises(
+            DataLost, match=f"Subscription 'mine' is at {shown}, ahead of the checkpoint, which is at {checkpoint}: "
+        ):
+            await a_stream(service, progressSubscription="mine").latest(older, ALL)
+        with pytest.raises(DataLost, match=r"is not known\. Set the option") as raised:
+            await a_stream(service, progressSubscription="new").latest(older, ALL)
+        assert "ahead" not in str(raised.value)
+
+    run(go())
+
+
 def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
     """SPK-1: what is published next would be skipped. Wherever it comes from, and whatever losses are all right."""
 
@@ -481,7 +513,17 @@ def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
                 PositionBeyondEnd, match=f"(?s){LOG}.* {shown.format(*beyond)} .* {shown.format(*end)},"
             ):
                 await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
+            starting = json.dumps({LOG: beyond._asdict()})
+            for fails in ("true", "false"):
+                with pytest.raises(PositionBeyondEnd):
+                    await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
+                with pytest.raises(PositionBeyondEnd):
+                    before = json.loads(query.planned[-1])
+                    await a_stream(service, failOnDataLoss=fails).slices(before, before | {LOG: offsets[LOG]})
+        assert service["t"].progress == {}
         assert await a_stream(service).latest(json.loads(query.planned[-1]), ALL) == json.loads(query.planned[-1])
+        starting = json.dumps({LOG: end._asdict()})
+        assert (await a_stream(service, startingOffsets=starting).initial())[LOG]["entry_id"] == end.entry_id
 
     run(go())
 

@@ -43,9 +43,16 @@ def test_a_process_that_listens_and_never_accepts_does_not_refuse() -> None:
                 one.close()
 
 
-def test_one_of_a_names_addresses_that_accepts_is_enough() -> None:
+@pytest.mark.parametrize("hosts", [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")])
+def test_one_of_a_names_addresses_that_accepts_is_enough(
+    hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of them it is."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not _probe(f"localhost:{server.getsockname()[1]}")
+        port = server.getsockname()[1]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)) for host in hosts]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert not _probe(f"two.addresses:{port}")
 
 
 @pytest.mark.parametrize("address", ["no.such.host.invalid:1", "127.0.0.1", "127.0.0.1:port", "", "127.0.0.1:99999999"])

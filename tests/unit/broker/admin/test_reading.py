@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -68,7 +69,10 @@ def test_a_plan_names_what_there_is_and_who_has_it() -> None:
         async with scene.client() as client:
             await publish(client, 7, first=12)
         once_more = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
-        assert (once_more.pieces, once_more.stop) == (plan.pieces, plan.stop)
+        assert [piece.open for piece in plan.pieces] == [False, False, True]
+        assert [piece.open for piece in once_more.pieces] == [False] * 3  # the last one has ended meanwhile
+        assert once_more.pieces == [replace(piece, open=False) for piece in plan.pieces]
+        assert once_more.stop == plan.stop
         assert once_more.messages_behind == 7
 
     in_broker(body, **SMALL)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic.producer import Producer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from magnetar_wire.memory import ENTRY_OVERHEAD_BYTES
@@ -43,6 +44,40 @@ def test_a_connections_other_producers_go_on_while_one_topic_has_no_room() -> No
         assert (left.untold, client.connection.waiting_publish_bytes, client.connection.undecided_bytes) == (0, 0, 0)
         assert scene.life.budget.used_bytes == full.budget.used_bytes == 0
 
+    in_pulsar(test)
+
+
+def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() -> None:
+    """CHK-69: the topic closes while entries wait for capacity and their producer is being closed; then CLOSE_PRODUCER
+    comes before SUCCESS, and entries without a receipt are not stored."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        await client.open_producer(1, "full", producer_name="first")
+        await client.open_producer(2, "full", producer_name="p2")
+        [full] = scene.life.topics.loaded()
+        much = 1 << 40
+        full.budget.take(much)
+        client.publish(2, *range(5), name="p2")
+        closing_producer = asyncio.create_task(client.close_producer(2))
+        # The topic waits for the entries of its first producer, and takes none of the second.
+        first, second = full.producers()
+        undecided = asyncio.Event()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Producer, "settled", lambda one: undecided.wait() if one is first else settled(one))
+            closing = asyncio.create_task(full.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it moves")))
+            await until(lambda: second.stopped, "the topic closes")
+            full.budget.give_back(much)
+            assert (await within(closing_producer, "the producer is closed")).type == BaseCommand.SUCCESS
+            [told] = client.told(BaseCommand.CLOSE_PRODUCER)
+            assert told.close_producer.producer_id == 2
+            assert client.told(BaseCommand.SEND_RECEIPT) == []
+            undecided.set()
+            await within(closing, "the topic is closed")
+        assert [one.close_producer.producer_id for one in client.told(BaseCommand.CLOSE_PRODUCER)] == [2, 1]
+        assert client.connection.waiting_publish_bytes == client.connection.undecided_bytes == 0
+
+    settled = Producer.settled
     in_pulsar(test)
 
 

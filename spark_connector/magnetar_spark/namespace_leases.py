@@ -1,0 +1,103 @@
+"""Retaining topics that a running stream has not found yet: leases on the namespaces that its topics are in.
+
+A topic that the pattern matches, or a partition that is added, may lose its first messages before the stream's next
+look at what there is. So the stream has a lease on each namespace from before its first look on: brokers make each new
+topic with a lease of the same id, as for a log that is read already (broker/magnetar_broker/protocol.md, Leases). A
+plan takes that lease over when the stream joins the topic.
+
+A micro-batch may run for longer than a lease lasts, and nothing is looked for meanwhile. So the stream looks with each
+renewal, too, and from then on renews the leases of the logs that it finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from magnetar.exceptions import MagnetarException, NotFound
+from magnetar_spark.renewals import Renewals
+from magnetar_spark.some_at_a_time import some_at_a_time
+from magnetar_spark.task_lease import Lease
+
+if TYPE_CHECKING:
+    from magnetar.admin import AsyncAdmin
+
+__all__ = ["NamespaceLeases"]
+
+_LONGEST_GOODBYE_S: Final = 15.0
+
+_log = logging.getLogger(__name__)
+
+
+class NamespaceLeases:
+    def __init__(
+        self,
+        admin: AsyncAdmin,
+        lease: Lease,
+        prefixes: Mapping[str, str],
+        holder: str,
+        required: bool,
+        after_renewal: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`prefixes`: by namespace, one that the names of all topics of the stream begin with. `required`: a lease that
+        a broker refuses is an error."""
+        self._admin = admin
+        self._lease = lease
+        self._prefixes = prefixes
+        self._holder = holder
+        self._required = required
+        self._after_renewal = after_renewal
+        # Namespaces whose lease was asked for.
+        self._asked: dict[str, None] = {}
+        self._renewals = Renewals(self._renew, lease.renew_every_s, {})
+
+    async def take(self) -> None:
+        """Returns when all are held: topics that are not in a list made after this have a lease. Raises
+        `MagnetarException`."""
+        await some_at_a_time(self._take, [name for name in self._prefixes if name not in self._asked])
+
+    async def end(self) -> None:
+        """Gives them back as far as brokers can be reached at once: the rest lapses."""
+        await self._renewals.end()
+        asked, self._asked = list(self._asked), {}
+        try:
+            async with asyncio.timeout(_LONGEST_GOODBYE_S):
+                await some_at_a_time(self._end, asked)
+        except TimeoutError:
+            _log.warning("brokers did not answer in time, so leases on namespaces are left to lapse")
+
+    async def _take(self, namespace: str) -> None:
+        try:
+            await self._hold(namespace)
+        except NotFound:
+            return  # it has no topics either, which whoever lists them is told
+        except MagnetarException as error:
+            if self._required:
+                raise
+            _log.warning("topics that come to %s are not retained until they are read: %s", namespace, error)
+            self._asked[namespace] = None
+            return
+        self._asked[namespace] = None
+        self._renewals.add(namespace)
+
+    async def _renew(self, namespace: str) -> None:
+        if await self._hold(namespace):
+            _log.warning(
+                "the lease on namespace %s had lapsed: topics that came meanwhile may have lost messages, which the "
+                "query tells when it reads them",
+                namespace,
+            )
+        await self._after_renewal()
+
+    async def _hold(self, namespace: str) -> bool:
+        lease = self._lease
+        return await self._admin.reading.hold_namespace(
+            namespace, self._prefixes[namespace], lease.lease_id, lease.lease_ms, holder=self._holder
+        )
+
+    async def _end(self, namespace: str) -> None:
+        with contextlib.suppress(MagnetarException):
+            await self._admin.reading.end_namespace_lease(namespace, self._lease.lease_id)

@@ -1,0 +1,106 @@
+"""Plans of what a broker does not know of, since another one has stored it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import NextMessage
+from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker import paths
+from magnetar_broker.core.log_entry import NewEntry
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_metadata.store import ANY
+from magnetar_wire.randomness import SystemRandomness
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.broker.log_scene import entry
+
+_TOPIC = TopicName.parse("t")
+_BEGIN = NextMessage(0, 0, 0)
+_STRIPING = {
+    "managed_ledger_default_ensemble_size": 2,
+    "managed_ledger_default_write_quorum": 2,
+    "managed_ledger_default_ack_quorum": 2,
+}
+
+
+async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
+    """Another broker takes the topic over, stores as many entries, and lets it go; the topic's end."""
+    store = scene.metadata.connect()
+    client = LedgerClient(store, scene.transport, scene.clock, SystemRandomness(), LedgerClientOptions())
+    await client.start()
+    options = ManagedLedgerOptions(**_STRIPING)
+    log = await ManagedLedger.open(
+        _TOPIC, client, EntryCache(0), options, scene.clock, SystemRandomness(), create=False
+    )
+    stored: list[asyncio.Future[object]] = []
+    for number in range(count):
+        told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        log.append([NewEntry(entry(b"%d" % number, 0), 1, 0, None)], partial(_tell, told))
+        stored.append(told)
+    await asyncio.gather(*stored)
+    end = NextMessage(*log.last.next)
+    await log.close()
+    await client.close()
+    await store.close()
+    return end
+
+
+def _tell(told: asyncio.Future[object], result: object) -> None:
+    told.set_result(result)
+
+
+async def stale(scene: BrokerScene) -> tuple[NextMessage, NextMessage]:
+    """A topic that its broker has lost and does not know it: the end that the broker knows, and the topic's."""
+    async with scene.client() as client:
+        producer = await client.create_producer("t", batching_enabled=False)
+        for number in range(3):
+            await producer.send(b"%d" % number)
+        known = (await scene.admin.reading.plan("t", start=_BEGIN)).end
+        end = await store_elsewhere(scene, 2)
+        assert (await scene.admin.reading.plan("t", start=_BEGIN)).end == known < end
+    return known, end
+
+
+@pytest.mark.parametrize("named", ["start", "stop"])
+def test_a_broker_that_has_lost_the_topic_does_not_answer_beyond_the_end_that_it_knows(named: str) -> None:
+    """SPK-1, OWN-2: a reader that comes from the owner would be told that messages are lost. The owner answers."""
+
+    async def body(scene: BrokerScene) -> None:
+        _, end = await stale(scene)
+        places = {"start": end} if named == "start" else {"start": _BEGIN, "stop": end}
+        plan = await scene.admin.reading.plan("t", **places)  # type: ignore[arg-type]
+        assert plan.end == end
+        assert plan.messages == (0 if named == "start" else 5)
+
+    in_broker(body)
+
+
+def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() -> None:
+    """SPK-1: after the broker made sure that the topic is its own. Where it can't, nothing is said."""
+
+    async def body(scene: BrokerScene) -> None:
+        async with scene.client() as client:
+            producer = await client.create_producer("t", batching_enabled=False)
+            await producer.send(b"0")
+            end = (await scene.admin.reading.plan("t", start=_BEGIN)).end
+            beyond = NextMessage(end.ledger_id + 100, 0, 0)
+            plan = await scene.admin.reading.plan("t", start=beyond)
+            assert (plan.end, plan.pieces) == (end, [])
+            [topic] = scene.life.topics.loaded()
+            await producer.send(b"1")
+            assert scene.life.topics.loaded() == [topic]
+        await scene.metadata.connect().delete(paths.incarnation(_TOPIC, topic.log.incarnation), ANY)
+        await scene.metadata.connect().delete(paths.cursors(_TOPIC), ANY)
+        await scene.metadata.connect().delete(paths.topic(_TOPIC), ANY)
+        with pytest.raises(exceptions.TopicNotFound):
+            await scene.admin.reading.plan("t", start=beyond)
+
+    in_broker(body)

@@ -1,0 +1,228 @@
+"""Leases on namespaces: which topics are made with leases, and when a lease has lapsed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.client.foreign_nodes import ForeignNodes
+from magnetar_broker import paths
+from magnetar_broker.core.namespace_leases import (
+    LapseDetector,
+    end_lease,
+    hold_lease,
+    leases_for_topic,
+    remove_lapsed,
+)
+from magnetar_broker.managed_ledger import topic_node
+from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
+from magnetar_metadata import compare_and_set
+from magnetar_protos.managed_ledger_pb2 import NamespaceLease, NamespaceLeases
+from magnetar_wire.randomness import SeededRandomness
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.log_scene import TOPIC, Scene, in_scene, numbered
+
+ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
+_TEN_MIN_MS = 600_000
+_PATH = paths.namespace_leases(TOPIC.namespace_name)
+
+
+def lease(lease_id: bytes = ONE, prefix: str = "", renewal: bytes = b"1") -> NamespaceLease:
+    return NamespaceLease(
+        lease_id=lease_id, name_prefix=prefix, lease_ms=_TEN_MIN_MS, holder="a query", renewal=renewal
+    )
+
+
+def node(*leases: NamespaceLease) -> NamespaceLeases:
+    return NamespaceLeases(leases=leases)
+
+
+def ids_for(there: NamespaceLeases, name: str) -> list[bytes]:
+    return [one.lease_id for one in leases_for_topic(there, TopicName.parse(name), 7)]
+
+
+# ── the rules ──
+
+
+def test_a_topic_is_made_with_the_leases_whose_prefix_its_name_has() -> None:
+    """SPK-5, TOP-3: partitions too; each from the first ledger on. Topics of the system are none of a reader's."""
+    there = node(lease(ONE, "orders-"), lease(OTHER))
+    assert ids_for(there, "orders-a") == [ONE, OTHER]
+    assert ids_for(there, "orders-a-partition-3") == [ONE, OTHER]
+    assert ids_for(there, "order") == [OTHER]
+    assert ids_for(there, "__change_events") == []
+    [made, _] = leases_for_topic(there, TopicName.parse("orders-a"), 7)
+    assert (made.from_ledger_id, made.lease_ms, made.holder, made.written_ms) == (0, _TEN_MIN_MS, "a query", 7)
+
+
+def test_a_lease_is_taken_once_and_renewed_in_its_place() -> None:
+    """SPK-5, CHK-49: of so many at most; one that is renewed needs no further capacity."""
+    there = node()
+    assert hold_lease(there, lease(ONE), 2) is True
+    assert hold_lease(there, lease(OTHER), 2) is True
+    assert hold_lease(there, lease(bytes([3]) * 16), 2) is None
+    assert hold_lease(there, lease(ONE, renewal=b"2"), 2) is False
+    assert [(one.lease_id, one.renewal) for one in there.leases] == [(ONE, b"2"), (OTHER, b"1")]
+    end_lease(there, ONE)
+    end_lease(there, ONE)
+    assert [one.lease_id for one in there.leases] == [OTHER]
+
+
+def test_a_lease_lapses_when_it_was_not_renewed_for_all_of_its_time() -> None:
+    """SPK-5: by the clock of who looks, from when it saw the renewal first; one that is renewed before it is removed
+    stays."""
+    detector = LapseDetector()
+    assert detector.lapsed(node(lease(ONE), lease(OTHER)), 1000.0) == []
+    assert detector.lapsed(node(lease(ONE), lease(OTHER, renewal=b"2")), 1599.0) == []
+    assert detector.lapsed(node(lease(ONE), lease(OTHER, renewal=b"2")), 1600.0) == [lease(ONE)]
+    assert detector.lapsed(node(lease(ONE, renewal=b"2")), 1700.0) == []
+    assert detector.lapsed(node(), 3000.0) == []
+    assert detector.lapsed(node(lease(ONE, renewal=b"2")), 3000.0) == []
+    there = node(lease(ONE, renewal=b"3"), lease(OTHER))
+    assert remove_lapsed(there, [lease(ONE, renewal=b"2"), lease(OTHER)]) == 1
+    assert list(there.leases) == [lease(ONE, renewal=b"3")]
+
+
+# ── the making of a topic ──
+
+
+async def hold(scene: Scene, *leases: NamespaceLease) -> None:
+    payload = node(*leases).SerializeToString()
+    await compare_and_set.change(
+        scene.registry, _PATH, lambda _: payload, clock=scene.clock, randomness=SeededRandomness("a reader")
+    )
+
+
+async def leases_of(scene: Scene) -> list[bytes]:
+    stored = await compare_and_set.read(scene.registry, paths.topic(TOPIC), fresh=True)
+    assert stored is not None
+    return [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases]
+
+
+def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
+    """SPK-5, RET-1: though all that it has is acknowledged, and it is trimmed, before anybody has found it."""
+
+    async def test(scene: Scene) -> None:
+        await hold(scene, lease(ONE, "orders"), lease(OTHER, "another"))
+        log = await scene.open()
+        await scene.append(log, *numbered(7))
+        await scene.patiently(log.trim(lambda: log.last))
+        assert log.before_first.entry_id == -1
+        assert log.listed.entries == 7
+        assert await leases_of(scene) == [ONE]
+        scene.clock.advance(_TEN_MIN_MS / 1000 + 1)
+        assert await scene.patiently(log.trim(lambda: log.last))
+        assert log.listed.entries == 1
+
+    in_scene(test)
+
+
+def test_a_lease_that_comes_while_a_topic_is_made_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5: its reader may have listed the topics before this one was there"""
+
+    async def test(scene: Scene) -> None:
+        rounds = 0
+
+        async def slowly(*args: Any) -> Any:
+            nonlocal rounds
+            found = await read_leases_for(*args)
+            rounds += 1
+            if rounds <= 2:
+                await hold(scene, *[lease(ONE), lease(OTHER)][:rounds])
+            return found
+
+        monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
+        await scene.open()
+        assert rounds == 3
+        assert await leases_of(scene) == [ONE, OTHER]
+
+    in_scene(test)
+
+
+def test_a_topic_that_there_is_already_gets_no_lease() -> None:
+    """A reader finds it in its list, and takes a lease by itself."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open()
+        await scene.append(log, *numbered(1))
+        await scene.patiently(log.close())
+        await hold(scene, lease())
+        await scene.open()
+        assert await leases_of(scene) == []
+
+    in_scene(test)
+
+
+# ── sweeping ──
+
+
+def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5, CHK-58: what a killed reader leaves; of two brokers one counts it. A node that is not ours holds up no
+    other, nor do more namespaces than a round reads."""
+    monkeypatch.setattr("magnetar_broker.managed_ledger.namespace_leases._READ_A_ROUND", 1)
+
+    async def test(scene: Scene) -> None:
+        counted: list[int] = []
+        sweepers = [
+            NamespaceLeaseSweeper(
+                scene.server.connect(), scene.clock, SeededRandomness(number), 120.0, ForeignNodes(), counted.append
+            )
+            for number in range(2)
+        ]
+
+        async def sweep() -> None:
+            for sweeper in sweepers * 2:
+                await scene.patiently(sweeper.sweep())
+
+        await compare_and_set.change(
+            scene.registry,
+            f"{paths.NAMESPACE_LEASES}/a%2Fb",
+            lambda _: b"\xff\xff",
+            clock=scene.clock,
+            randomness=SeededRandomness("an operator"),
+        )
+        await hold(scene, lease(ONE), lease(OTHER))
+        await sweep()
+        scene.clock.advance(400)
+        await hold(scene, lease(ONE), lease(OTHER, renewal=b"2"))
+        await sweep()
+        scene.clock.advance(201)
+        await sweep()
+        stored = await compare_and_set.read(scene.registry, _PATH, fresh=True)
+        assert stored is not None
+        assert [one.lease_id for one in NamespaceLeases.FromString(stored.payload).leases] == [OTHER]
+        assert counted == [1]
+        scene.clock.advance(400)
+        await sweep()
+        assert counted == [1, 1]
+
+    in_scene(test)
+
+
+def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
+    """SPK-5"""
+
+    async def test(scene: Scene) -> None:
+        counted: list[int] = []
+        store = scene.server.connect()
+        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        await hold(scene, lease())
+        sweeping = asyncio.ensure_future(sweeper.run())
+        await scene.idle()
+        scene.server.suspend(store)
+        scene.clock.advance(2)
+        await scene.idle()
+        scene.server.resume(store)
+        passed = 0
+        while not counted:
+            scene.clock.advance(2)
+            await scene.idle()
+            passed += 2
+        assert 600 <= passed <= 620
+        assert not sweeping.done()
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+
+    in_scene(test)

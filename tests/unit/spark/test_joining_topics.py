@@ -1,0 +1,165 @@
+"""Topics that join a stream while it runs, or while it does not: a stream's driver on a real broker whose topics delete
+what was acknowledged within moments."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from magnetar_spark.errors import DataLost
+from magnetar_spark.options import stream_options
+from magnetar_spark.plans import Limits
+from magnetar_spark.stream import TopicStream
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+from tests.unit.spark.fake_service import FakeService
+from tests.unit.spark.test_stream import ALL, Query, a_stream
+
+_OPTIONS: dict[str, Any] = {
+    "managed_ledger_max_entries_per_ledger": 10,
+    "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    "topic_housekeeping_interval_s": 0.02,
+}
+_NAMES = [f"persistent://public/default/joins-{name}" for name in "abc"]
+
+
+def a_query(scene: BrokerScene, **options: str) -> TopicStream:
+    given = {"url": "magnetar://here:6652", "topicsPattern": "joins-.*", "progressSubscription": "spark", **options}
+    return TopicStream(scene.admin, stream_options(given))
+
+
+async def publish(scene: BrokerScene, topic: str, count: int) -> None:
+    """Unbatched, into a topic of which somebody acknowledges all."""
+    async with scene.client() as client:
+        consumer = await client.subscribe(topic, "acknowledges")
+        producer = await client.create_producer(topic, batching_enabled=False)
+        sent = [producer.send(b"%d" % number) for number in range(count)]
+        await asyncio.gather(*sent)
+        for _ in range(count):
+            await consumer.acknowledge(await consumer.receive())
+
+
+async def trimmed(scene: BrokerScene, topic: str) -> None:
+    """Returns when ledgers of it have been deleted. Within the test's own bound."""
+    while len((await scene.admin.topics.internal_stats(topic)).ledgers) > 2:
+        await asyncio.sleep(0.01)
+
+
+async def counts(stream: TopicStream, start: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """The end of the next batch, and how many messages of each topic it has."""
+    stream._idle_since, stream._topics._not_before = None, 0.0
+    end = json.loads(json.dumps(await stream.latest(start, ALL)))
+    found: dict[str, int] = {}
+    for one in await stream.slices(start, end):
+        found[one.log] = found.get(one.log, 0) + sum(piece.messages for piece in one.pieces)
+    return end, found
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_topics_that_join_a_stream_lose_nothing_while_it_runs_and_it_tells_what_they_lost_before(fails: bool) -> None:
+    """SPK-1, SPK-5, RET-1: two topics come while it runs, and are acknowledged and trimmed before it looks; another one
+    comes while it is stopped. The first two are read from their first message; what the third has lost is an error, or
+    is said."""
+
+    async def body(scene: BrokerScene) -> None:
+        first, second, third = _NAMES
+        loss = str(fails).lower()
+        stream = a_query(scene, failOnDataLoss=loss)
+        start = json.loads(json.dumps(await stream.initial()))
+        for topic in (first, second, "others"):
+            await publish(scene, topic, 35)
+        await trimmed(scene, "others")
+        start, found = await counts(stream, start)
+        assert found == {first: 35, second: 35}
+        await stream.commit(start)
+        await stream.close()
+        assert await scene.admin.reading.namespace_leases("public/default") == []
+        assert not (await scene.admin.topics.internal_stats(first)).leases
+        await publish(scene, third, 35)
+        await trimmed(scene, third)
+        stream = a_query(scene, failOnDataLoss=loss)
+        if fails:
+            for _ in range(2):
+                with pytest.raises(DataLost, match=f"messages of {third} are lost.*failOnDataLoss to false to read it"):
+                    await counts(stream, start)
+            await stream.close()
+            stream = a_query(scene, failOnDataLoss="false")
+        start, found = await counts(stream, start)
+        assert list(found) == [third]
+        assert 0 < found[third] < 35
+        await stream.close()
+
+    in_broker(body, **_OPTIONS)
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
+    """SPK-1, TOP-3: though nobody but the query's lease retains it"""
+
+    async def body(scene: BrokerScene) -> None:
+        await scene.admin.topics.create_partitioned("grows", 1)
+        stream = TopicStream(
+            scene.admin, stream_options({"url": "magnetar://here:6652", "topic": "grows", "failOnDataLoss": "false"})
+        )
+        start = await stream.initial()
+        await scene.admin.topics.update_partitioned("grows", 2)
+        await publish(scene, "grows-partition-1", 35)
+        await publish(scene, "others", 35)
+        await trimmed(scene, "others")
+        _, found = await counts(stream, start)
+        assert found == {"persistent://public/default/grows-partition-1": 35}
+        await stream.close()
+
+    in_broker(body, **_OPTIONS)
+
+
+def test_a_log_that_joins_begins_with_its_first_message() -> None:
+    """SPK-1: one that the query began with may begin later: `earliest` is what there is. One that was made again, too,
+    joins."""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("x-1")
+        service["x-1"].publish([1])
+        service["x-1"].roll()
+        service["x-1"].publish([2])
+        service["x-1"].delete_ledgers_before(service["x-1"].ledger_id)
+        query = Query(service, topicsPattern="x-.*")
+        assert await query.batch() == [2]
+        service.create("x-2")
+        service["x-2"].publish([3])
+        service["x-2"].roll()
+        service["x-2"].delete_ledgers_before(service["x-2"].ledger_id)
+        query.stream._topics._not_before = 0.0
+        with pytest.raises(DataLost, match="x-2 are lost: it has joined this query"):
+            await query.plan()
+
+    asyncio.run(go())
+
+
+def test_new_logs_are_retained_by_the_driver_while_a_batch_runs() -> None:
+    """SPK-5: a micro-batch may take longer than a lease, and its driver looks for new topics meanwhile"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("x-1")
+        stream = a_stream(service, topicsPattern="x-.*")
+        start = await stream.initial()
+        await stream.slices(start, await stream.latest(start, Limits()))
+        [(_, lease_id)] = service.namespace_leases
+        service.create("x-2")
+        service.create("y-1")
+        assert lease_id in service["x-2"].leases
+        assert lease_id not in service["y-1"].leases
+        service.asked.clear()
+        await stream._namespaces._renew("public/default")
+        while "renew_lease" not in service.asked:
+            await asyncio.sleep(0.01)
+        assert "hold_namespace" in service.asked
+        await stream.close()
+        assert service.namespace_leases == {}
+        assert service["x-2"].leases == {}
+
+    asyncio.run(go())
