@@ -10,6 +10,13 @@ __all__ = ["DEFAULT_PORT", "parse_service_url"]
 
 DEFAULT_PORT: Final = 6652
 _SCHEME: Final = "magnetar://"
+# Other protocols that a broker speaks on ports of their own.
+_OTHER_SCHEMES: Final = {
+    **dict.fromkeys(
+        ("pulsar", "pulsar+ssl"), f", but is for Pulsar's clients. The port here is {DEFAULT_PORT} by default"
+    ),
+    **dict.fromkeys(("http", "https"), f", but is for HTTP. The port here is {DEFAULT_PORT} by default"),
+}
 _FORM: Final = "write magnetar://host:port[,host:port…]"
 
 
@@ -18,7 +25,8 @@ def parse_service_url(url: str) -> tuple[str, ...]:
     if not isinstance(url, str):
         raise InvalidUrl(f"a service's URL is text, not {type(url).__name__}: {_FORM}")
     if not url.startswith(_SCHEME):
-        raise InvalidUrl(f"{url!r} does not begin with {_SCHEME}: {_FORM}")
+        scheme, _, _ = url.partition("://")
+        raise InvalidUrl(f"{url!r} does not begin with {_SCHEME}{_OTHER_SCHEMES.get(scheme, '')}: {_FORM}")
     rest = url.removeprefix(_SCHEME).removesuffix("/")
     return tuple(dict.fromkeys(_address(part, url) for part in rest.split(",")))
 

@@ -17,6 +17,7 @@ transport's own keep-alive, and is `Disconnected`.
     ├── Disconnected      the connection broke: what was on its way may have been done, or not
     ├── DeadlinePassed    no answer in time: likewise, and it may still be done
     ├── Failed            the other end broke off in the middle: likewise
+    │   └── ForeignServer     it is no process of ours: it knows none of our services
     └── Rejected          the other end answered with an error: it did not do it; `code` says why
 
 Whoever receives a call or a stream is a `Service`. It raises `Refusal` for what it did not and will not do, and that
@@ -45,6 +46,7 @@ __all__ = [
     "DeadlinePassed",
     "Disconnected",
     "Failed",
+    "ForeignServer",
     "GivenUp",
     "Listener",
     "NotReached",
@@ -95,6 +97,10 @@ class DeadlinePassed(TransportError):
 
 class Failed(TransportError):
     """The other end broke off with an error of its own. The request may have been done, in part too."""
+
+
+class ForeignServer(Failed):
+    """A server answered that has none of our services. It may be a proxy, of which nobody knows what it did."""
 
 
 class Rejected(TransportError):

@@ -7,6 +7,9 @@ partitions. A point is
     a time          2026-11-22T03:00:00+01:00, or ms since 1970 (offset_times.py): what a broker took then or later
     a place         {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or what a query's progress shows
 
+A place alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a place, is not:
+it could be a time of day.
+
 A range begins with the message at its first point, and ends before the one at its last.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -35,6 +39,10 @@ _FORMS: Final = (
     "give earliest, latest, a time (ISO 8601 with its zone, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
+# What JSON has that is one place, and not places by the names of topics.
+_ID_PARTS: Final = {"ledger_id", "entry_id"}
+# A place as errors show it: ledger, entry and perhaps batch index.
+_SHOWN_PLACE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,10}))?", re.ASCII)
 _MOST_ID: Final = 2**63 - 1
 _MOST_BATCH_INDEX: Final = 2**31 - 1
 
@@ -54,6 +62,12 @@ class Bound:
     def check_names(self, option: str, logs: Iterable[str]) -> None:
         """Raises InvalidOptions if it names what is not read."""
         read = dict.fromkeys(logs)
+        if isinstance(self.default, NextMessage) and len(read) != 1:
+            example = json.dumps({next(iter(read), "my-topic"): self.default._asdict()})
+            raise InvalidOptions(
+                f"{option} is a position without a topic, and {len(read)} partitions are read: positions are of one of "
+                f"them, so name it, {example}"
+            )
         bases = dict.fromkeys(str(TopicName.parse(log).base) for log in read)
         for name, point in self.by_name.items():
             if name not in read and name not in bases:
@@ -76,6 +90,8 @@ def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | 
         given = json.loads(stripped)
     except (ValueError, RecursionError) as error:
         raise InvalidOptions(f"{option} is no JSON ({error}): {_FORMS}") from None
+    if given.keys() >= _ID_PARTS:
+        return Bound(_point(option, given, zone))
     by_name: dict[str, Point] = {}
     for name, value in given.items():
         try:
@@ -114,7 +130,9 @@ def _point(option: str, value: object, zone: datetime.tzinfo | None) -> Point:
         try:
             return place_of(value)
         except ValueError as error:
-            raise InvalidOptions(f"{option} has {json.dumps(value)[:200]}, which is no place: {error}") from None
+            raise InvalidOptions(
+                f"{option} has {json.dumps(value)[:200]}, which is no place: {error}; {_FORMS}"
+            ) from None
     raise InvalidOptions(f"{option} has {value!r:.100}, which is no place in a topic: {_FORMS}")
 
 
@@ -123,6 +141,12 @@ def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Poin
         return text.lower()
     if text.isascii() and text.isdigit() and len(text) < 20:
         return check_ms(option, int(text))
+    if shown := _SHOWN_PLACE.fullmatch(text):
+        place = {"ledger_id": int(shown[1]), "entry_id": int(shown[2]), "batch_index": int(shown[3] or 0)}
+        raise InvalidOptions(
+            f"{option} is {text!r}: write a position as {json.dumps(place)} where one partition is read, or else by "
+            f"its name, {json.dumps({'my-topic-partition-0': place})}, and a time with its date"
+        )
     ms = parse_time(option, text, zone)
     if ms is None:
         raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}")

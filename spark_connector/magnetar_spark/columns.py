@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from magnetar_spark.errors import InvalidColumns
+from magnetar_spark.other_connectors import column_hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,12 +46,18 @@ def choose_columns(names: Sequence[str]) -> tuple[str, ...]:
     chosen = [name.strip().lower() for name in names] or list(COLUMNS)
     for name in chosen:
         if name not in _TYPES:
-            near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
-            nearest = f", the nearest is {near[0]!r}" if near else ""
-            raise InvalidColumns(f"there is no column {name!r}{nearest}: there are {', '.join(COLUMNS)}")
+            hint = column_hint(name) or _most_similar(name)
+            raise InvalidColumns(
+                f"there is no column {name!r}{': ' + hint if hint else '.'} There are {', '.join(COLUMNS)}"
+            )
         if chosen.count(name) > 1:
             raise InvalidColumns(f"the column {name!r} is named {chosen.count(name)} times: name it once")
     return tuple(chosen)
+
+
+def _most_similar(name: str) -> str:
+    near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def spark_schema(columns: Sequence[str] = COLUMNS) -> StructType:

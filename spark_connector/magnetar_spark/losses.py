@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import DataLost
@@ -12,12 +13,19 @@ from magnetar_spark.places import shown_position as _shown
 
 __all__ = ["Losses"]
 
+_SUBSCRIPTION: Final = (
+    ". The option progressSubscription keeps, from when it is first given, what the stream has not read"
+)
+
 _log = logging.getLogger(__name__)
 
 
 class Losses:
-    def __init__(self, fail: bool) -> None:
+    def __init__(self, fail: bool, *, advise_subscription: bool = False) -> None:
+        """`advise_subscription`: the query is a stream that has no progressSubscription. One keeps messages from being
+        trimmed; it can't help a batch, nor a stream that has one, nor against the deletion of a topic."""
         self._fail = fail
+        self._advice = _SUBSCRIPTION if advise_subscription else ""
         self._told: dict[str, None] = {}
 
     def deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
@@ -26,7 +34,7 @@ class Losses:
             self._tell(
                 f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
                 f"deleted up to {_shown(first)}; how many messages that were is not known{why}",
-                "to go on with the first that there is",
+                f"to go on with the first that there is{self._advice}",
             )
 
     def begins_later(self, log: str, first: NextMessage) -> None:
@@ -60,10 +68,7 @@ class Losses:
 
     def _tell(self, what: str, otherwise: str) -> None:
         if self._fail:
-            raise DataLost(
-                f"{what}. Set the option failOnDataLoss to false {otherwise}. What a stream has not read is kept for "
-                "it by the option progressSubscription"
-            )
+            raise DataLost(f"{what}. Set the option failOnDataLoss to false {otherwise}")
         if what not in self._told:
             self._told[what] = None
             _log.warning("%s; failOnDataLoss is false, so the query goes on", what)

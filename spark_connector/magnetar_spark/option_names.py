@@ -1,8 +1,8 @@
-"""The options' names, and what those are told who write another one.
+"""The names of the options, and the errors for any other name.
 
-Case does not matter, as it does not to Spark's own sources. A name that there is not is refused, with the one that was
-probably meant: by what it is called in Kafka's and Pulsar's connectors, else by how it is spelt. An option that would
-have no effect in the mode in which it is given is refused, too.
+Case does not matter, as it does not to Spark's own sources. An unknown name is refused with a hint: what Kafka's and
+Pulsar's connectors call so is looked up (other_connectors.py); for any other name the hint is the option of the most
+similar name. An option that would have no effect in the mode in which it is given is refused, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.other_connectors import option_hint
 
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 
@@ -35,41 +36,25 @@ OPTIONS: Final = (
     *_OF_STREAMS,
 )
 _SPELT: Final = {name.lower(): name for name in OPTIONS}
-# What `load(…)` was given.
-_PATH: Final = "path"
-_ELSEWHERE: Final = {
-    "service.url": "url",
-    "serviceurl": "url",
-    "kafka.bootstrap.servers": "url",
-    "subscribe": "topics",
-    "subscribepattern": "topicsPattern",
-    "topicspatterns": "topicsPattern",
-    "startingtimestamp": "startingOffsets",
-    "startingtime": "startingOffsets",
-    "startingoffsetsbytimestamp": "startingOffsets",
-    "endingtimestamp": "endingOffsets",
-    "endingtime": "endingOffsets",
-    "endingoffsetsbytimestamp": "endingOffsets",
-    "maxoffsetspertrigger": "maxMessagesPerTrigger",
-    "maxrowspertrigger": "maxMessagesPerTrigger",
-    "predefinedsubscription": "progressSubscription",
-    "subscriptionprefix": "progressSubscription",
-    "minpartitions": "maxTasks",
-}
+# What `load(…)` was given: a name, or a list.
+_PATHS: Final = ("path", "paths")
 
 
 def check_names(given: Iterable[str]) -> None:
     """Raises InvalidOptions if one of them is no option."""
     for name in given:
         lower = name.lower()
-        if lower in _SPELT or lower == _PATH:
+        if lower in _SPELT or lower in _PATHS:
             continue
-        meant = _ELSEWHERE.get(lower)
-        if meant is None:
-            near = difflib.get_close_matches(lower, _SPELT, n=1, cutoff=0.5)
-            meant = _SPELT[near[0]] if near else None
-        nearest = f": did you mean {meant!r}?" if meant else "."
-        raise InvalidOptions(f"there is no option {name!r}{nearest} There are {', '.join(OPTIONS)}")
+        hint = option_hint(lower) or _most_similar(lower)
+        raise InvalidOptions(
+            f"there is no option {name!r}{': ' + hint if hint else '.'} There are {', '.join(OPTIONS)}"
+        )
+
+
+def _most_similar(name: str) -> str:
+    near = difflib.get_close_matches(name, _SPELT, n=1, cutoff=0.5)
+    return f"did you mean {_SPELT[near[0]]!r}?" if near else ""
 
 
 def refuse_those_of_a_batch(given: Mapping[str, str]) -> None:

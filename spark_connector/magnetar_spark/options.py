@@ -6,7 +6,6 @@ with a stream alone, is in option_names.py, and how places are written in bounds
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -15,14 +14,14 @@ from typing import Final
 
 from magnetar.exceptions import InvalidUrl
 from magnetar_spark.bounds import EARLIEST, LATEST, Bound, parse_bound
-from magnetar_spark.columns import choose_columns
+from magnetar_spark.columns import COLUMNS, choose_columns
 from magnetar_spark.decoding import DEFAULT_DECODING, MOST_DECOMPRESSED_BYTES, Decoding, Unreadable
 from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.offset_times import parse_zone
 from magnetar_spark.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
-from magnetar_spark.topic_choice import TopicChoice, chosen_by_pattern, chosen_topics
+from magnetar_spark.topic_choice import TopicChoice, topics_of
 
-__all__ = ["SourceOptions", "batch_options", "columns_of", "stream_options"]
+__all__ = ["SourceOptions", "batch_options", "columns_of", "parse_columns", "stream_options"]
 
 _URL_IN_ENVIRONMENT: Final = "MAGNETAR_URL"
 _DEFAULT_BATCH_LEASE_S: Final = 3600
@@ -34,7 +33,11 @@ _MOST_TASKS: Final = 100_000
 _MOST: Final = 2**63 - 1
 _SUFFIXES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE | re.ASCII)
-_TOPIC_OPTIONS: Final = ("topic", "topics", "topicsPattern", "path")
+# A SELECT from a table that gives no options looks like a query that gives none.
+_NONE_GIVEN: Final = (
+    ". If this is a table: Spark passes none of its OPTIONS to a query, so give them with each, SELECT … FROM t WITH "
+    "(url '…', topic '…')"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class SourceOptions:
     url: str
     listener_name: str
     topics: TopicChoice
+    # The option `columns`; empty: not given, which means all columns, or those of the schema that Spark passes.
     columns: tuple[str, ...]
     starting: Bound
     ending: Bound
@@ -74,20 +78,22 @@ def stream_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """What there is to be told before it is known whether a batch or a stream is read. Raises InvalidOptions."""
+    """The columns of a query, while it is not known yet whether it is a batch or a stream. Raises InvalidOptions."""
     check_names(given)
     options = {name.lower(): value for name, value in given.items()}
-    _options(options, EARLIEST)
-    return _columns(options)
+    return _options(options, EARLIEST).columns or COLUMNS
 
 
 def _options(options: Mapping[str, str], start: str) -> SourceOptions:
+    url = _url(options)
+    if not options:
+        raise InvalidOptions(f"the option 'topic' is missing{_NONE_GIVEN}")
     zone = parse_zone(options["timezone"]) if "timezone" in options else None
     return SourceOptions(
-        url=_url(options),
+        url=url,
         listener_name=options.get("listenername", "").strip(),
-        topics=_topics(options),
-        columns=_columns(options),
+        topics=topics_of(options),
+        columns=parse_columns(options),
         starting=parse_bound("startingOffsets", options.get("startingoffsets", start), start, zone),
         ending=parse_bound("endingOffsets", options.get("endingoffsets", LATEST), LATEST, zone),
         max_messages=_number(options, "maxMessagesPerTrigger", 0, _MOST),
@@ -104,8 +110,8 @@ def _url(options: Mapping[str, str]) -> str:
     url = options.get("url", "").strip() or os.environ.get(_URL_IN_ENVIRONMENT, "").strip()
     if not url:
         raise InvalidOptions(
-            f"where the brokers are is missing: give the option 'url', magnetar://host:6652[,host:6652…], or set "
-            f"{_URL_IN_ENVIRONMENT} in the environment of the driver"
+            f"the option 'url' is missing: give magnetar://host:6652[,host:6652…], the addresses of brokers, or set "
+            f"{_URL_IN_ENVIRONMENT} in the environment of the driver{'' if options else _NONE_GIVEN}"
         )
     from magnetar._service_url import parse_service_url
 
@@ -116,36 +122,10 @@ def _url(options: Mapping[str, str]) -> str:
     return url
 
 
-def _topics(options: Mapping[str, str]) -> TopicChoice:
-    given = [name for name in _TOPIC_OPTIONS if options.get(name.lower(), "").strip()]
-    if len(given) != 1:
-        raise InvalidOptions(
-            "what to read is said by exactly one of 'topic', 'topics' (a,b,c) and 'topicsPattern', or by load(topic), "
-            f"and not by {' and '.join(given) if given else 'none of them'}"
-        )
-    text = options[given[0].lower()].strip()
-    if given[0] == "topicsPattern":
-        return chosen_by_pattern(text)
-    if given[0] != "topics":
-        return chosen_topics([text])
-    return chosen_topics(_listed(text))
-
-
-def _listed(text: str) -> list[str]:
-    """`a,b`, or a list in JSON, for names with commas in them."""
-    if not text.startswith("["):
-        return [name.strip() for name in text.split(",") if name.strip()]
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidOptions(f"the option 'topics' is no list in JSON: {error}") from None
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidOptions(f"the option 'topics' lists what are no names: {text[:200]}")
-    return list(names)
-
-
-def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    return choose_columns([name for name in options.get("columns", "").split(",") if name.strip()])
+def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The option `columns`; empty: it is not given. Raises InvalidColumns."""
+    names = [name for name in options.get("columns", "").split(",") if name.strip()]
+    return choose_columns(names) if names else ()
 
 
 def _subscription(options: Mapping[str, str]) -> str:

@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from magnetar.exceptions import ConnectError, MagnetarException
+from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSupported
+from magnetar_spark.endpoint_probe import describe_endpoints
 from magnetar_spark.errors import NobodyAnswers
 from magnetar_spark.options import SourceOptions
-from magnetar_wire.transport import NotReached
+from magnetar_wire.transport import ForeignServer, NotReached
 
 __all__ = ["answered"]
 
@@ -44,6 +45,11 @@ async def answered(
             if not working.done() and not looking.cancelled():
                 looking.result()
         return await working
+    except OperationNotSupported as error:
+        raise NobodyAnswers(
+            f"what answers at {options.url} does not do what this query asks: {error}. Is the option 'url' the address "
+            "of brokers, and are they of this version?"
+        ) from error
     finally:
         working.cancel()
         await asyncio.wait([working])
@@ -52,15 +58,25 @@ async def answered(
 async def _look(options: SourceOptions, patience_s: float) -> None:
     from magnetar.admin import AsyncAdmin
 
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
     async with AsyncAdmin(options.url, patience_s, listener_name=options.listener_name) as admin:
         try:
             await admin.brokers.list()
         except ConnectError as error:
-            if isinstance(error.__cause__, NotReached):
-                raise NobodyAnswers(
-                    f"no broker answers: {error}. Is one running (`magnetar standalone`), and is the option 'url', "
-                    f"{options.url}, right?"
-                ) from error
+            if isinstance(error.__cause__, NotReached | ForeignServer):
+                raise NobodyAnswers(await _explain(options.url, loop.time() - started)) from error
         except MagnetarException:
             # Somebody is there, and is slow, or refuses this question: the work is told what there is to be told.
             return
+
+
+async def _explain(url: str, tried_s: float) -> str:
+    from magnetar._service_url import DEFAULT_PORT, parse_service_url
+
+    found = await describe_endpoints(parse_service_url(url))
+    return (
+        f"no broker answers, for {tried_s:.0f} s: {found}. Is a broker running (`magnetar standalone`), and is the "
+        f"option 'url', {url}, the address of its own protocol, whose port is {DEFAULT_PORT} by default?"
+    )

@@ -1,8 +1,13 @@
-"""What Spark is given: the data source named `magnetar`."""
+"""The data source named `magnetar`, as Spark calls it.
+
+Spark makes one of these for each thing that it asks for (the schema, a reader, a writer), and passes the options that
+it has for that: those of a query, those of a table that is being created (table_definition.py), `checkpointLocation`
+where a stream is written, or none. So options are checked where it is known what they are for, and not when this is
+made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from typing import Final, NoReturn
 
 from pyspark.sql import SparkSession
@@ -15,32 +20,32 @@ from magnetar_spark.errors import NoSink
 from magnetar_spark.options import batch_options, columns_of
 from magnetar_spark.plain_errors import plainly
 from magnetar_spark.stream_reader import StreamReader
+from magnetar_spark.table_definition import is_table_definition, table_columns
 from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]
 
 _NO_SINK: Final = (
-    "topics can't be written to by Spark yet: there is no sink in this version. Publish with magnetar.Client, in "
-    "foreachPartition, or in a stream's foreachBatch"
+    "topics can't be written to by Spark yet, neither by write, writeStream nor INSERT: there is no sink in this "
+    "version. Publish with magnetar.Client, in foreachPartition, or in a stream's foreachBatch"
 )
 
 
 class MagnetarDataSource(DataSource):
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        with plainly():
-            self._columns = columns_of(options)
-
     @classmethod
     def name(cls) -> str:
         return "magnetar"
 
     def schema(self) -> StructType:
-        return spark_schema(self._columns)
+        with plainly():
+            if is_table_definition(self.options):
+                return spark_schema(table_columns(self.options))
+            return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
         with plainly():
-            return BatchReader(batch_options(self.options), columns_of_schema(schema, self._columns))
+            options = batch_options(self.options)
+            return BatchReader(options, columns_of_schema(schema, options.columns))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.options, schema)
@@ -55,5 +60,5 @@ class MagnetarDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """For where Spark does not find the source by itself: it looks for it in the environment of the driver's Python."""
+    """Registers the data source where Spark does not find it by itself: in the environment of the driver's Python."""
     spark.dataSource.register(MagnetarDataSource)

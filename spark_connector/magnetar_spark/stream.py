@@ -66,7 +66,7 @@ class TopicStream:
             admin, lease, options.topics.name_prefixes(), holder, options.fail_on_data_loss, self._adopt_new
         )
         self._topics = Topics(admin, options.topics)
-        self._losses = Losses(options.fail_on_data_loss)
+        self._losses = Losses(options.fail_on_data_loss, advise_subscription=not options.progress_subscription)
         self._keeping = Keeping(admin, options.progress_subscription, options.fail_on_data_loss, holder)
         # As the offsets have it that Spark named last; until then a new one.
         self._query_id = secrets.token_hex(_QUERY_ID_BYTES)

@@ -1,4 +1,8 @@
-"""Which topics are to be read, as the user says it: by names, or by a pattern.
+"""The topics of a query, as the user names them: one, several, or a pattern.
+
+`load("t")` and the option `topic` name one topic; `load(["a", "b"])` and the option `topics` several: `a,b`, or a list
+in JSON, for names that have commas in them. Exactly one of these is given, or `topicsPattern`. Spark passes what
+`load(…)` was given as the option `path` or, where that is a list, as `paths`, in JSON.
 
 A pattern is a regular expression (Python's) that a topic's whole name has to match: `orders-.*` among the topics of
 public/default, `tenant/namespace/orders-.*` or `persistent://tenant/namespace/orders-.*` among those of another
@@ -8,8 +12,9 @@ of its partitions.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,8 +22,15 @@ from magnetar_spark.errors import InvalidOptions
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, NamespaceName, TopicName
 
-__all__ = ["TopicChoice", "chosen_by_pattern", "chosen_topics"]
+__all__ = ["TopicChoice", "chosen_by_pattern", "chosen_topics", "topics_of"]
 
+_SHOWN_AS: Final = {
+    "topic": "the option 'topic'",
+    "topics": "the option 'topics'",
+    "topicspattern": "the option 'topicsPattern'",
+    "path": "load(…)",
+    "paths": "load([…])",
+}
 _SCHEME: Final = "persistent://"
 # Of the prefix that brokers are told; a shorter one means more topics.
 _PREFIX_CHARACTERS: Final = 64
@@ -50,6 +62,43 @@ class TopicChoice:
         if self.namespace is None:
             return ", ".join(str(name) for name in self.names[:10])
         return f"{_SCHEME}{self.namespace}/{self.pattern}"
+
+
+def topics_of(options: Mapping[str, str]) -> TopicChoice:
+    """The choice that the options make; their names are in lower case. Raises InvalidOptions."""
+    given = {name: options[name].strip() for name in _SHOWN_AS if options.get(name, "").strip()}
+    if not given:
+        raise InvalidOptions(
+            "no topic is named: give exactly one of the options 'topic', 'topics' (a,b,c) and 'topicsPattern', or "
+            "load('topic')"
+        )
+    if len(given) > 1:
+        ways = " and by ".join(f"{_SHOWN_AS[name]}, {text!r:.100}" for name, text in given.items())
+        raise InvalidOptions(f"the topics to read are given {len(given)} times: by {ways}. Keep exactly one of these")
+    ((name, text),) = given.items()
+    if name == "topicspattern":
+        return chosen_by_pattern(text)
+    if name in ("topics", "paths"):
+        return chosen_topics(_listed(name, text))
+    if "," in text:
+        raise InvalidOptions(
+            f"{_SHOWN_AS[name]} names one topic, and {text!r:.200} has a comma: name several by the option 'topics', "
+            f"a,b,c, and one that has a comma in its name by the option 'topics' as JSON, {json.dumps([text])[:200]}"
+        )
+    return chosen_topics([text])
+
+
+def _listed(name: str, text: str) -> list[str]:
+    """The names in `a,b`, or in a list in JSON."""
+    if not text.startswith("["):
+        return [one.strip() for one in text.split(",") if one.strip()]
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidOptions(f"{_SHOWN_AS[name]} is not a list in JSON: {error}") from None
+    if not all(isinstance(one, str) for one in names):
+        raise InvalidOptions(f"{_SHOWN_AS[name]} lists values that are not names: {text[:200]}")
+    return list(names)
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
@@ -84,7 +133,7 @@ def chosen_topics(names: Sequence[str]) -> TopicChoice:
             raise InvalidOptions(f"{topic} is named twice: name it once")
         topics[topic] = None
     if not topics:
-        raise InvalidOptions("the option 'topics' names none")
+        raise InvalidOptions("the list of topics is empty: name at least one")
     for topic in topics:
         if topic.is_partition and topic.base in topics:
             raise InvalidOptions(f"{topic} is a partition of {topic.base}, which is named, too: name one of them")

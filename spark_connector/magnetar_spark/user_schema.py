@@ -1,18 +1,31 @@
-"""A schema that the user gave, by `.schema(…)`: a choice of columns, since their types are what they are."""
+"""The columns of a query whose schema is not ours: it is the user's, by `.schema(…)`, or that of a table.
+
+Such a schema chooses columns, since their types are fixed. The option `columns` chooses them, too: where both are given
+and differ, one of them would be ignored, so that is refused.
+"""
 
 from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
-from magnetar_spark.columns import choose_columns, spark_schema
+from magnetar_spark.columns import COLUMNS, choose_columns, spark_schema
 from magnetar_spark.errors import InvalidColumns
 
 __all__ = ["columns_of_schema"]
 
 
-def columns_of_schema(schema: StructType, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that it names, in its order. Raises InvalidColumns if one is not there, or of another type."""
-    named = choose_columns(schema.fieldNames()) if len(schema) else columns
+def columns_of_schema(schema: StructType, option: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The columns that the schema names, in its order; without any, those of the option `columns`.
+
+    Raises InvalidColumns if a column does not exist or has another type, or if the option names other columns.
+    """
+    named = choose_columns(schema.fieldNames()) if len(schema) else option or COLUMNS
+    if option and option != named:
+        raise InvalidColumns(
+            f"the option 'columns' is {','.join(option)!r}, but the schema of this table or query has "
+            f"{','.join(named)!r}: leave one of them out. The columns of a table are chosen where it is made: CREATE "
+            "TABLE t (key BINARY, value BINARY) USING magnetar"
+        )
     for asked, there in zip(schema.fields, spark_schema(named).fields, strict=True):
         if asked.dataType != there.dataType:
             raise InvalidColumns(

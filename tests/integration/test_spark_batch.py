@@ -195,6 +195,7 @@ def test_from_where_to_where(spark: SparkSession, url: str) -> None:
     assert found(startingOffsets="latest") == []
     assert found(endingOffsets="earliest") == []
     assert found(startingOffsets={log: ids[13]}, endingOffsets={"places": ids[27]}) == everything[13:27]
+    assert found(startingOffsets=ids[13], endingOffsets=ids[27]) == everything[13:27]
     assert found(startingOffsets={log: ids[27]}, endingOffsets={"places": ids[13]}) == []
     assert found(startingOffsets=str(times[20])) == everything[20:]
     moment = rows[10].broker_time.isoformat()  # in the zone of this process, and without saying so

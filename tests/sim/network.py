@@ -279,10 +279,11 @@ class SimulatedNetwork:
         for connection in self._connections.get(process, []):
             connection.does_not_answer()
 
-    def breaks_at(self, process: Process) -> None:
-        """Its streams break where they were opened; the others learn it by the keep-alive, and have what was sent."""
+    def breaks_at(self, process: Process, method: str = "") -> None:
+        """Break the streams that the process opened, of one method or of all. The other ends learn it by the
+        keep-alive, and have received what was sent."""
         for connection in self._connections.get(process, []):
-            connection.breaks()
+            connection.breaks(method)
 
     def connected(self, process: Process, connection: SimulatedConnection) -> None:
         known = self._connections.get(process)
@@ -414,9 +415,10 @@ class SimulatedConnection:
     def expect_reachable(self) -> None:
         pass  # there are no pauses
 
-    def breaks(self) -> None:
+    def breaks(self, method: str = "") -> None:
         for stream in list(self._streams):
-            stream.breaks_at_its_client()
+            if method in ("", stream.method):
+                stream.breaks_at_its_client()
 
     def does_not_answer(self) -> None:
         for stream in list(self._streams):

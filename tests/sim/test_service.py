@@ -54,7 +54,7 @@ _BRANCHES: Final[list[Branch]] = [
     # A topic that was deleted and made again (CHK-57).
     ("magnetar_broker/topic/topics.py", "ErrorCode.INCARNATION_CHANGED,"),
     ("magnetar/_partition_producer.py", "self._fail_all(exceptions.IncarnationChanged(str(error)))"),
-    # A log that waits for a bookie that lags, and one whose ledgers store nothing (CHK-66).
+    # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
     (
         "magnetar_broker/managed_ledger/writing.py",
         "if written is self.written and self.queue.waits:\nself._feed()",

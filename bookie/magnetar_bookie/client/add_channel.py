@@ -20,8 +20,9 @@ pause fails at once, which is better for a ledger that has a spare bookie than t
 A bookie that lags, by more unanswered bytes than `max_bookie_lag_bytes`, breaks nothing. Each ledger with unanswered
 records there is notified (`bookie_lags`), and decides for itself (core/ensemble_change.py). A ledger that can complete
 its adds without the bookie leaves it (`abandon`), and its records are dropped from the line. A ledger that needs the
-bookie adds nothing more until `bookie_caught_up`. So memory is bounded: beyond the bound there are at most the adds
-that ledgers had pending when it was passed.
+bookie adds nothing more until `bookie_caught_up`. A ledger that has nothing there is notified
+once it sends something. So memory is bounded: beyond the bound there are at most the adds that ledgers had pending when
+it was passed, and of each other ledger those of one turn of the event loop.
 
 One timer watches the oldest record that was handed over; it is set again when it has gone off, not at each answer.
 

@@ -3,8 +3,8 @@
 A new ledger takes those that are alive and may be written to, an ensemble at most and an ack quorum at least. One that
 failed lately is passed over, unless there are too few without it: then it is asked whether it is there. Its answer says
 that the process can be reached, not that its disk takes entries; so the owner of a log pauses before it replaces
-ledgers that stored nothing. Below an ack quorum nothing can be made, and publishers wait. What a user is then told is
-which bookies the cluster has, and why each that is not taken is not: it is not registered, is read-only, is leaving, or
+ledgers that fail one soon after another. Below an ack quorum nothing can be made, and publishers wait. The error
+then lists the cluster's bookies, and why each of them is not chosen: it is not registered, is read-only, is leaving, or
 failed and does not answer.
 """
 

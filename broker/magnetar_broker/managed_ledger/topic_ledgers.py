@@ -1,10 +1,9 @@
 """Makes a topic's next ledger, and closes its last.
 
-Both are tried until they are done, while that may pass: too few bookies are there, the metadata store does not answer
-or takes nothing. After ledgers that failed and stored nothing, the next one is made after a pause
-(core/ledger_backoff.py). `waiting_for` says what is waited for. What does not pass raises, and then the topic is given
-up: `TopicGivenUp` where the list or the ledger is another owner's, or where nobody can tell; `LedgerError` and
-`MetadataError` for the rest.
+Both are retried while the reason may pass: too few bookies are available, the metadata store does not answer or is
+full. If ledgers fail one soon after another, the next one is created after a pause (core/ledger_backoff.py).
+`waiting_for` is the reason for the wait. Other failures are raised, and the caller unloads the topic: `TopicGivenUp` if
+the list or the ledger belongs to another owner or the outcome is unknown; `LedgerError` and `MetadataError` otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class TopicLedgers:
         self._clock = clock
         self._pause_s = _PAUSE_S
         self._backoff = LedgerBackoff()
-        # Why the last ledger failed that stored nothing.
+        # Why the last failed ledger failed.
         self._last_failure = ""
         # Empty: for nothing but the bookies' answers.
         self.waiting_for = ""
@@ -68,16 +67,12 @@ class TopicLedgers:
             self._waits_no_more()
             return writer
 
-    def entry_stored(self) -> None:
-        """The log stores entries: the next ledger that fails is replaced at once."""
-        self._backoff.entry_stored()
-
     async def _pause_after_failures(self) -> None:
-        if self._backoff.fruitless:
-            pause_s = self._backoff.pause_s(self._client.randomness.random())
+        pause_s = self._backoff.pause_s(self._clock.monotonic())
+        if pause_s:
             self._say(
-                f"{self._backoff.fruitless} ledgers in a row have failed and stored nothing, and the next one is made "
-                f"after {pause_s:.2f} s: {self._last_failure}"
+                f"ledgers fail one soon after another, and the next one is created after {pause_s:.2f} s: "
+                f"{self._last_failure}"
             )
             await self._clock.sleep(pause_s)
 
@@ -117,8 +112,8 @@ class TopicLedgers:
             known = f"{listed.entries} entries of {listed.ledger_id} are known"
             raise TopicGivenUp(f"ledger {ledger_id} of {name} ends at {metadata.last_entry_id}, and {known}")
         self._waits_no_more()
-        if writer.failed is not None and not listed.entries:
-            self._backoff.ledger_failed()
+        if writer.failed is not None:
+            self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
             self._last_failure = str(writer.failed)
         self._node.list.closed(self._clock.time_ms())
 

@@ -237,7 +237,6 @@ class LogWriting:
         if not self._announced:
             self._announced = True
             asyncio.get_running_loop().call_soon(self._announce)
-        self._ledgers.entry_stored()
         begun, done, untold = 0, appends[0].done, self._untold
         for at, append in enumerate(appends):
             if append.done != done:

@@ -12,7 +12,11 @@ ledgers' fences keep that safe. What is needed besides is that brokers do not ta
    the same instance is found after step 1, the owner lives, and this broker does not believe in refusals of that
    instance any more. If it dies later its session time-out decides.
 
-So each broker is wrong about another process once at most.
+So each broker is wrong about another process once at most within a session of its own: this object ends with the
+session, and the next session knows nothing of earlier verdicts. A broker that loses its session again and again, and
+whose connections a living owner refuses all the time, takes the bundles that it looks up once per session. That costs
+availability and no messages: every takeover fences the topics' ledgers first. To remember verdicts for longer is not
+worth it, because a session's end is rarer, and costs the broker all of its own bundles.
 
 Lookups share one probe per owner, and its result for a moment: a client that was sent to an owner which has just died
 asks again within 0.1 s. A probe that was not answered is believed as long as it took, so no lookup waits for two.

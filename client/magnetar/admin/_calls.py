@@ -38,6 +38,9 @@ _LEAST_WAIT_S: Final = 0.1
 # A look may open many topics, so the next broker is not asked for it at once.
 _PATIENCE_S: Final = 3.0
 
+# Errors name this many addresses.
+_NAMED: Final = 5
+
 A = TypeVar("A", bound=Message)
 
 
@@ -60,7 +63,11 @@ class AdminCalls:
 
     async def look(self, method: str, request: Message, kind: type[A]) -> A:
         ask_at = self._asking(method, request, kind)
-        return await self.connections.retried(lambda: self._any.ask(ask_at))
+        started = self._clock.monotonic()
+        try:
+            return await self.connections.retried(lambda: self._any.ask(ask_at))
+        except ConnectError as error:
+            raise self._unanswered(method, error, self._clock.monotonic() - started) from error.__cause__
 
     async def change(self, method: str, request: Message) -> None:
         await self.changed(method, request, pb.Done)
@@ -75,12 +82,19 @@ class AdminCalls:
             except MagnetarException as error:
                 if _nothing_done(error):
                     raise
-                return _Told(error)
+                return _Told(_unknown(method, error))
 
         outcome = await self.connections.retried(attempt)
         if isinstance(outcome, _Told):
             raise outcome.error
         return outcome
+
+    def _unanswered(self, method: str, error: ConnectError, tried_s: float) -> ConnectError:
+        """The error of a look, which may be repeated, so that it does not matter whether it was done."""
+        addresses = ", ".join(self._addresses[:_NAMED]) + (", …" if len(self._addresses) > _NAMED else "")
+        reached = not isinstance(error.__cause__, NotReached)
+        problem = f"admin.{method} failed" if reached else "no broker can be reached"
+        return ConnectError(f"{problem} at {addresses}, tried for {tried_s:.3g} s: {error}")
 
     async def names(self, method: str, within: str = "", *, include_system: bool = False) -> list[str]:
         """All pages of them."""
@@ -103,7 +117,7 @@ class AdminCalls:
             try:
                 answer = await connection.call(f"admin.{method}", encoded, timeout_s=timeout_s)
             except TransportError as error:
-                raise _told(error, method) from error
+                raise from_transport(error) from error
             return _read(kind.FromString, answer, method)
 
         return ask_at
@@ -132,10 +146,13 @@ class _Told:
     error: MagnetarException
 
 
-def _told(error: TransportError, method: str) -> MagnetarException:
-    if isinstance(error, NotReached | Rejected):
-        return from_transport(error)
-    return ConnectError(f"whether admin.{method} was done is not known: {error}")
+def _unknown(method: str, error: MagnetarException) -> MagnetarException:
+    """The error of a change that may have been done: a request was sent, and its answer did not come."""
+    if not isinstance(error.__cause__, TransportError) or isinstance(error.__cause__, Rejected):
+        return error
+    unknown = ConnectError(f"whether admin.{method} was done is not known: {error}")
+    unknown.__cause__ = error.__cause__
+    return unknown
 
 
 def _nothing_done(error: MagnetarException) -> bool:

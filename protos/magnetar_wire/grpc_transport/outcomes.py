@@ -4,7 +4,8 @@
     any, with the mark and a code of ours     Rejected with that code: the service refused
     any, with the mark "failed"               Failed: the service broke off
     DEADLINE_EXCEEDED                         DeadlinePassed
-    RESOURCE_EXHAUSTED, UNIMPLEMENTED         Failed: gRPC's library took offence at a message, or knows no such service
+    UNIMPLEMENTED                             ForeignServer: it knows no such service, or is no gRPC server (HTTP's 404)
+    RESOURCE_EXHAUSTED                        Failed: gRPC's library refused a message
     all others                                Disconnected
 
 The mark is the trailing metadata `magnetar-outcome`. Without it a status is the library's own, and says nothing about
@@ -17,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_wire.grpc_transport.quiet_grpc import grpc
-from magnetar_wire.transport import Code, DeadlinePassed, Disconnected, Failed, Rejected, TransportError
+from magnetar_wire.transport import Code, DeadlinePassed, Disconnected, Failed, ForeignServer, Rejected, TransportError
 
 __all__ = ["FAILED", "met_as", "shortened", "status_of", "trailers"]
 
@@ -52,6 +53,8 @@ def met_as(error: grpc.aio.AioRpcError, what: str, address: str) -> TransportErr
     said = f"{what} at {address}: {error.code().name.lower()}: {details}"
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlinePassed(said)
-    if error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNIMPLEMENTED):
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return ForeignServer(said)
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return Failed(said)
     return Disconnected(said)

@@ -33,6 +33,7 @@ _REPORTS: Final = (
     "message_sent",
     "metadata_changed",
     "request_arrived",
+    "sent_to_lagging",
     "tail_waits",
     "unanswered",
     "was_read",
@@ -137,6 +138,12 @@ class Checker:
     def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
         """What a process' ledgers have sent to this bookie, and have no answer to."""
         check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
+
+    def sent_to_lagging(self, bookie_id: str, ledger_id: int, entry_id: int) -> None:
+        """A process sends an entry to a bookie, and its ledgers know that the bookie is over its lag bound."""
+        self.history.look("66")
+        if entry_id >= len(self.history.ledger(ledger_id).payloads):  # what is resent was appended before
+            raise Violation("66", f"{bookie_id} lags, and is sent new entry {entry_id} of ledger {ledger_id}")
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         """By a reader without recovery, or of a closed ledger."""

@@ -187,6 +187,10 @@ class History:
         """All replicas of one of its entries were damaged."""
         return any(lost == ledger_id for lost, _ in self.destroyed)
 
+    def destroyed_in(self, log: str) -> list[tuple[int, int]]:
+        """The destroyed entries of this topic's or cursor's log, as its chain is named."""
+        return sorted(one for one in self.destroyed if self.ledger(one[0]).chain == log)
+
     def naming(self, bookie: str) -> dict[int, None]:
         """The ledgers that name the bookie, tombstones apart."""
         return {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.invariants import Checker
 from tests.sim.invariants.history import History, Violation
 from tests.sim.invariants.saturation import check_unanswered, ledger_listed
 from tests.sim.loop import new_loop
+from tests.sim.service.memory_watch import check_log, check_stream, check_topic
 
 
 class Scene:
@@ -43,8 +45,10 @@ def test_a_ledger_for_each_stored_entry_is_seen() -> None:
     assert raised.value.item == "66"
 
 
-def test_ledgers_that_store_many_entries_may_follow_each_other_fast() -> None:
-    Scene().lists(100, 0.02, stores=10)
+def test_failed_ledgers_are_seen_however_many_entries_they_store() -> None:
+    """CHK-66"""
+    with pytest.raises(Violation, match="each after one that failed"):
+        Scene().lists(100, 0.02, stores=10)
 
 
 def test_ledgers_that_are_closed_whole_may_follow_each_other_fast() -> None:
@@ -66,3 +70,35 @@ def test_more_unanswered_than_the_bound_and_what_was_pending_is_seen() -> None:
     with pytest.raises(Violation) as raised:
         check_unanswered(scene.history, "b0", 10_000 + 2 * 3 * 2_000 + 1, 10_000, open_ledgers=1, max_pending=3)
     assert raised.value.item == "66"
+
+
+def test_new_entries_for_a_bookie_that_lags_are_seen_and_resent_ones_are_not() -> None:
+    """CHK-66"""
+    checker = Checker(lambda: 0.0)
+    for entry_id in range(3):
+        checker.appended(1, entry_id, b"x")
+    checker.sent_to_lagging("b0", 1, 2)
+    with pytest.raises(Violation, match="b0 lags, and is sent new entry 3") as raised:
+        checker.sent_to_lagging("b0", 1, 3)
+    assert raised.value.item == "66"
+
+
+def test_a_full_stream_that_takes_a_message_is_seen() -> None:
+    """CHK-66"""
+    check_stream(1, 999, 1_000)
+    with pytest.raises(Violation):
+        check_stream(1, 1_000, 1_000)
+
+
+def test_a_topic_that_holds_more_than_its_bound_and_a_message_is_seen() -> None:
+    """CHK-66"""
+    check_topic("t", 1_499, 1_000, longest_message_bytes=500)
+    with pytest.raises(Violation):
+        check_topic("t", 1_500, 1_000, longest_message_bytes=500)
+
+
+def test_a_log_that_holds_more_than_its_bound_and_an_entry_is_seen() -> None:
+    """CHK-66"""
+    check_log("t", 1_563, 1_000, longest_entry_bytes=500)
+    with pytest.raises(Violation):
+        check_log("t", 1_564, 1_000, longest_entry_bytes=500)

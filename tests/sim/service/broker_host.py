@@ -52,8 +52,12 @@ class BrokerHost(Host):
         return self in self.world.staying and not self.world.over
 
     @property
+    def life(self) -> BrokerLife | None:
+        return self.broker.life if self.runs and self.broker is not None else None
+
+    @property
     def serves(self) -> bool:
-        return self.runs and self.broker is not None and self.broker.life is not None
+        return self.life is not None
 
     def ledger_clients(self) -> list[LedgerClient]:
         life = None if self.broker is None else self.broker.life

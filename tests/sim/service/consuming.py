@@ -59,7 +59,7 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
                 )
         except MagnetarException as error:
             host.trace(f"no consumer of {plan.topic.name} {plan.subscription}: {type(error).__name__}: {error}")
-            told(world, "no consumer", error)
+            told(world, "no consumer", error, seen)
             await host.clock.sleep(0.2 + chance.random())
             continue
         host.trace(f"has consumer {name} of {plan.topic.name} {plan.subscription}")
@@ -114,11 +114,11 @@ class _Consuming:
                     await host.clock.sleep(chance.random() * self._plan.longest_pause_s)
         except MagnetarException as error:
             host.trace(f"consumer {self._seen.name} ends: {type(error).__name__}: {error}")
-            told(self._world, "consumer ended", error)
+            told(self._world, "consumer ended", error, self._seen)
         try:
             await self._consumer.close()
         except MagnetarException as error:
-            told(self._world, "consumer not closed", error)
+            told(self._world, "consumer not closed", error, self._seen)
 
     async def _receive(self) -> Message | None:
         if self._plan.cancels and self._chance.random() < self._plan.cancels:
@@ -190,7 +190,7 @@ class _Consuming:
                 await consumer.acknowledge(list(message_ids), receipt=receipt)
         except MagnetarException as error:
             self._host.trace(f"{seen.name} could not acknowledge: {type(error).__name__}: {error}")
-            told(world, "acknowledging failed", error)
+            told(world, "acknowledging failed", error, seen)
             world.judged(history.acknowledge_failed, seen, message_ids, error, cumulative=cumulative)
             return
         if receipt:
@@ -213,7 +213,7 @@ class _Consuming:
             await self._consumer.seek(to)
         except MagnetarException as error:
             self._host.trace(f"{seen.name} could not seek: {type(error).__name__}: {error}")
-            told(world, "seek failed", error)
+            told(world, "seek failed", error, seen)
             world.judged(world.history.move_failed, number, error)
         else:
             world.count("seeks")

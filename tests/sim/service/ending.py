@@ -77,7 +77,8 @@ class LastApplication(Application):
             found = await self._found(client, topic)
         self.trace(f"found {len(found)} messages in {topic}")
         self.world.count("found at the end", len(found))
-        self.world.judged(self.world.history.found, topic, found)
+        destroyed = self.world.checker.history.destroyed_in(topic)
+        self.world.judged(self.world.history.found, topic, found, destroyed)
 
     async def _found(self, client: aio.Client, topic: str) -> list[Found]:
         reader = await client.create_reader(topic, MessageId.earliest, start_message_id_inclusive=True)

@@ -12,16 +12,12 @@ from magnetar_bookie import paths
 from magnetar_broker.paths import NAMESPACES, OWNERS, TOPICS
 from magnetar_metadata.memory.server import Fault
 from magnetar_metadata.memory.store import MemoryStore
-from magnetar_wire.randomness import SeededRandomness
 from tests.sim.process import Process
+from tests.sim.service.striker import ServiceStriker
 from tests.sim.service.turn_ambush import TurnAmbush
-from tests.sim.world.faults.striker import Striker
-from tests.sim.world.host import Host
 
 if TYPE_CHECKING:
     from tests.sim.service.broker_host import BrokerHost
-    from tests.sim.service.plan import TopicPlan
-    from tests.sim.service.world import ServiceWorld
 
 __all__ = ["SERVICE_FAULTS", "ServiceFaults"]
 
@@ -61,6 +57,8 @@ SERVICE_FAULTS: Final = {
     "late entries": 6,
     "delete behind a back": 5,
     "rot a cursor": 3,
+    "rot an entry": 3,
+    "drop add streams": 3,
     "change as consumers change": 6,
     "kill after a plan": 5,
     "truncate during a plan": 3,
@@ -112,45 +110,11 @@ class _PlanTrap(_Trap):
             springs(source, target)
 
 
-class ServiceFaults(Striker):
-    _world: ServiceWorld
-
-    def __init__(self, world: ServiceWorld, draw: SeededRandomness) -> None:
-        super().__init__(world, draw)
-
-    def _one(self, hosts: list[BrokerHost]) -> BrokerHost | None:
-        running = [host for host in hosts if host.runs]
-        return self._draw.choice(running) if running else None
-
-    def _broker(self) -> BrokerHost | None:
-        return self._one(self._world.brokers)
-
-    def _application(self) -> Host | None:
-        running = [host for host in self._world.applications if host.runs]
-        return self._draw.choice(running) if running else None
-
-    def _topic(self) -> TopicPlan:
-        return self._draw.choice(self._world.service.topics)
-
-    def _order(self, what: str) -> bool:
-        self._world.operator.order(what, self._topic())
-        return True
-
-    def _order_in_time(self, what: str) -> None:
-        if not self._world.quiet:
-            self._order(what)
-
+class ServiceFaults(ServiceStriker):
     # ── processes ──
 
     def kill_broker(self) -> bool:
         return self._kill(self._broker())
-
-    def _pause(self, host: Host | None, *seconds: float) -> bool:
-        if host is None:
-            return False
-        host.pause()
-        self._later(self._draw.choice(seconds) * (0.5 + self._draw.random()), host.resume)
-        return True
 
     def pause_broker(self) -> bool:
         return self._pause(self._broker(), 0.3, 1.5, 3.0, 6.0, 12.0)
@@ -294,25 +258,6 @@ class ServiceFaults(Striker):
     def _dies(self, host: BrokerHost, store: MemoryStore) -> None:
         self._world.count("struck a change, and killed the broker")
         self._later(0.0, lambda: None if self._world.quiet else self._kill(host))
-
-    # ── disks ──
-
-    def rot_a_cursor(self) -> bool:
-        """The first or last record of a cursor's ledger, on all bookies; its broker unloads the topic or dies, and an
-        administrator mends it later."""
-        world, draw = self._world, self._draw
-        cursors = [chain for name, chain in world.checker.history.chains.items() if " " in name and chain.ledgers]
-        if not cursors:
-            return False
-        ledger = world.checker.history.ledger(draw.choice(cursors).ledgers[-1])
-        if ledger.acked < 0 or not world.checker.entry_destroyed(ledger.ledger_id, draw.choice((0, ledger.acked))):
-            return False
-        if draw.random() < 0.5:
-            self.kill_broker()
-        else:
-            self._order(draw.choice(("unload the namespace", "unload")))
-        self._later(0.5 + 2 * draw.random(), partial(self._order_in_time, "mend"))
-        return True
 
     # ── administrators ──
 

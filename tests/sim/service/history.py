@@ -16,7 +16,7 @@ is reported before it is made, and once more with its outcome, if it had one. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from magnetar_protos import cursor_pb2, managed_ledger_pb2
@@ -199,10 +199,11 @@ class MessageHistory:
 
     # ── the end: all has healed, nobody sends, moves or deletes any more ──
 
-    def found(self, topic: str, messages: Sequence[Found]) -> None:
-        """A topic or partition by its full name, read from earliest to its end by a reader."""
+    def found(self, topic: str, messages: Sequence[Found], destroyed: Collection[tuple[int, int]] = ()) -> None:
+        """A topic or partition by its full name, read from earliest to its end by a reader. `destroyed`: the entries
+        of it that no bookie has any more."""
         self.subscribed.found(topic, [place_of(one.message_id) for one in messages])
-        self.published.found(topic, messages, self.subscribed.may_be_gone)
+        self.published.found(topic, messages, self.subscribed.may_be_gone, destroyed)
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
         """The last consumer of a durable subscription, alone at it, which acknowledges nothing until it is drained: it

@@ -13,6 +13,7 @@ from magnetar.exceptions import AlreadyExists, MagnetarException
 from magnetar_wire.randomness import SeededRandomness
 from tests.sim.invariants.history import Violation
 from tests.sim.service.consuming import any_place
+from tests.sim.service.errors import is_damaged
 from tests.sim.service.plan import TopicPlan
 from tests.sim.world.host import Host
 
@@ -162,7 +163,7 @@ class Operator(Host):
 
 async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription: str) -> None:
     """Reset a damaged subscription: messages that it had acknowledged are redelivered."""
-    world.judged(_was_destroyed, world, subscription)
+    world.judged(_was_destroyed, world, topic, subscription)
     number = world.judged(world.history.moving, topic, subscription, MessageId.earliest) or 0
     try:
         await admin.subscriptions.reset(topic, subscription, MessageId.earliest)
@@ -173,7 +174,9 @@ async def mend(world: ServiceWorld, admin: AsyncAdmin, topic: str, subscription:
     world.count("damaged cursors mended")
 
 
-def _was_destroyed(world: ServiceWorld, subscription: str) -> None:
+def _was_destroyed(world: ServiceWorld, topic: str, subscription: str) -> None:
     world.checker.history.look("67")
-    if not world.checker.history.destroyed:
-        raise Violation("67", f"subscription {subscription} is said to be damaged, and no record was destroyed")
+    if not is_damaged(world, topic, subscription):
+        raise Violation(
+            "67", f"subscription {subscription} of {topic} is said to be damaged, and no record of it was destroyed"
+        )

@@ -13,7 +13,7 @@ Told and sent are in the order of ticks, one for each report. Of a partitioned t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -180,8 +180,15 @@ class Published:
 
     # ── the end ──
 
-    def found(self, topic: str, messages: Sequence[Found], may_be_gone: Callable[[Sent, Place], bool]) -> None:
-        """A topic or partition from its beginning to its end. `may_be_gone`: every subscription was done with it."""
+    def found(
+        self,
+        topic: str,
+        messages: Sequence[Found],
+        may_be_gone: Callable[[Sent, Place], bool],
+        destroyed: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """A topic or partition from its beginning to its end. `may_be_gone`: every subscription was done with it.
+        `destroyed`: the ledger and entry of each of its entries of which all replicas were damaged."""
         topic = short(topic)
         log = self._log(topic)
         places: dict[Place, None] = {}
@@ -200,7 +207,8 @@ class Published:
                 raise Violation("5", f"{topic}: {place} was read after {last_place}")
             if last_index is not None and one.index is not None:
                 self._look("MSG-5")
-                if one.index != last_index + 1:
+                lost = any(last_place[:2] < entry < place[:2] for entry in destroyed)
+                if one.index <= last_index or (one.index != last_index + 1 and not lost):
                     raise Violation("MSG-5", f"{topic}: the index goes from {last_index} to {one.index} at {place}")
             last_index, last_place = one.index, place
             self._belongs(sent, place)
@@ -209,13 +217,15 @@ class Published:
             places[place] = None
             first.setdefault(one.payload, place)
             last[one.payload] = place
-        self._producers_order(topic, first, last, trimmed=bool(messages) and messages[0].index != 0)
-        self._all_there(topic, places, may_be_gone)
+        incomplete = bool(destroyed) or (bool(messages) and messages[0].index != 0)
+        self._producers_order(topic, first, last, incomplete=incomplete)
+        self._all_there(topic, places, may_be_gone, destroyed)
 
     def _producers_order(
-        self, topic: str, first: dict[bytes, Place], last: dict[bytes, Place], *, trimmed: bool
+        self, topic: str, first: dict[bytes, Place], last: dict[bytes, Place], *, incomplete: bool
     ) -> None:
-        """By the first of each. What was trimmed may have been the first of some: then their last ones say it, too."""
+        """Judge by the first copy of each message. Trimmed and destroyed entries may have been the first ones: then
+        the last copies are judged, too."""
         before: dict[str, Sent] = {}
         for payload in first:
             sent = self._sent[payload]
@@ -223,7 +233,7 @@ class Published:
             self._look("5, 33")
             if other is None or other.number < sent.number:
                 before[sent.producer.name] = sent
-            elif not trimmed or last[other.payload] < last[payload]:
+            elif not incomplete or last[other.payload] < last[payload]:
                 raise Violation("5, 33", f"{topic}: {sent} is at {first[payload]}, and only behind {other}")
 
     def _copy(self, sent: Sent, place: Place, log: _Log) -> None:
@@ -234,14 +244,20 @@ class Published:
         if sent.told is not None and place > sent.told:
             raise Violation("33", f"{sent} was told to be at {sent.told}, and is once more, behind that, at {place}")
 
-    def _all_there(self, topic: str, places: dict[Place, None], may_be_gone: Callable[[Sent, Place], bool]) -> None:
+    def _all_there(
+        self,
+        topic: str,
+        places: dict[Place, None],
+        may_be_gone: Callable[[Sent, Place], bool],
+        destroyed: Collection[tuple[int, int]],
+    ) -> None:
         life = self._lives.now(topic)
         beginning = next(iter(places), None)
         for place, sent in self.all_told(topic):
             if self._lives.of_ledger(place[0]) is not life:
                 continue
             self._look("2")
-            if place in places:
+            if place in places or place[:2] in destroyed:
                 continue
             if beginning is not None and place > beginning:
                 raise Violation("2", f"{sent} was told to be in {topic} at {place}, behind what is there, and is not")

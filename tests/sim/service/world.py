@@ -28,11 +28,13 @@ from tests.sim.service.broker_host import BrokerHost
 from tests.sim.service.bundle_owners import check_bundles, check_taken
 from tests.sim.service.faults import ServiceFaults
 from tests.sim.service.history import MessageHistory
+from tests.sim.service.memory_watch import MemoryWatch
 from tests.sim.service.operator import Operator
 from tests.sim.service.plan import service_plan
 from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.sessions import watch_lives
+from tests.sim.service.storage_faults import StorageFaults
 from tests.sim.topics.history import chain_of
 from tests.sim.world.plan import fill_up
 from tests.sim.world.world import World
@@ -41,6 +43,8 @@ __all__ = ["ServiceWorld"]
 
 T = TypeVar("T")
 _OFTEN_S: Final = 0.6
+# Between two looks at what brokers hold.
+_LOOK_S: Final = 0.05
 
 
 class ServiceWorld(World):
@@ -57,7 +61,8 @@ class ServiceWorld(World):
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
         watch_lives(self)
-        for tap in (self.history.wire, self.history.sessions):
+        self.memory = MemoryWatch(self, self.history.look)
+        for tap in (self.history.wire, self.history.sessions, self.memory):
             tap.on_violation = self._violated
             self.network.stream_taps.append(tap)
         self.entries_left = self.service.messages
@@ -89,6 +94,7 @@ class ServiceWorld(World):
         for host in self.hosts[len(self.bookies) :]:
             host.skew_ms = skew.below(120_000) - 60_000
         self.faults.add(ServiceFaults(self, self.chance.stream("faults of the service")))
+        self.faults.add(StorageFaults(self, self.chance.stream("faults of storage")))
 
     @property
     def looked(self) -> dict[str, int]:
@@ -189,6 +195,14 @@ class ServiceWorld(World):
             new = Chain([node.ledger_id], list(node.deleting))
         _chain_changed(self.checker.history, name, new)
 
+    async def _watch_memory(self) -> None:
+        clock = self.bookies[0].disk.clock
+        while True:
+            await clock.sleep(_LOOK_S)
+            for host in self.brokers:
+                if host.life is not None:
+                    self.judged(self.memory.check_broker, host.life)
+
     # ── the course of a run ──
 
     async def _whole(self) -> None:
@@ -202,6 +216,7 @@ class ServiceWorld(World):
             await clock.sleep(0.05 * draw.random())
         self.loop.outside.spawn(self._keep_metadata_connected())
         self.loop.outside.spawn(self.watch_unanswered())
+        self.loop.outside.spawn(self._watch_memory())
         await clock.sleep(0.5)
         await self.faults.strike(self.plan.active_s)
         await end(self)

@@ -226,7 +226,7 @@ class TopicOwner(ChainWriter):
         plans = PlanMaking(LedgerHomes(client), lambda ids, _: dict.fromkeys(ids, ""))
         plan = await plans.plan(log, request)
         world.count("plans")
-        if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed:
+        if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed_in(str(log.name)):
             world.guarded(world.planned.answered, plan, begin, acknowledged)
             world.guarded(world.planned.answered_before, plan, begin)
             world.count("entries planned", plan.messages)
@@ -339,7 +339,7 @@ class LastOwner(TopicOwner):
             self.trace(self.doing)
             log.abandon()
             return False
-        destroyed = self.world.checker.history.destroyed
+        destroyed = self.world.checker.history.destroyed_in(str(log.name))
         self.world.guarded(self.world.history(log.incarnation).check, log.before_first, found, destroyed)
         there = [*(one[0] for one in found), *(Position(*one) for one in destroyed)]
         self.world.guarded(self.world.planned.check, log.incarnation, log.before_first, there)

@@ -23,6 +23,7 @@ from tests.sim.world.chain_writer import ChainWriter
 from tests.sim.world.client_hosts import ReaderHost
 from tests.sim.world.faults import Faults
 from tests.sim.world.host import Host
+from tests.sim.world.lag_watch import watch_lag
 from tests.sim.world.metadata import SimulatedMetadata
 from tests.sim.world.plan import fill_up, plan
 
@@ -122,11 +123,12 @@ class World:
                     self.metadata_later(draw.random(), partial(self.metadata.release, store))
 
     async def watch_unanswered(self) -> None:
-        """Looks at how much of what processes have sent to bookies is unanswered."""
+        """Look at how much of what processes have sent to bookies is unanswered."""
         clock, options = self.bookies[0].disk.clock, self.plan.client
         while True:
             await clock.sleep(_LOOK_S)
             for client in [client for host in self.hosts if host.runs for client in host.ledger_clients()]:
+                watch_lag(client, self.checker)
                 for (bookie_id, recovery), channel in client.bookies._channels.items():
                     if not recovery:
                         self.checker.unanswered(

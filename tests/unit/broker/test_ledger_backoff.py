@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from tests.unit.broker.log_scene import Scene, in_scene, numbered
@@ -13,20 +15,71 @@ WIDE = ManagedLedgerOptions(
 )
 
 
-def test_the_pause_grows_with_each_ledger_that_stored_nothing_and_ends_with_the_first_entry() -> None:
+class FailingLedgers:
+    """A log each of whose ledgers fails after it has served for some time."""
+
+    def __init__(self, random: float = 0.0) -> None:
+        self.backoff = LedgerBackoff()
+        self.random = random
+        self.now = 1_000.0
+        self.created = 0
+
+    def fail(self, served_s: float) -> float:
+        """The next ledger is created, serves and fails. Return the pause after it."""
+        self.now += self.backoff.pause_s(self.now)
+        self.created += 1
+        self.now += served_s
+        self.backoff.count_failure(self.now, self.random)
+        return self.backoff.pause_s(self.now)
+
+
+def test_a_log_whose_ledgers_have_not_failed_does_not_pause() -> None:
+    assert LedgerBackoff().pause_s(0.0) == 0.0
+
+
+def test_pauses_double_while_ledgers_fail_at_once() -> None:
     """CHK-66"""
-    backoff = LedgerBackoff()
-    assert backoff.pause_s(0.0) == 0.0
-    pauses = []
-    for _ in range(100):
-        backoff.ledger_failed()
-        pauses.append(backoff.pause_s(0.0))
-        assert backoff.pause_s(1.0) == pauses[-1] / 2
-    assert pauses[:4] == [0.05, 0.1, 0.2, 0.4]
+    log = FailingLedgers()
+    pauses = [log.fail(0.0) for _ in range(100)]
+    assert pauses[0] == 0.0
+    assert pauses[1:5] == pytest.approx([0.05, 0.15, 0.35, 0.75], rel=0.1)
     assert pauses == sorted(pauses)
-    assert pauses[-1] == 5.0
-    backoff.entry_stored()
-    assert backoff.pause_s(0.0) == 0.0
+    assert pauses[-1] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("served_s", [0.0, 0.001, 0.05, 0.3, 1.0, 2.0, 4.9, 10.0])
+def test_ledgers_are_bounded_by_time_whatever_they_stored(served_s: float, random: float) -> None:
+    """CHK-66: at most 9 and one in 2.5 seconds."""
+    log = FailingLedgers(random)
+    began = log.now
+    for _ in range(500):
+        log.fail(served_s)
+        assert log.created <= 9 + (log.now - began) / 2.5
+
+
+def test_ledgers_that_serve_for_long_are_replaced_at_once() -> None:
+    """STO-1: ordinary failures of bookies make no gap."""
+    log = FailingLedgers()
+    assert [log.fail(10.0) for _ in range(50)] == [0.0] * 50
+
+
+def test_a_long_outage_is_forgiven_within_a_minute() -> None:
+    log = FailingLedgers()
+    for _ in range(1_000):
+        log.fail(0.0)
+    assert log.fail(20.0) < 1.0
+    log.fail(40.0)
+    assert log.fail(10.0) == 0.0
+
+
+def test_a_pause_counts_from_the_failure() -> None:
+    """An idle log that gets its next entry later does not pause."""
+    log = FailingLedgers()
+    for _ in range(10):
+        log.fail(0.0)
+    assert log.backoff.pause_s(log.now + 1.0) == pytest.approx(log.backoff.pause_s(log.now) - 1.0)
+    assert log.backoff.pause_s(log.now + 5.0) == 0.0
 
 
 def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
@@ -38,7 +91,7 @@ def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
         (bookie,) = scene.bookies.values()
         bookie.failing.add("add")
         scene.outcomes.append(log, *numbered(3, 2))
-        await scene.wait(lambda: "stored nothing" in log.waiting_for)
+        await scene.wait(lambda: "ledgers fail one soon after another" in log.waiting_for)
         assert log.stats().state == "waiting"
         listed: set[int] = set()
 
@@ -54,6 +107,31 @@ def test_ledgers_that_fail_in_vain_are_made_ever_more_seldom() -> None:
         assert log.waiting_for == ""
         assert await scene.payloads(log) == numbered(5)
         assert scene.lost == []
+
+    in_scene(test, bookies=1)
+
+
+def test_ledgers_that_each_store_an_entry_are_created_ever_more_seldom() -> None:
+    """CHK-66: the bookie stores one entry of each ledger, and fails the next."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=WIDE)
+        (bookie,) = scene.bookies.values()
+        listed: set[int] = set()
+        began, sent = scene.clock.monotonic(), 0
+        while scene.clock.monotonic() < began + 60:
+            bookie.failing.clear()
+            await scene.append(log, *numbered(1, sent))
+            bookie.failing.add("add")
+            scene.outcomes.append(log, *numbered(1, sent + 1))
+            written = log._writing.written
+            await scene.wait(lambda: log._writing.written is not written)  # noqa: B023 (called at once)
+            listed.update(one.ledger_id for one in log.stats().ledgers)
+            sent += 2
+        assert 8 <= len(listed) <= 33
+        bookie.failing.clear()
+        await scene.decided()
+        assert await scene.payloads(log) == numbered(sent)
 
     in_scene(test, bookies=1)
 

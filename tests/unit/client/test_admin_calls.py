@@ -205,6 +205,27 @@ def test_nobody_is_asked_for_ever() -> None:
         assert len(brokers.asked) < 100
 
 
+@pytest.mark.parametrize("trouble", [lambda: Disconnected("cut"), lambda: DeadlinePassed("silent")])
+def test_a_look_that_fails_says_where_it_was_asked_and_for_how_long(trouble: Callable[[], Told]) -> None:
+    """ADM-1: it changes nothing, so whether it was done does not matter; it does of a change."""
+    brokers = Brokers(a=[trouble()], b=[trouble()])
+    with pytest.raises(
+        exceptions.ConnectError, match=r"^admin\.tenants failed at a:1, b:1, tried for [0-9.]+ s: "
+    ) as told:
+        brokers.look()
+    assert "not known" not in str(told.value)
+    with pytest.raises(exceptions.ConnectError, match=r"^whether admin\.create_tenant was done is not known: "):
+        Brokers(a=[trouble()]).change()
+    brokers = Brokers(a=[NotReached("nobody answers at a:1")])
+    with pytest.raises(
+        exceptions.ConnectError, match=r"^no broker can be reached at a:1, tried for [23][0-9.]* s: nob"
+    ):
+        brokers.look()
+    many = Brokers(**{f"broker{number}": [trouble()] for number in range(7)})
+    with pytest.raises(exceptions.ConnectError, match=r"at broker0:1, .*, broker4:1, …, tried for"):
+        many.look()
+
+
 def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
     class Nonsense:
         def SerializeToString(self) -> bytes:

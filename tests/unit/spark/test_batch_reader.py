@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import magnetar.admin
 from magnetar.admin import Plan
 from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
+from magnetar_spark.errors import DataLost
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import batch_options
 from tests.unit.spark.fake_service import FakeService
@@ -45,6 +47,19 @@ def test_a_partition_of_which_nothing_is_read_has_no_lease(service: FakeService)
     slices = [one for one in reader().partitions() if isinstance(one, LogSlice)]
     assert service.messages_of(slices) == [1, 2, 3]
     assert leased(service) == [1]
+
+
+def test_a_loss_advises_no_subscription_to_a_batch(service: FakeService) -> None:
+    """SPK-2: a batch has no progressSubscription."""
+    log = service["t-partition-1"]
+    log.publish([1, 2, 3])
+    begin = json.dumps({"t-partition-1": log.first._asdict()})
+    log.roll()
+    log.publish([4])
+    log.delete_ledgers_before(log.ledger_id)
+    with pytest.raises(DataLost, match=r"are lost: from .*failOnDataLoss") as raised:
+        reader(startingOffsets=begin).partitions()
+    assert "progressSubscription" not in str(raised.value)
 
 
 def _fails_before(service: FakeService) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -42,9 +44,25 @@ def test_columns_are_chosen_in_any_order_and_case() -> None:
 
 
 def test_a_column_that_there_is_not_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InvalidColumns, match="no column 'publishtime', the nearest is 'publish_time': there are key, "):
+    with pytest.raises(InvalidColumns, match=r"no column 'publishtime': did you mean 'publish_time'\? There are key, "):
         choose_columns(["value", "publishTime"])
-    with pytest.raises(InvalidColumns, match="no column 'zzz': there are key, value"):
+    with pytest.raises(InvalidColumns, match=r"no column 'zzz'\. There are key, value"):
         choose_columns(["zzz"])
     with pytest.raises(InvalidColumns, match="'value' is named 2 times"):
         choose_columns(["value", "key", "VALUE"])
+
+
+@pytest.mark.parametrize(
+    ("column", "ours"),
+    [
+        ("offset", "'index', a message's number in its partition, or 'message_id'"),
+        ("headers", "'properties'"),
+        ("timestamp", "'publish_time' (the producer's clock), 'event_time' (set by the application) or 'broker_time'"),
+        ("timestampType", "'publish_time'"),
+        ("__messageId", "'message_id'"),
+    ],
+)
+def test_columns_of_other_connectors_are_refused_with_ours(column: str, ours: str) -> None:
+    """SPK-1"""
+    with pytest.raises(InvalidColumns, match=f"no column '{column.lower()}': did you mean {re.escape(ours)}"):
+        choose_columns(["value", column])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from magnetar.admin import NextMessage
+from magnetar_spark import other_connectors
+from magnetar_spark.columns import COLUMNS
 from magnetar_spark.errors import InvalidColumns, InvalidOptions
 from magnetar_spark.option_names import OPTIONS
 from magnetar_spark.options import SourceOptions, batch_options, stream_options
 from magnetar_spark.user_schema import columns_of_schema
+from magnetar_wire.topic_name import TopicName
 
 URL = "magnetar://here:6652"
 LOG = "persistent://public/default/t"
@@ -52,6 +57,14 @@ def test_every_option_has_an_effect() -> None:
     assert (plain_batch.starting.default, plain_stream.starting.default) == ("earliest", "latest")
 
 
+def test_topics_are_named_by_load_too() -> None:
+    """SPK-1: Spark passes load("t") as `path`, and load(["t", "u"]) as `paths`."""
+    assert batch_options({"url": URL, "path": "t"}).topics == batch().topics
+    listed = batch_options({"url": URL, "topics": "t, u"}).topics
+    assert batch_options({"url": URL, "paths": '["t","u"]'}).topics == listed
+    assert batch_options({"url": URL, "topics": '["t,u"]'}).topics.names == (TopicName.parse("t,u"),)
+
+
 def test_case_does_not_matter() -> None:
     assert batch_options({"URL": URL, "Topic": "t", "STARTINGOFFSETS": "Latest"}) == batch(startingOffsets="latest")
 
@@ -66,6 +79,11 @@ def test_case_does_not_matter() -> None:
         ("kafka.bootstrap.servers", "url"),
         ("service.url", "url"),
         ("maxOffsetsPerTrigger", "maxMessagesPerTrigger"),
+        ("subscribe", "topics"),
+        ("assign", "topics"),
+        ("minPartitions", "maxTasks"),
+        ("startingOffsetsByTimestamp", "startingOffsets"),
+        ("endingOffsetsByTimestamp", "endingOffsets"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -> None:
@@ -75,13 +93,56 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -
 
 
 @pytest.mark.parametrize(
+    ("foreign", "told"),
+    [
+        (
+            "groupId",
+            "there are no consumer groups, and a query's position is in its checkpoint.*'progressSubscription'",
+        ),
+        ("kafka.group.id", "there are no consumer groups"),
+        ("minOffsetsPerTrigger", r"there is no minimum: .*processingTime='1 minute'.*'maxMessagesPerTrigger'"),
+        ("maxTriggerDelay", "there is no minimum"),
+        ("kafka.security.protocol", "leave it out: no Kafka client runs here"),
+        ("pulsar.client.authParams", "leave it out: no Pulsar client runs here"),
+        ("kafkaConsumer.pollTimeoutMs", "leave it out: tasks read entries from the bookies"),
+        ("includeHeaders", "leave it out: headers are in the column 'properties'"),
+        ("startingOffsetsByTimestamp", "takes a time"),
+    ],
+)
+def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, told: str) -> None:
+    """SPK-1"""
+    with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{told}.*There are url, "):
+        batch(**{foreign: "x"})
+
+
+def test_hints_name_options_and_columns_that_there_are() -> None:
+    """SPK-1: a hint for a name that has become an option, or that names one which there is not, would be stale."""
+    option_hints = other_connectors._OPTIONS | other_connectors._PREFIXES
+    assert not {name.lower() for name in OPTIONS} & option_hints.keys()
+    assert not set(COLUMNS) & other_connectors._COLUMNS.keys()
+    for hint in option_hints.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*OPTIONS, "properties"}, hint
+    for hint in other_connectors._COLUMNS.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*COLUMNS}, hint
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"topics": "u"}, "exactly one of 'topic', 'topics'"),
-        ({"topic": ""}, "exactly one of"),
+        ({"topic": ""}, "exactly one of the options 'topic', 'topics'"),
+        ({"topics": "u"}, "are given 2 times: by the option 'topic', 't' and by the option 'topics', 'u'. Keep"),
+        ({"path": "u"}, "are given 2 times: by the option 'topic', 't' and by load(…), 'u'. Keep exactly one"),
+        ({"topic": "", "path": "a,b"}, "load(…) names one topic, and 'a,b' has a comma: name several by the option "),
+        ({"topic": "a,b"}, "the option 'topic' names one topic, and 'a,b' has a comma"),
+        ({"topic": "", "paths": "[1]"}, "load([…]) lists values that are not names"),
         ({"topic": "a/b"}, "it has two parts"),
         ({"topic": "non-persistent://public/default/t"}, "stores nothing"),
-        ({"url": "pulsar://here:6650"}, "does not begin with magnetar://"),
+        (
+            {"url": "pulsar://here:6650"},
+            "does not begin with magnetar://, but is for Pulsar's clients. The port here is 6652 by default: write ",
+        ),
+        ({"url": "http://here:8080"}, "does not begin with magnetar://, but is for HTTP. The port here is 6652"),
+        ({"url": "here:6652"}, "does not begin with magnetar://: write magnetar://host:port"),
         ({"startingOffsets": "soon"}, "no place in a topic"),
         ({"startingOffsets": "{"}, "is no JSON"),
         ({"startingOffsets": '{"t": {"ledger_id": -5, "entry_id": 0}}'}, "ledger_id is -5"),
@@ -102,7 +163,7 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -
         ({"maxTasks": "-1"}, "not a whole number of 1"),
         ({"maxTasks": "9" * 5000}, "not a whole number of 1"),
         ({"batchLeaseSeconds": "1e3"}, "not a whole number of 1"),
-        ({"columns": "value,valeu"}, "no column 'valeu', the nearest is 'value'"),
+        ({"columns": "value,valeu"}, "no column 'valeu': did you mean 'value'"),
         ({"columns": "value,VALUE"}, "named 2 times"),
         ({"maxBytesPerTrigger": "5m"}, "is for spark.readStream"),
     ],
@@ -144,9 +205,30 @@ def test_places_by_partition_and_topic() -> None:
         place.check_names("startingOffsets", [f"{LOG}-partition-0"])
 
 
+def test_a_position_without_a_topic() -> None:
+    """SPK-1: it is taken where one partition is read, and else the error shows how it is written."""
+    bound = batch(startingOffsets='{"ledger_id": 7, "entry_id": 3, "batch_index": 2}').starting
+    assert bound.of(LOG) == NextMessage(7, 3, 2)
+    bound.check_names("startingOffsets", [LOG])
+    for logs in ([], [f"{LOG}-partition-0", f"{LOG}-partition-1"]):
+        with pytest.raises(InvalidOptions, match=f"and {len(logs)} partitions are read") as raised:
+            bound.check_names("startingOffsets", logs)
+        shown = str(raised.value).partition("name it, ")[2]
+        written = batch(startingOffsets=shown).starting
+        assert written.of(str(TopicName.parse(logs[0] if logs else "my-topic"))) == NextMessage(7, 3, 2)
+    for text, entry in (("7:3:0", 3), ("10:30", 30), ("7:3:-1", 3)):
+        with pytest.raises(
+            InvalidOptions, match=rf"startingOffsets is '{text}': write a position as .*: {entry}, .*date"
+        ):
+            batch(startingOffsets=text)
+    kafka = '{"t": {"0": 23, "1": -2}}'
+    with pytest.raises(InvalidOptions, match=r"which is no place: ledger_id is None .*; give earliest, latest, a time"):
+        batch(startingOffsets=kafka)
+
+
 def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAGNETAR_URL", raising=False)
-    with pytest.raises(InvalidOptions, match="give the option 'url'"):
+    with pytest.raises(InvalidOptions, match="the option 'url' is missing"):
         batch_options({"topic": "t"})
     monkeypatch.setenv("MAGNETAR_URL", URL)
     assert batch_options({"topic": "t"}).url == URL
@@ -154,7 +236,9 @@ def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_schema_of_the_users_own() -> None:
     some = StructType([StructField("index", LongType()), StructField("value", BinaryType())])
-    assert columns_of_schema(some, ("key",)) == ("index", "value")
+    assert columns_of_schema(some) == columns_of_schema(some, ("index", "value")) == ("index", "value")
+    with pytest.raises(InvalidColumns, match="'columns' is 'key', but the schema of this table or query has 'index,v"):
+        columns_of_schema(some, ("key",))
     with pytest.raises(InvalidColumns, match="'value' as string, but it is binary"):
         columns_of_schema(StructType([StructField("value", StringType())]), ("value",))
     with pytest.raises(InvalidColumns, match="no column 'body'"):

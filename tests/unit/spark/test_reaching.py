@@ -7,9 +7,11 @@ import socket
 
 import pytest
 
+from magnetar.exceptions import OperationNotSupported
 from magnetar_spark.errors import NobodyAnswers
 from magnetar_spark.options import SourceOptions, batch_options
 from magnetar_spark.reaching import answered
+from magnetar_wire.grpc_transport.quiet_grpc import grpc
 from tests.running import run, until
 
 
@@ -35,11 +37,41 @@ def test_where_nobody_is_the_work_is_not_waited_for() -> None:
 
         with a_socket() as bound:  # and nobody listens
             port = bound.getsockname()[1]
-            with pytest.raises(NobodyAnswers, match=rf"no broker answers: .*{port}.*'url'.* right\?"):
+            with pytest.raises(
+                NobodyAnswers, match=rf"no broker answers, for .* listens at .*{port}\. Is .*'url', .* 6652"
+            ):
                 await answered(options(port), waits(), at_once_s=0.01, patience_s=0.3)
         assert ended == [True]
 
     run(go())
+
+
+def test_a_server_that_is_no_broker_is_told_apart_from_a_slow_one() -> None:
+    """SPK-1: gRPC reports it as a failed request, which a broker may meet too."""
+
+    async def go() -> None:
+        server = grpc.aio.server()
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            with pytest.raises(
+                NobodyAnswers, match=rf"127.0.0.1:{port} answers in HTTP/2, as gRPC does, but not as a "
+            ):
+                await answered(options(port), asyncio.Event().wait(), at_once_s=0.01, patience_s=0.3)
+        finally:
+            await server.stop(None)
+
+    run(go())
+
+
+def test_a_server_of_ours_that_is_no_broker_is_told_at_once() -> None:
+    """SPK-1: a bookie's port, say"""
+
+    async def refused() -> None:
+        raise OperationNotSupported("a bookie has no call 'admin.plan'")
+
+    with pytest.raises(NobodyAnswers, match=r"127\.0\.0\.1:1 does not do .*a bookie has no call.* address of brokers"):
+        run(answered(options(1), refused()))
 
 
 def test_where_somebody_is_slow_the_work_is_waited_for() -> None:

@@ -571,6 +571,28 @@ def test_a_deleted_part(fails: bool) -> None:
     run(go())
 
 
+@pytest.mark.parametrize("subscription", ["", "spark"])
+def test_a_loss_advises_a_subscription_to_a_stream_that_has_none(subscription: str) -> None:
+    """SPK-2: a subscription would have kept what was trimmed, but not a topic that was deleted."""
+
+    async def go() -> None:
+        for deletes, told in ((False, "t are lost: from"), (True, "t is no longer there")):
+            service = filled()
+            service.create("other")
+            options = {"progressSubscription": subscription} if subscription else {}
+            query = Query(service, topics="t,other", **options)
+            assert await query.batch(Limits(messages=7)) == list(range(7))
+            if deletes:
+                service.delete("t")
+            else:
+                service["t"].delete_ledgers_before(service["t"].ledger_id - 1)
+            with pytest.raises(DataLost, match=told) as raised:
+                await query.batch()
+            assert ("progressSubscription" in str(raised.value)) == (not subscription and not deletes)
+
+    run(go())
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_that_was_deleted_and_made_again(fails: bool) -> None:
     """SPK-2, TOP-7: its offsets are not applied to the new one"""
