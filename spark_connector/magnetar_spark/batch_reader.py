@@ -102,7 +102,7 @@ class BatchReader(DataSourceReader):
                 TaskLease.of(lease, planned_at, [plan.log for plan in read]),
                 connection,
                 options.fail_on_data_loss,
-                options.max_chunk_bytes,
+                options.decoding,
                 min_tasks=options.min_tasks,
                 plan_id=lease.read_id.hex() if self._bounds != ALL else "",
             )

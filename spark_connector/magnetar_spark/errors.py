@@ -13,8 +13,8 @@ SparkConnectorError
 ├── NoSink            the user wants to write, which is not there yet
 ├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
 ├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
-└── UnreadableEntry    what is stored is no entry, or one that can't be opened: it says where it is
-    └── TooManyChunks  messages in chunks, so many or so large at a time that collecting them would take too much memory
+└── UnreadableEntry    a damaged entry (`failOnDataLoss`), or a message that can't be decoded (`unreadable`)
+    └── TooManyChunks  a message in chunks that needs more memory than `maxChunkBytes`
 
 Spark's workers pickle what is raised, so each of these is made of its message alone.
 """
@@ -93,8 +93,8 @@ class DataLost(SparkConnectorError):
 
 
 class UnreadableEntry(SparkConnectorError):
-    """An entry that no rows can be made of."""
+    """An entry that is damaged, or has a payload that can't be decoded."""
 
 
 class TooManyChunks(UnreadableEntry):
-    """Chunks of unfinished messages that come to more than may be kept."""
+    """A message in chunks that was dropped before it was complete, since its task had no memory for it."""

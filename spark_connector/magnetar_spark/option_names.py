@@ -38,6 +38,9 @@ OPTIONS: Final = (
     "waitForTopic",
     "maxChunkBytes",
     "reconnectSeconds",
+    "maxDecompressedBytes",
+    "unreadable",
+    "timeZone",
     *_OF_BATCHES,
     *_OF_STREAMS,
 )

@@ -15,9 +15,11 @@ from typing import Final
 from magnetar.exceptions import InvalidUrl
 from magnetar_spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 from magnetar_spark.columns import COLUMNS, choose_columns
+from magnetar_spark.decoding import DEFAULT_DECODING, MOST_DECOMPRESSED_BYTES, Decoding, Unreadable
 from magnetar_spark.durations import parse_duration_s
 from magnetar_spark.errors import InvalidOptions
-from magnetar_spark.log_slice import MAX_CHUNK_BYTES, RECONNECT_S
+from magnetar_spark.log_slice import RECONNECT_S
+from magnetar_spark.offset_times import parse_zone
 from magnetar_spark.option_names import check_names, refuse_those_of_a_batch, refuse_those_of_a_stream
 from magnetar_spark.topic_choice import TopicChoice, topics_of
 
@@ -57,8 +59,7 @@ class SourceOptions:
     max_messages: int
     max_bytes: int
     fail_on_data_loss: bool
-    # Of messages in chunks that are not whole yet, in each task.
-    max_chunk_bytes: int
+    decoding: Decoding
     # The durable subscription that is moved to where the query is; empty: none.
     progress_subscription: str
     batch_lease_s: int
@@ -105,17 +106,18 @@ def _options(options: Mapping[str, str], start: str) -> SourceOptions:
     if not options:
         raise InvalidOptions(f"the option 'topic' is missing{_NONE_GIVEN}")
     min_tasks, max_tasks = _numbers_of_tasks(options)
+    zone = parse_zone(options["timezone"]) if "timezone" in options else None
     return SourceOptions(
         url=url,
         listener_name=options.get("listenername", "").strip(),
         topics=topics_of(options),
         columns=parse_columns(options),
-        starting=parse_bound("startingOffsets", options.get("startingoffsets", start), start),
-        ending=parse_bound("endingOffsets", options.get("endingoffsets", LATEST), LATEST),
+        starting=parse_bound("startingOffsets", options.get("startingoffsets", start), start, zone),
+        ending=parse_bound("endingOffsets", options.get("endingoffsets", LATEST), LATEST, zone),
         max_messages=_number(options, "maxMessagesPerTrigger", 0, _MOST),
         max_bytes=_size(options, "maxBytesPerTrigger"),
         fail_on_data_loss=_yes_or_no(options, "failOnDataLoss", True),
-        max_chunk_bytes=_size(options, "maxChunkBytes") or MAX_CHUNK_BYTES,
+        decoding=_decoding(options),
         progress_subscription=_subscription(options),
         batch_lease_s=_number(options, "batchLeaseSeconds", _DEFAULT_BATCH_LEASE_S, _MOST_BATCH_LEASE_S),
         reconnect_s=_number(options, "reconnectSeconds", RECONNECT_S, _MAX_RECONNECT_S),
@@ -194,6 +196,22 @@ def _duration_s(options: Mapping[str, str], name: str, default: float) -> float:
     return seconds
 
 
+def _decoding(options: Mapping[str, str]) -> Decoding:
+    return Decoding(
+        _unreadable(options),
+        _size(options, "maxDecompressedBytes", MOST_DECOMPRESSED_BYTES) or DEFAULT_DECODING.max_decompressed_bytes,
+        _size(options, "maxChunkBytes") or DEFAULT_DECODING.max_chunk_bytes,
+    )
+
+
+def _unreadable(options: Mapping[str, str]) -> Unreadable:
+    text = options.get("unreadable", Unreadable.FAIL)
+    try:
+        return Unreadable(text.strip().lower())
+    except ValueError:
+        raise InvalidOptions(f"the option 'unreadable' is {text!r:.50}: give {', '.join(Unreadable)}") from None
+
+
 def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = options.get(name.lower())
     if text is None:
@@ -204,15 +222,16 @@ def _number(options: Mapping[str, str], name: str, default: int, most: int) -> i
     return int(stripped)
 
 
-def _size(options: Mapping[str, str], name: str) -> int:
+def _size(options: Mapping[str, str], name: str, most: int = _MOST) -> int:
     text = options.get(name.lower())
     if text is None:
         return 0
     match = _SIZE.fullmatch(text.strip())
     bytes_ = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
-    if not 0 < bytes_ <= _MOST:
+    if not 0 < bytes_ <= most:
         raise InvalidOptions(
-            f"the option {name!r} is {text!r:.50}, and not a number of bytes, such as 1048576, 512k or 1g"
+            f"the option {name!r} is {text!r:.50}, and not a number of bytes, such as 1048576, 512k or 1g, of "
+            f"1 … {most:,}"
         )
     return bytes_
 

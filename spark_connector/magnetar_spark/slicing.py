@@ -18,7 +18,8 @@ from typing import Final, TypeAlias
 from magnetar.admin import Piece
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.chunk_reach import REACH_BYTES, REACH_LEDGERS
-from magnetar_spark.log_slice import MAX_CHUNK_BYTES, Connection, LogSlice, SlicePiece
+from magnetar_spark.decoding import DEFAULT_DECODING, Decoding
+from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
 from magnetar_spark.plans import LogPlan
 from magnetar_spark.task_lease import TaskLease
 from magnetar_spark.topics import ReadLog
@@ -36,7 +37,7 @@ def cut_into_slices(
     lease: TaskLease | None,
     connection: Connection,
     fail_on_data_loss: bool,
-    max_chunk_bytes: int = MAX_CHUNK_BYTES,
+    decoding: Decoding = DEFAULT_DECODING,
     *,
     min_tasks: int = 0,
     plan_id: str = "",
@@ -64,7 +65,7 @@ def cut_into_slices(
                     lease=lease,
                     connection=connection,
                     fail_on_data_loss=fail_on_data_loss,
-                    max_chunk_bytes=max_chunk_bytes,
+                    decoding=decoding,
                     chunks_deleted=plan.chunks_deleted and reaches,
                     more_before=plan.more_before or not reaches,
                     part=part,

@@ -180,7 +180,7 @@ class TopicStream:
             None,
             Connection(self._options.url, self._options.listener_name, self._options.reconnect_s),
             self._options.fail_on_data_loss,
-            self._options.max_chunk_bytes,
+            self._options.decoding,
             min_tasks=self._options.min_tasks,
         )
 

@@ -26,8 +26,9 @@ from magnetar._loop import background
 from magnetar_spark.arrow import EntriesToArrow
 from magnetar_spark.bookie_calls import BookieCalls, of_this_worker
 from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, range_entries
-from magnetar_spark.errors import DataLost, UnreadableEntry
+from magnetar_spark.errors import DataLost
 from magnetar_spark.log_slice import LogSlice, SlicePiece
+from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_spark.slice_broker import SliceBroker
 from magnetar_wire.clock import SystemClock
 
@@ -58,20 +59,21 @@ class _SliceReading:
         self._calls = calls
         self._broker = SliceBroker(log_slice)
         self._clock = SystemClock()
+        self._problems = ProblemCounts(log_slice.log)
         # What reads entries at the moment.
         self._reading: list[EntryRuns] = []
         background.run(self._begin())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
         log_slice = self._slice
-        unreadable = None if log_slice.fail_on_data_loss else self._unreadable
         made = EntriesToArrow(
             columns,
             log_slice.topic,
             log_slice.partition,
             self._earlier,
-            unreadable=unreadable,
-            max_chunk_bytes=log_slice.max_chunk_bytes,
+            decoding=log_slice.decoding,
+            fail_on_data_loss=log_slice.fail_on_data_loss,
+            problems=self._problems,
             more_earlier=log_slice.more_before,
         )
         for run in self._runs(log_slice.pieces):
@@ -87,6 +89,7 @@ class _SliceReading:
         background.run(self._broker.finish_part())
 
     def close(self) -> None:
+        self._problems.log_warnings()
         background.run(self._end())
 
     def _runs(self, pieces: Sequence[SlicePiece]) -> Iterator[EntryRun]:
@@ -141,9 +144,6 @@ class _SliceReading:
         if self._slice.fail_on_data_loss:
             raise DataLost(f"{what}; with failOnDataLoss=false the query goes on without them")
         _log.warning("%s; they are left out, as failOnDataLoss is false", what)
-
-    def _unreadable(self, error: UnreadableEntry) -> None:
-        _log.warning("%s; it is skipped, as failOnDataLoss is false", error)
 
     async def _begin(self) -> None:
         self._calls.enter()

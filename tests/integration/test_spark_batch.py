@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import zstandard
 
 import magnetar
 from magnetar.admin import Admin
+from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.batch import encode_message
 from magnetar_wire.chunks import encode_chunks
+from magnetar_wire.entry import encode_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
 from tests.produce_client import ProduceClient
@@ -195,8 +199,11 @@ def test_from_where_to_where(spark: SparkSession, url: str) -> None:
     assert found(startingOffsets=ids[13], endingOffsets=ids[27]) == everything[13:27]
     assert found(startingOffsets={log: ids[27]}, endingOffsets={"places": ids[13]}) == []
     assert found(startingOffsets=str(times[20])) == everything[20:]
-    moment = rows[10].broker_time.isoformat()
-    assert found(startingOffsets=moment, endingOffsets={log: times[30]}) == everything[10:30]
+    moment = rows[10].broker_time.isoformat()  # in the zone of this process, and without saying so
+    with pytest.raises(Exception, match=r"has no time zone: .* or give the option timeZone"):
+        found(startingOffsets=moment)
+    zone = rows[10].broker_time.astimezone().strftime("%z")
+    assert found(startingOffsets=moment, timeZone=zone, endingOffsets={log: times[30]}) == everything[10:30]
 
 
 def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes, dict[str, Any]]) -> None:
@@ -215,6 +222,7 @@ def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes,
     [
         ({"topic": "all-kinds", "startOffsets": "x"}, "no option 'startoffsets': did you mean 'startingOffsets'"),
         ({"topic": "all-kinds", "maxMessagesPerTrigger": "5"}, "'maxMessagesPerTrigger' is for spark.readStream"),
+        ({"topic": "all-kinds", "startingOffsets": "1764000000"}, "give 1764000000000, or 2025-11-24T16:00:00Z"),
         ({"topic": "is-not-there"}, "there is no topic persistent://public/default/is-not-there"),
         ({"topicsPattern": "is-not-.*"}, "there is no topic that matches persistent://public/default/is-not-"),
         ({"topic": "all-kinds", "startingOffsets": {"elsewhere": "earliest"}}, "which is not among what is read"),
@@ -272,12 +280,43 @@ def test_messages_in_chunks(spark: SparkSession, url: str) -> None:
     assert values(read(spark, url, topic="t", startingOffsets=start, endingOffsets=end)) == [large]
 
 
-async def append(url: str, entries: list[bytes]) -> list[tuple[int, int]]:
-    """To `t`; where they are now."""
+def test_messages_that_can_not_be_decoded(spark: SparkSession, url: str) -> None:
+    """SPK-1: `unreadable` decides, and has no say where no column needs the payload; 300 MB of zeros are a message of
+    a few KB"""
+    keep(url, "hidden")
+    required: dict[str, Any] = {"producer_name": "p", "publish_time": 1_700_000_000_000}
+    encrypted = MessageMetadata(sequence_id=1, num_messages_in_batch=3, **required)
+    encrypted.encryption_keys.add(key="k1", value=b"x")
+    zeros = MessageMetadata(
+        sequence_id=4, partition_key="k", compression=entry_pb2.ZSTD, uncompressed_size=300_000_000, **required
+    )
+    entries = [
+        encode_entry(encrypted, b"secret" * 10),
+        encode_entry(zeros, zstandard.ZstdCompressor().compress(bytes(300_000_000))),
+        encode_message(Messages([b"plain"]), MessageMetadata(sequence_id=5, **required)),
+    ]
+    (ledger_id, first), *_ = asyncio.run(append(url, entries, "hidden"))
+    for told in ("with the option unreadable=skip", rf"entry {ledger_id}:{first} of .*\['k1'\]"):
+        with pytest.raises(Exception, match=told):
+            read(spark, url, topic="hidden").count()
+    second = {"hidden": {"ledger_id": ledger_id, "entry_id": first + 1}}
+    with pytest.raises(Exception, match="the option maxDecompressedBytes allows for more"):
+        read(spark, url, topic="hidden", startingOffsets=second).count()
+    assert values(read(spark, url, topic="hidden", unreadable="skip")) == [b"plain"]
+    rows = read(spark, url, topic="hidden", unreadable="null").orderBy("index").collect()
+    assert [(row["index"], row.message_id.batch_index) for row in rows] == [(0, 0), (1, 1), (2, 2), (3, -1), (4, -1)]
+    assert [row.value for row in rows] == [None] * 4 + [b"plain"]
+    assert [row.properties for row in rows] == [None] * 3 + [{}] * 2
+    assert [row.key for row in rows] == [None] * 3 + [b"k", None]
+    assert read(spark, url, topic="hidden", columns="index,broker_time,message_id").count() == 5
+
+
+async def append(url: str, entries: list[bytes], topic: str = "t") -> list[tuple[int, int]]:
+    """Where they are now."""
     connection = GrpcTransport().connect(url.removeprefix("magnetar://"))
     try:
         client = ProduceClient(connection.open_stream("produce"))
-        await client.open(1)
+        await client.open(1, topic=topic)
         await client.send((1, 0, entries))
         await until(lambda: len(client.receipts) + len(client.refused) == len(entries), "all are decided")
         client.stream.cancel()

@@ -264,7 +264,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
         rows_of(slices_of(server.grpc, log, start))
     with caplog.at_level(logging.WARNING):
         assert rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False)) == []
-    assert "it is skipped, as failOnDataLoss is false" in caplog.text
+    assert "are skipped, as failOnDataLoss is false" in caplog.text
 
 
 def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:

@@ -18,6 +18,7 @@ from magnetar_wire.topic_name import TopicName
 
 URL = "magnetar://here:6652"
 LOG = "persistent://public/default/t"
+NOON = "2026-01-01T12:00:00"
 
 
 def batch(**options: str) -> SourceOptions:
@@ -43,6 +44,9 @@ def test_every_option_has_an_effect() -> None:
         "columns": batch(columns="value") != plain_batch,
         "maxChunkBytes": batch(maxChunkBytes="1g") != plain_batch,
         "reconnectSeconds": stream(reconnectSeconds="5") != plain_stream,
+        "maxDecompressedBytes": batch(maxDecompressedBytes="1g") != plain_batch,
+        "unreadable": batch(unreadable="null") != plain_batch,
+        "timeZone": batch(timeZone="Asia/Tokyo", startingOffsets=NOON) != batch(timeZone="UTC", startingOffsets=NOON),
         "maxTasks": batch(maxTasks="77") != plain_batch,
         "minTasks": batch(minTasks="2") != plain_batch,
         "waitForTopic": batch(waitForTopic="2") != plain_batch,
@@ -158,6 +162,12 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ),
         ({"startingOffsets": "0"}, "which is not above 0"),
         ({"failOnDataLoss": "perhaps"}, "give true or false"),
+        ({"unreadable": "ignore"}, "give fail, skip, null"),
+        ({"maxDecompressedBytes": "2g"}, "of 1 … 1,073,741,824"),
+        ({"maxDecompressedBytes": "0"}, "of 1 … 1,073,741,824"),
+        ({"timeZone": "Berlin"}, "'timeZone' is 'Berlin'"),
+        ({"startingOffsets": NOON}, "has no time zone"),
+        ({"endingOffsets": '{"t": "2026-01-01"}'}, "give the option timeZone"),
         ({"maxTasks": "-1"}, "not a whole number of 1"),
         ({"maxTasks": "9" * 5000}, "not a whole number of 1"),
         ({"batchLeaseSeconds": "1e3"}, "not a whole number of 1"),

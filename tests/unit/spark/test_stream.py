@@ -11,6 +11,7 @@ import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
 from magnetar.exceptions import ConnectError
+from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import (
     DataLost,
     InvalidOffsets,
@@ -133,6 +134,9 @@ def test_where_nothing_is_new_the_offset_stays_as_it_is() -> None:
         end = await stream.latest(start, ALL)
         assert json.dumps(await stream.latest(json.loads(json.dumps(end)), ALL)) == json.dumps(end)
         assert await stream.slices(end, end) == []
+        decodes = a_stream(service, unreadable="null", maxDecompressedBytes="2k", maxChunkBytes="1m")
+        found = {one.decoding for one in await decodes.slices(start, end)}
+        assert found == {Decoding(Unreadable.NULL, 2_048, 1 << 20)}
         empty = a_stream(service, startingOffsets="latest")
         start = await empty.initial()
         assert await empty.latest(start, ALL) == start
