@@ -54,18 +54,20 @@ class ManagedLedgerNode(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ...) -> None: ...
 
 class LedgerLease(_message.Message):
-    __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder")
+    __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_MS_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     lease_id: bytes
     from_ledger_id: int
     lease_ms: int
     written_ms: int
     holder: str
-    def __init__(self, lease_id: _Optional[bytes] = ..., from_ledger_id: _Optional[int] = ..., lease_ms: _Optional[int] = ..., written_ms: _Optional[int] = ..., holder: _Optional[str] = ...) -> None: ...
+    shared: bool
+    def __init__(self, lease_id: _Optional[bytes] = ..., from_ledger_id: _Optional[int] = ..., lease_ms: _Optional[int] = ..., written_ms: _Optional[int] = ..., holder: _Optional[str] = ..., shared: bool = ...) -> None: ...
 
 class NamespaceLeases(_message.Message):
     __slots__ = ("leases",)

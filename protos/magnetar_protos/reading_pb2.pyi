@@ -38,7 +38,7 @@ class LogPlaceAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., place: _Optional[_Union[NextMessage, _Mapping]] = ..., retained: bool = ...) -> None: ...
 
 class PlanRequest(_message.Message):
-    __slots__ = ("topic", "incarnation", "start", "stop", "max_messages", "max_bytes", "lease_ms", "lease_id", "holder", "listener_name", "before_ledgers", "before_bytes", "fresh")
+    __slots__ = ("topic", "incarnation", "start", "stop", "max_messages", "max_bytes", "lease_ms", "lease_id", "holder", "listener_name", "before_ledgers", "before_bytes", "fresh", "read_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class PlanRequest(_message.Message):
     BEFORE_LEDGERS_FIELD_NUMBER: _ClassVar[int]
     BEFORE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
+    READ_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     start: NextMessage
@@ -65,10 +66,11 @@ class PlanRequest(_message.Message):
     before_ledgers: int
     before_bytes: int
     fresh: bool
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ...) -> None: ...
+    read_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ..., read_id: _Optional[bytes] = ...) -> None: ...
 
 class PlanAnswer(_message.Message):
-    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed")
+    __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed", "end_index")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +91,7 @@ class PlanAnswer(_message.Message):
     DELETED_BEFORE_FIELD_NUMBER: _ClassVar[int]
     NEEDED_FROM_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    END_INDEX_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
     start: NextMessage
@@ -109,7 +112,8 @@ class PlanAnswer(_message.Message):
     deleted_before: bool
     needed_from: NextMessage
     trimmed: bool
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ...) -> None: ...
+    end_index: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ..., end_index: _Optional[int] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "last_entry_id", "skip_messages", "stop_after_messages", "bytes", "messages", "ensemble_size", "write_quorum", "ack_quorum", "fragments", "open")
@@ -156,16 +160,32 @@ class BookieAddress(_message.Message):
     def __init__(self, bookie_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class RenewLeaseRequest(_message.Message):
-    __slots__ = ("topic", "incarnation", "lease_id", "lease_ms")
+    __slots__ = ("topic", "incarnation", "lease_id", "lease_ms", "read_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    READ_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     lease_id: bytes
     lease_ms: int
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    read_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., lease_ms: _Optional[int] = ..., read_id: _Optional[bytes] = ...) -> None: ...
+
+class FinishPartRequest(_message.Message):
+    __slots__ = ("topic", "lease_id", "read_id", "part", "parts")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    READ_ID_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    lease_id: bytes
+    read_id: bytes
+    part: int
+    parts: int
+    def __init__(self, topic: _Optional[str] = ..., lease_id: _Optional[bytes] = ..., read_id: _Optional[bytes] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...
 
 class HoldNamespaceRequest(_message.Message):
     __slots__ = ("namespace", "name_prefix", "lease_id", "lease_ms", "holder")

@@ -38,6 +38,7 @@ from magnetar_wire.messages import Messages
 
 __all__ = [
     "Messages",
+    "check_not_encrypted",
     "decode_messages",
     "decode_opened",
     "encode_batch",
@@ -144,7 +145,7 @@ def open_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED
     """The payload of an entry that can be decoded by itself, as it was before it was compressed."""
     metadata = entry.metadata
     if metadata.encryption_keys:
-        raise EncryptedEntry(f"the entry is encrypted under the keys {[key.key for key in metadata.encryption_keys]}")
+        check_not_encrypted(metadata)
     if entry.is_chunk:
         raise PartOfMessage(
             f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of message {metadata.uuid!r}"
@@ -153,6 +154,12 @@ def open_payload(entry: Entry, *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED
     if count > MAX_BATCH_MESSAGES:
         raise TooLarge(f"the batch is said to have {count} messages, and at most {MAX_BATCH_MESSAGES} are taken")
     return decompress(entry.payload, metadata.compression, metadata.uncompressed_size, max_uncompressed_bytes)
+
+
+def check_not_encrypted(metadata: MessageMetadata) -> None:
+    """Raises EncryptedEntry."""
+    if metadata.encryption_keys:
+        raise EncryptedEntry(f"the entry is encrypted under the keys {[key.key for key in metadata.encryption_keys]}")
 
 
 def message_count(entry: Entry) -> int:

@@ -17,7 +17,7 @@ from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.batch import decode_messages, message_parts
 from magnetar_wire.compression import NONE
 from magnetar_wire.entry import Entry, encode_entry
-from magnetar_wire.errors import MalformedEntry, PartOfMessage, TooLarge
+from magnetar_wire.errors import MalformedEntry, PartOfMessage, UncompressedTooLarge
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.messages import Messages
 
@@ -44,7 +44,7 @@ def encode_chunks(
     total = len(payload)
     if total <= max_payload_bytes:
         return [encode_entry(metadata, payload)]
-    _check_total(total)
+    _check_total(total, MAX_UNCOMPRESSED_BYTES)
     metadata.uuid = uuid
     metadata.num_chunks_from_msg = -(-total // max_payload_bytes)
     metadata.total_chunk_msg_size = total
@@ -73,7 +73,7 @@ def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UN
         raise MalformedEntry(
             f"message {first.uuid!r} is said to have {first.total_chunk_msg_size} bytes in all chunks, and has {total}"
         )
-    _check_total(total)
+    _check_total(total, max_uncompressed_bytes)
     metadata = MessageMetadata()
     metadata.CopyFrom(first)
     metadata.ClearField("num_chunks_from_msg")  # what is joined is no chunk any more
@@ -109,8 +109,6 @@ def _of_whole(metadata: MessageMetadata) -> tuple[str | int, ...]:
     )
 
 
-def _check_total(size: int) -> None:
-    if size > MAX_UNCOMPRESSED_BYTES:
-        raise TooLarge(
-            f"the message has {size} bytes in all its chunks, and at most {MAX_UNCOMPRESSED_BYTES} are allowed"
-        )
+def _check_total(size: int, limit: int) -> None:
+    if size > limit:
+        raise UncompressedTooLarge(f"the message has {size} bytes in all its chunks, and at most {limit} are allowed")

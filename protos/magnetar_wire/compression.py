@@ -17,7 +17,7 @@ import lz4.block
 import zstandard
 
 from magnetar_protos import entry_pb2
-from magnetar_wire.errors import MalformedEntry, TooLarge, UnknownCompression
+from magnetar_wire.errors import MalformedEntry, UncompressedTooLarge, UnknownCompression
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = (
@@ -72,7 +72,9 @@ def decompress(payload: bytes, compression: int, size: int, limit: int = MAX_UNC
     except KeyError:
         raise UnknownCompression(f"the payload has compression {compression}: known are {_known()}") from None
     if size > limit:
-        raise TooLarge(f"the payload is said to be {size} bytes uncompressed, and the reader's limit is {limit}")
+        raise UncompressedTooLarge(
+            f"the payload is said to be {size} bytes uncompressed, and the reader's limit is {limit}"
+        )
     try:
         decoded = decode(payload, size)
     except _BROKEN as error:

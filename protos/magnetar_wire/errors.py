@@ -8,6 +8,7 @@ WireError
 │   ├── ChecksumMismatch      they were one: some of them changed on the way
 │   └── MalformedFrame        likewise of a frame
 ├── TooLarge                  a size above a stated limit, refused before memory is taken for it
+│   └── UncompressedTooLarge  of a payload without its compression: the limit is the reader's own
 └── UnsupportedEntry          a good entry that this code can't open
     ├── UnknownCompression    compressed in a way that it does not know
     ├── EncryptedEntry        encrypted
@@ -26,6 +27,7 @@ __all__ = [
     "MalformedFrame",
     "PartOfMessage",
     "TooLarge",
+    "UncompressedTooLarge",
     "UnknownCompression",
     "UnsupportedEntry",
     "WireError",
@@ -62,6 +64,10 @@ class MalformedFrame(MalformedEntry):
 
 class TooLarge(WireError):
     """A size above a stated limit."""
+
+
+class UncompressedTooLarge(TooLarge):
+    """A payload that is larger without its compression than the reader allows."""
 
 
 class UnsupportedEntry(WireError):

@@ -3,9 +3,9 @@
 Spark plans a DataFrame of a Python source once, with its first action, and keeps the plan with the DataFrame: what it
 reads is fixed then, and who wants what came later loads it anew. The lease that the plans took is renewed by the tasks,
 since nothing of the driver lives on here (task_lease.py); it is that of all actions of the DataFrame, so one that comes
-when the lease is over may find that something was deleted meanwhile. For the same reason nobody can give it back when
-all is read. But where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease
-holds, and it is given back at once.
+when the lease is over may find that something was deleted meanwhile. So it is not given back when all is read, but
+shortened. Where nothing is to be read of a partition, or planning fails, nobody will ask for what its lease holds, and
+this batch's part of it is given back at once.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
-from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.filter_bounds import ALL, FilterBounds, bounds_of
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
+from magnetar_spark.narrowing import Narrowing
+from magnetar_spark.one_query import check_bounds, check_query
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.places import place_at
 from magnetar_spark.plain_errors import plainly
@@ -34,7 +36,8 @@ from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
 from magnetar_spark.reaching import answered
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
-from magnetar_spark.task_lease import Lease, TaskLease, new_lease
+from magnetar_spark.task_lease import Lease, TaskLease, new_shared_lease
+from magnetar_spark.topic_wait import find_topics
 from magnetar_spark.topics import ReadLog, Topics
 
 if TYPE_CHECKING:
@@ -42,9 +45,11 @@ if TYPE_CHECKING:
 
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["BatchReader"]
+__all__ = ["BatchReader", "FilteringReader"]
 
-OPERATION_TIMEOUT_S: Final = 60
+# Planning a batch, and the first answer to a stream, are retried for this long. Somebody is waiting for the query to
+# begin; a query that runs retries for `reconnectSeconds`.
+START_TIMEOUT_S: Final = 60
 # Of giving back leases, which end by themselves.
 _LONGEST_GOODBYE_S: Final = 5.0
 
@@ -55,6 +60,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._bounds = ALL
 
     def partitions(self) -> Sequence[InputPartition]:
         with plainly():
@@ -66,28 +72,29 @@ class BatchReader(DataSourceReader):
         # Where there is nothing to read, Spark makes a partition of its own.
         if isinstance(partition, LogSlice):
             with plainly():
+                check_query(partition.plan_id)
                 yield from read(partition, self._columns)
 
     async def _partitions(self) -> list[InputPartition]:
         options = self._options
-        lease = new_lease(options.batch_lease_s * 1000)
+        lease = new_shared_lease(options.batch_lease_s * 1000)
         planned_at = time.time()
         from magnetar.admin import AsyncAdmin
 
-        async with AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name) as admin:
-            logs = await Topics(admin, options.topics).find(now=True)
-            if not logs:
-                raise InvalidOptions(f"there is no topic that matches {options.topics}")
+        async with AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name) as admin:
+            topics = Topics(admin, options.topics)
+            logs = await find_topics(admin, topics, options.topics, options.wait_for_topic_s)
             options.starting.check_names("startingOffsets", [log.log for log in logs])
             options.ending.check_names("endingOffsets", [log.log for log in logs])
-            planning = _Planning(admin, options, lease)
+            planning = _Planning(admin, options, lease, self._bounds)
             read: list[LogPlan] = []
             try:
-                plans = await some_at_a_time(planning.plan, logs)
+                bounded = [log for log in logs if self._bounds.read_partition(log.partition)]
+                plans = await some_at_a_time(planning.plan, bounded)
                 read = [plan for plan in plans if plan is not None and plan.pieces]
             finally:
                 await planning.give_back_leases({plan.log for plan in read})
-        connection = Connection(options.url, options.listener_name)
+        connection = Connection(options.url, options.listener_name, options.reconnect_s)
         return [
             *cut_into_slices(
                 read,
@@ -95,19 +102,41 @@ class BatchReader(DataSourceReader):
                 TaskLease.of(lease, planned_at, [plan.log for plan in read]),
                 connection,
                 options.fail_on_data_loss,
-                options.max_chunk_bytes,
+                options.decoding,
+                min_tasks=options.min_tasks,
+                plan_id=lease.read_id.hex() if self._bounds != ALL else "",
             )
         ]
 
 
+class FilteringReader(BatchReader):
+    """Plans what the query's filters can let pass (filter_bounds.py, narrowing.py). Spark refuses a reader that has
+    `pushFilters` unless spark.sql.python.filterPushdown.enabled is set, so this is a class of its own."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str], load_id: str) -> None:
+        super().__init__(options, columns)
+        self._load_id = load_id
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Spark evaluates all of them, too."""
+        self._bounds = bounds_of(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with plainly():
+            check_bounds(self._load_id, repr(self._bounds))
+        return super().partitions()
+
+
 class _Planning:
-    def __init__(self, admin: AsyncAdmin, options: SourceOptions, lease: Lease) -> None:
+    def __init__(self, admin: AsyncAdmin, options: SourceOptions, lease: Lease, bounds: FilterBounds = ALL) -> None:
         self._admin = admin
         self._options = options
         holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._losses = Losses(options.fail_on_data_loss)
-        self._lease_id = lease.lease_id
+        self._narrowing = Narrowing(admin, bounds, options.fail_on_data_loss)
+        self._lease = lease
         # Those that have a lease, perhaps: an answer may have been lost.
         self._asked: list[str] = []
 
@@ -121,7 +150,7 @@ class _Planning:
 
     async def _end_lease(self, log: str) -> None:
         with contextlib.suppress(MagnetarException):
-            await self._admin.reading.end_lease(log, self._lease_id)
+            await self._admin.reading.end_lease(log, self._lease.lease_id, read_id=self._lease.read_id)
 
     async def plan(self, log: ReadLog) -> LogPlan | None:
         """Of what is to be read of it; None: nothing is."""
@@ -137,10 +166,15 @@ class _Planning:
         stop = None
         if ending != LATEST:
             incarnation, stop = await self._place(log.log, ending)
-            if stop <= start:
-                return None
+        narrowed = await self._narrowing.find_start(log.log, start)
+        stop = await self._narrowing.find_stop(log.log, stop)
+        if stop is not None and stop <= narrowed:
+            return None
         self._asked.append(log.log)
-        planned = await self._planner.plan(log.log, incarnation, start, stop)
+        planned = await self._planner.plan(log.log, incarnation, narrowed, stop)
+        if narrowed != start and planned.lost:
+            # Trimmed meanwhile, so that it is not certain any more what was in front of it.
+            planned = await self._planner.plan(log.log, incarnation, start, stop)
         if start == EARLIEST_PLACE:
             # What was deleted in front of it was not asked for.
             planned.chunks_deleted = False

@@ -4,7 +4,7 @@ One point for all topics, or JSON with one for each of some: by a partition's na
 partitions. A point is
 
     earliest, latest
-    a time          2026-11-22T03:00:00+01:00 (without a zone: UTC), or ms since 1970: what a broker took then or later
+    a time          2026-11-22T03:00:00+01:00, or ms since 1970 (offset_times.py): what a broker took then or later
     a place         {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or what a query's progress shows
 
 A place alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a place, is not:
@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar.admin import NextMessage
 from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.offset_times import check_ms, parse_time
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 
@@ -35,7 +36,7 @@ LATEST: Final = "latest"
 Point: TypeAlias = str | int | NextMessage
 
 _FORMS: Final = (
-    "give earliest, latest, a time (ISO 8601, or ms since 1970), or JSON by topic or partition: "
+    "give earliest, latest, a time (ISO 8601 with its zone, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
 # What JSON has that is one place, and not places by the names of topics.
@@ -80,17 +81,17 @@ class Bound:
                 )
 
 
-def parse_bound(option: str, text: str, default: Point) -> Bound:
-    """Raises InvalidOptions."""
+def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | None = None) -> Bound:
+    """`zone` is that of times that have none of their own. Raises InvalidOptions."""
     stripped = text.strip()
     if not stripped.startswith("{"):
-        return Bound(_point(option, stripped))
+        return Bound(_point(option, stripped, zone))
     try:
         given = json.loads(stripped)
     except (ValueError, RecursionError) as error:
         raise InvalidOptions(f"{option} is no JSON ({error}): {_FORMS}") from None
     if given.keys() >= _ID_PARTS:
-        return Bound(_point(option, given))
+        return Bound(_point(option, given, zone))
     by_name: dict[str, Point] = {}
     for name, value in given.items():
         try:
@@ -99,7 +100,7 @@ def parse_bound(option: str, text: str, default: Point) -> Bound:
             raise InvalidOptions(f"{option} names no topic: {error}") from None
         if full in by_name:
             raise InvalidOptions(f"{option} names {full} twice")
-        by_name[full] = _point(option, value)
+        by_name[full] = _point(option, value, zone)
     return Bound(default, by_name)
 
 
@@ -120,11 +121,11 @@ def place_of(value: Mapping[str, Any]) -> NextMessage:
     return NextMessage(numbers[0], numbers[1], max(0, numbers[2]))
 
 
-def _point(option: str, value: object) -> Point:
+def _point(option: str, value: object, zone: datetime.tzinfo | None) -> Point:
     if isinstance(value, str):
-        return _named_or_time(option, value.strip())
+        return _named_or_time(option, value.strip(), zone)
     if isinstance(value, int) and not isinstance(value, bool):
-        return _ms(option, value)
+        return check_ms(option, value)
     if isinstance(value, dict):
         try:
             return place_of(value)
@@ -135,27 +136,18 @@ def _point(option: str, value: object) -> Point:
     raise InvalidOptions(f"{option} has {value!r:.100}, which is no place in a topic: {_FORMS}")
 
 
-def _named_or_time(option: str, text: str) -> Point:
+def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Point:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     if text.isascii() and text.isdigit() and len(text) < 20:
-        return _ms(option, int(text))
+        return check_ms(option, int(text))
     if shown := _SHOWN_PLACE.fullmatch(text):
         place = {"ledger_id": int(shown[1]), "entry_id": int(shown[2]), "batch_index": int(shown[3] or 0)}
         raise InvalidOptions(
             f"{option} is {text!r}: write a position as {json.dumps(place)} where one partition is read, or else by "
             f"its name, {json.dumps({'my-topic-partition-0': place})}, and a time with its date"
         )
-    try:
-        time = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=datetime.UTC)
-    return _ms(option, int(time.timestamp() * 1000))
-
-
-def _ms(option: str, ms: int) -> int:
-    if not 0 < ms <= _MOST_ID:
-        raise InvalidOptions(f"{option} is the time {ms}, which is not above 0: it is told in ms since 1970")
+    ms = parse_time(option, text, zone)
+    if ms is None:
+        raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}")
     return ms

@@ -14,7 +14,7 @@ moved. What those bookies all say they don't have is gone; then it is `Gone`, in
 can't be reached, or has too many to serve, has not said so: unknown is not no. Nor has one that lacks an entry in the
 last fragment of an open ledger, since a copy may be in flight to it; there only damage on all replicas proves a loss,
 as for every reader of ledgers (magnetar_bookie/read/range_reader.py). The plan that was made before the read says
-whether the ledger is open. Such entries are asked for a while longer, and then the task fails (`NotReadNow`), which
+whether the ledger is open. Such entries are retried for `reconnect_s`, and then the task fails (`NotReadNow`), which
 Spark tries again.
 
 Where there is no new plan the old bookies are asked on in the same way. A topic that was deleted says nothing of its
@@ -36,7 +36,7 @@ from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_spark.errors import NotReadNow
-from magnetar_spark.log_slice import SlicePiece
+from magnetar_spark.log_slice import RECONNECT_S, SlicePiece
 from magnetar_wire.clock import Clock
 
 __all__ = ["AskAt", "Deleted", "EntryRun", "EntryRuns", "Gone", "NewPlan", "Whereabouts", "range_entries"]
@@ -50,9 +50,8 @@ _RANGE_ENTRIES: Final = 10_000
 _TIMEOUT_S: Final = 30.0
 # The next replica is asked when one has not answered for so long.
 _SPECULATIVE_TIMEOUT_S: Final = 2.0
-# For so long bookies are asked again that could not be asked: one that starts anew is there by then, and one at which
-# too many read has had time for the others.
-_PATIENCE_S: Final = 30.0
+# How long bookies that can't be reached are retried for a ledger that the topic's log no longer has.
+_DELETED_LEDGER_PATIENCE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
@@ -130,8 +129,9 @@ class EntryRuns:
         ask: AskAt,
         new_plan: NewPlan,
         clock: Clock,
+        reconnect_s: float = RECONNECT_S,
     ) -> None:
-        self._ledgers = [_Ledger(piece, bookies, ask, new_plan, clock) for piece in pieces]
+        self._ledgers = [_Ledger(piece, bookies, ask, new_plan, clock, reconnect_s) for piece in pieces]
         self._ranges = _ranges(self._ledgers)
         # In order: the first is the next to be given.
         self._asked: deque[_Range] = deque()
@@ -206,11 +206,20 @@ def _why(error: NotRead, where: Whereabouts | Deleted) -> str:
 class _Ledger:
     """A piece, and the ledger that it is of."""
 
-    def __init__(self, piece: SlicePiece, bookies: dict[str, str], ask: AskAt, new_plan: NewPlan, clock: Clock) -> None:
+    def __init__(
+        self,
+        piece: SlicePiece,
+        bookies: dict[str, str],
+        ask: AskAt,
+        new_plan: NewPlan,
+        clock: Clock,
+        reconnect_s: float,
+    ) -> None:
         self.piece = piece
         self._ask = ask
         self._new_plan = new_plan
         self._clock = clock
+        self._reconnect_s = reconnect_s
         self._known = Whereabouts(piece.striping, piece.fragments, bookies, open=piece.open)
         self._reader = self._reader_of(self._known)
         # The new plan, asked for by whichever range needed it first.
@@ -228,7 +237,8 @@ class _Ledger:
         if isinstance(where, Whereabouts) and where.first_entry_id > first:
             to = where.first_entry_id - 1
             return Gone(piece, first, min(last, to), f"ledger {piece.ledger_id} was deleted up to entry {to}")
-        deadline, pause_s = self._clock.monotonic() + _PATIENCE_S, _FIRST_PAUSE_S
+        patience_s = _DELETED_LEDGER_PATIENCE_S if where is Deleted.LEDGER else self._reconnect_s
+        deadline, pause_s = self._clock.monotonic() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
                 return await self._read(first, last)
@@ -239,7 +249,8 @@ class _Ledger:
                     if where is Deleted.LEDGER:
                         return Gone(piece, first, last, _why(error, where))
                     raise NotReadNow(
-                        f"{_why(error, where)}; so it is not known whether it is lost: try again later"
+                        f"{_why(error, where)}; so it is not known whether it is lost: try again later. Bookies were "
+                        f"asked again for {patience_s:g} s (option reconnectSeconds)"
                     ) from None
             await self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

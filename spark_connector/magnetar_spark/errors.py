@@ -4,15 +4,17 @@ SparkConnectorError
 ├── InvalidOptions     the user's: options that there are not, that can't be read, or that do not fit together
 │   └── InvalidColumns columns that there are not, or that are named twice
 ├── InvalidOffsets     a checkpoint's: they are not what this source writes
+├── NoSuchTopic        a topic that does not exist, or not in time, when the query begins
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
+├── BrokersAway        brokers that have answered this query could not for `reconnectSeconds`
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
 ├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
 ├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
 ├── NoSink            the user wants to write, which is not there yet
 ├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
 ├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
-└── UnreadableEntry    what is stored is no entry, or one that can't be opened: it says where it is
-    └── TooManyChunks  messages in chunks, so many or so large at a time that collecting them would take too much memory
+└── UnreadableEntry    a damaged entry (`failOnDataLoss`), or a message that can't be decoded (`unreadable`)
+    └── TooManyChunks  a message in chunks that needs more memory than `maxChunkBytes`
 
 Spark's workers pickle what is raised, so each of these is made of its message alone.
 """
@@ -20,11 +22,13 @@ Spark's workers pickle what is raised, so each of these is made of its message a
 from __future__ import annotations
 
 __all__ = [
+    "BrokersAway",
     "DataLost",
     "InvalidColumns",
     "InvalidOffsets",
     "InvalidOptions",
     "NoSink",
+    "NoSuchTopic",
     "NobodyAnswers",
     "NotReadNow",
     "NothingKept",
@@ -56,8 +60,16 @@ class NoSink(SparkConnectorError):
     """Topics are read here, and not written."""
 
 
+class NoSuchTopic(SparkConnectorError):
+    """A topic that does not exist when the query begins."""
+
+
 class NobodyAnswers(SparkConnectorError):
     """Where the brokers should be, nobody is."""
+
+
+class BrokersAway(SparkConnectorError):
+    """Brokers that a running query needs did not answer in time."""
 
 
 class NothingKept(SparkConnectorError):
@@ -81,8 +93,8 @@ class DataLost(SparkConnectorError):
 
 
 class UnreadableEntry(SparkConnectorError):
-    """An entry that no rows can be made of."""
+    """An entry that is damaged, or has a payload that can't be decoded."""
 
 
 class TooManyChunks(UnreadableEntry):
-    """Chunks of unfinished messages that come to more than may be kept."""
+    """A message in chunks that was dropped before it was complete, since its task had no memory for it."""

@@ -11,13 +11,13 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from magnetar_bookie.read.striping import Fragment, Striping
+from magnetar_spark.decoding import DEFAULT_DECODING, Decoding
 from magnetar_spark.task_lease import TaskLease
 
-__all__ = ["MAX_CHUNK_BYTES", "Connection", "LogSlice", "SlicePiece"]
+__all__ = ["RECONNECT_S", "Connection", "LogSlice", "SlicePiece"]
 
-
-# A single message may have half of it.
-MAX_CHUNK_BYTES: Final = 256 << 20
+# How long a running query retries what brokers and bookies do not answer: a rolling restart of a cluster takes minutes.
+RECONNECT_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,11 @@ class SlicePiece:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to ask brokers: for a new plan, and to renew a lease."""
+    """How a task reaches brokers, for a new plan and to renew a lease, and how long it retries them and bookies."""
 
     service_url: str
     listener_name: str
+    reconnect_s: int = RECONNECT_S
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,13 @@ class LogSlice(InputPartition):
     lease: TaskLease | None
     connection: Connection
     fail_on_data_loss: bool
-    # Of messages in chunks that are not whole yet.
-    max_chunk_bytes: int = MAX_CHUNK_BYTES
+    decoding: Decoding = DEFAULT_DECODING
     # What was right in front of `before` was deleted: a beginning that is not in it may have been there.
     chunks_deleted: bool = False
     # There is more in front of `before`, which is not looked at: a beginning that is not in it may be there.
     more_before: bool = False
+    # Which of the slices of this log, of the same batch, it is.
+    part: int = 0
+    parts: int = 1
+    # Of a plan that is narrowed to a query's filters; empty: it is not.
+    plan_id: str = ""

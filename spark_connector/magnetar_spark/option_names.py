@@ -16,8 +16,14 @@ from magnetar_spark.other_connectors import option_hint
 
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 
-_OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds")
-_OF_STREAMS: Final = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "progressSubscription")
+_OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds", "pushFilters")
+_OF_STREAMS: Final = (
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
+    "progressSubscription",
+)
 OPTIONS: Final = (
     "url",
     "listenerName",
@@ -28,7 +34,13 @@ OPTIONS: Final = (
     "failOnDataLoss",
     "columns",
     "maxTasks",
+    "minTasks",
+    "waitForTopic",
     "maxChunkBytes",
+    "reconnectSeconds",
+    "maxDecompressedBytes",
+    "unreadable",
+    "timeZone",
     *_OF_BATCHES,
     *_OF_STREAMS,
 )
@@ -58,7 +70,7 @@ def refuse_those_of_a_batch(given: Mapping[str, str]) -> None:
     for name in _OF_BATCHES:
         if name.lower() in given:
             raise InvalidOptions(
-                f"the option {name!r} is for spark.read: a stream has no end, and its driver renews its leases. "
+                f"the option {name!r} is for spark.read: a stream has no end, plans no filters, and renews its leases. "
                 "Leave it out, or read with spark.read"
             )
 

@@ -14,10 +14,6 @@ _NO_GROUP: Final = (
     "there are no consumer groups, and a query's position is in its checkpoint. A stream whose messages must be kept "
     "until it has read them has a subscription for that: 'progressSubscription'."
 )
-_NO_MINIMUM: Final = (
-    "there is no minimum: a micro-batch has what was published until the trigger begins it. For larger ones set the "
-    "trigger's interval, .trigger(processingTime='1 minute'). The maximum is 'maxMessagesPerTrigger'."
-)
 _NO_POLLING: Final = "leave it out: tasks read entries from the bookies, several requests ahead."
 _TIME: Final = "did you mean {0!r}? It takes a time (ISO 8601, or ms since 1970), for all topics or, in JSON, for each."
 _MEANT: Final = "did you mean {0!r}?"
@@ -36,9 +32,8 @@ _OPTIONS: Final = {
     "kafka.group.id": _NO_GROUP,
     "maxoffsetspertrigger": _MEANT.format("maxMessagesPerTrigger"),
     "maxrowspertrigger": _MEANT.format("maxMessagesPerTrigger"),
-    "maxtriggerdelay": _NO_MINIMUM,
-    "minoffsetspertrigger": _NO_MINIMUM,
-    "minpartitions": "did you mean 'maxTasks'? Several tasks read a partition anyway, as many as 'maxTasks' allows.",
+    "minoffsetspertrigger": _MEANT.format("minMessagesPerTrigger"),
+    "minpartitions": "did you mean 'minTasks'? Several tasks read a partition anyway, as many as 'maxTasks' allows.",
     "predefinedsubscription": _MEANT.format("progressSubscription"),
     "service.url": _MEANT.format("url"),
     "serviceurl": _MEANT.format("url"),

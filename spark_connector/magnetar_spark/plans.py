@@ -58,6 +58,8 @@ class LogPlan:
     first: NextMessage
     # As it was when the range was planned first: what came later is behind it.
     end: NextMessage
+    # The index that the log's next message will have.
+    end_index: int
     # The topic is another one, from the beginning of the range or from `stop` on.
     other_incarnation: bool
     retained: bool
@@ -119,6 +121,7 @@ class Planner:
             listener_name=self._listener_name,
             before_ledgers=REACH_LEDGERS,
             before_bytes=REACH_BYTES,
+            read_id=self._lease.read_id,
         )
         if not answer.other_incarnation:
             check_not_beyond_end(log, max(start, stop or start), answer.end)
@@ -134,6 +137,7 @@ class Planner:
             messages_behind=answer.messages_behind,
             first=answer.first,
             end=answer.end,
+            end_index=answer.end_index,
             other_incarnation=answer.other_incarnation,
             retained=answer.retained,
             before=answer.before,

@@ -1,8 +1,11 @@
-"""A query whose brokers are not there is told so in seconds.
+"""How long a query waits for brokers.
 
-A query that runs has the patience of a service: brokers are restarted under it, and answer a minute later. One that
-begins is watched by somebody who may have written the wrong port. So when its first question is not answered at once,
-it is looked beside it whether anybody is there at all, with the patience that the command line has.
+A query that begins is watched by somebody who may have written the wrong port: if its first request is not answered
+at once, `answered` checks in parallel whether any broker can be reached at all, and fails within seconds if none can.
+Requests of a query that begins are retried for `START_TIMEOUT_S` (batch_reader.py).
+
+A query that runs is a service, and its cluster may be restarted: its requests are retried for `reconnectSeconds`. Only
+errors that may pass are retried, by the client: that a broker can't be reached, or is not ready. Others fail at once.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
+from magnetar._problems import is_passing
 from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSupported
 from magnetar_spark.endpoint_probe import describe_endpoints
-from magnetar_spark.errors import NobodyAnswers
+from magnetar_spark.errors import BrokersAway, NobodyAnswers
 from magnetar_spark.options import SourceOptions
 from magnetar_wire.transport import ForeignServer, NotReached
 
-__all__ = ["answered"]
+__all__ = ["answered", "naming_reconnect_timeout"]
 
 T = TypeVar("T")
 
@@ -53,6 +57,19 @@ async def answered(
     finally:
         working.cancel()
         await asyncio.wait([working])
+
+
+async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, which retries for `reconnectSeconds`. Raises BrokersAway if that was too short."""
+    try:
+        return await work
+    except MagnetarException as error:
+        if not is_passing(error):
+            raise
+        raise BrokersAway(
+            f"brokers did not do what this query needs for {options.reconnect_s} s, for which requests are retried "
+            f"(option reconnectSeconds): {error}"
+        ) from error
 
 
 async def _look(options: SourceOptions, patience_s: float) -> None:

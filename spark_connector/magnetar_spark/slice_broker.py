@@ -1,5 +1,5 @@
-"""What a task asks of the slice's brokers: that the query's lease holds on while it reads (task_lease.py), and, once
-for a ledger whose entries no bookie gave, where they are now.
+"""What a task asks of the slice's brokers: that the query's lease holds on while it reads (task_lease.py), that it has
+read all of its slice, and, once for a ledger whose entries no bookie gave, where they are now.
 
 A lease that could not be renewed is tried again; one that has ended is told of, and the entries are read as long as
 they are there.
@@ -7,6 +7,8 @@ they are there.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SliceBroker"]
 
-# A task that ends waits so long for renewals that are under way.
+# A task that ends waits so long for renewals that are in flight, and to report its end.
 _LAST_S: Final = 1.0
+# Brokers know no read in more parts.
+_MAX_PARTS: Final = 4096
 
 
 class SliceBroker:
@@ -45,6 +49,16 @@ class SliceBroker:
         if held is not None:
             self._renewals = Renewals(self._renew, held.lease.renew_every_s, due_here(held))
             self._renewals.begin()
+
+    async def finish_part(self) -> None:
+        """Reports that the slice was read to its end. If nobody can be told the lease lasts for all of its time."""
+        held, one = self._slice.lease, self._slice
+        if held is None or one.parts > _MAX_PARTS:
+            return
+        with contextlib.suppress(MagnetarException, TimeoutError):
+            async with asyncio.timeout(_LAST_S):
+                lease = held.lease
+                await self._asked.reading.finish_part(one.log, lease.lease_id, lease.read_id, one.part, one.parts)
 
     async def close(self) -> None:
         if self._renewals is not None:
@@ -77,13 +91,13 @@ class SliceBroker:
     async def _renew(self, log: str) -> None:
         assert self._slice.lease is not None
         lease = self._slice.lease.lease
-        await self._asked.reading.renew_lease(log, "", lease.lease_id, lease.lease_ms)
+        await self._asked.reading.renew_lease(log, "", lease.lease_id, lease.lease_ms, read_id=lease.read_id)
 
 
 def _admin_of(connection: Connection) -> AsyncAdmin:
     from magnetar.admin import AsyncAdmin
 
-    return AsyncAdmin(connection.service_url, listener_name=connection.listener_name)
+    return AsyncAdmin(connection.service_url, connection.reconnect_s, listener_name=connection.listener_name)
 
 
 def _whereabouts(plan: Plan, ledger_id: int) -> Whereabouts | Deleted:

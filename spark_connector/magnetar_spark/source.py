@@ -8,13 +8,15 @@ made.
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import MutableMapping
 from typing import Final, NoReturn
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from magnetar_spark.batch_reader import BatchReader
+from magnetar_spark.batch_reader import BatchReader, FilteringReader
 from magnetar_spark.columns import spark_schema
 from magnetar_spark.errors import NoSink
 from magnetar_spark.options import batch_options, columns_of
@@ -25,6 +27,7 @@ from magnetar_spark.user_schema import columns_of_schema
 
 __all__ = ["MagnetarDataSource", "register"]
 
+_LOAD_ID_BYTES: Final = 16
 _NO_SINK: Final = (
     "topics can't be written to by Spark yet, neither by write, writeStream nor INSERT: there is no sink in this "
     "version. Publish with magnetar.Client, in foreachPartition, or in a stream's foreachBatch"
@@ -32,6 +35,11 @@ _NO_SINK: Final = (
 
 
 class MagnetarDataSource(DataSource):
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Spark keeps one instance for all batches of a `load()`.
+        self._load_id = secrets.token_hex(_LOAD_ID_BYTES)
+
     @classmethod
     def name(cls) -> str:
         return "magnetar"
@@ -45,7 +53,10 @@ class MagnetarDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         with plainly():
             options = batch_options(self.options)
-            return BatchReader(options, columns_of_schema(schema, options.columns))
+            columns = columns_of_schema(schema, options.columns)
+            if options.push_filters:
+                return FilteringReader(options, columns, self._load_id)
+            return BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self.options, schema)

@@ -20,6 +20,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.admission import Admission
 from magnetar_spark.bounds import EARLIEST, LATEST, Point
 from magnetar_spark.keeping import Keeping
+from magnetar_spark.lag import BatchFacts, Lag
 from magnetar_spark.leases import Leases
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
@@ -39,7 +41,9 @@ from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.task_lease import new_lease
+from magnetar_spark.topic_wait import find_topics
 from magnetar_spark.topics import Topics
+from magnetar_spark.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
@@ -71,6 +75,8 @@ class TopicStream:
         # As the offsets have it that Spark named last; until then a new one.
         self._query_id = secrets.token_hex(_QUERY_ID_BYTES)
         self._admission = Admission(self._planner, self._plan_next, self._stop_of)
+        self._lag = Lag(admin)
+        self._delay = TriggerDelay(options.min_messages, options.max_trigger_delay_s)
         self._initial: dict[str, Any] | None = None
         # Where the query stands, while the next batch is being planned.
         self._offsets: dict[str, LogOffset] = {}
@@ -86,7 +92,7 @@ class TopicStream:
     async def initial(self) -> dict[str, Any]:
         """The same however often it is asked."""
         if self._initial is None:
-            logs = await self._find(now=True)
+            logs = await self._first_logs(needed=bool(self._options.topics.names))
             starting = self._options.starting
             starting.check_names("startingOffsets", logs)
             entered = await some_at_a_time(lambda log: self._enter(log, starting.of(log)), logs)
@@ -95,13 +101,15 @@ class TopicStream:
 
     async def fix_target(self) -> None:
         """From now on nothing is read that comes later."""
-        logs = await self._find(now=True)
+        logs = await self._first_logs(needed=self._must_be_there)
         places = await some_at_a_time(self._end_of, logs)
         self._target = {log: place for log, place in zip(logs, places, strict=True) if place is not None}
 
-    async def latest(self, start: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-        """Where the batch ends that begins at `start`; `start` itself if there is nothing to read."""
+    async def latest(self, start: Mapping[str, Any], limits: Limits, *, may_wait: bool = True) -> dict[str, Any]:
+        """Where the batch ends that begins at `start`; `start` itself if there is nothing to read, or if the batch
+        waits for more messages, as it does only with `may_wait`."""
         await self._rest()
+        started = time.monotonic()
         before = self._parsed(start)
         self._offsets = dict(before)
         logs = await self._logs()
@@ -109,6 +117,9 @@ class TopicStream:
             if log not in logs:
                 self._losses.gone(log, offset.place)
         await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
+        if may_wait and self._target is None and await self._holds_back():
+            return self._nothing_new(start)
+        waited_s = self._delay.end_wait(time.monotonic())
         self._plans = {}
         self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
         for plan in self._plans.values():
@@ -120,21 +131,42 @@ class TopicStream:
             # that trigger never keeps its log of commits asynchronously.
             await self.commit(start)
         moved = {log: plan.stop for log, plan in self._plans.items() if plan.stop > self._offsets[log].place}
+        after = {
+            log: LogOffset(
+                offset.incarnation,
+                moved.get(log, offset.place),
+                None if offset.has_begun else offset.place,
+                offset.entered,
+                self._query_id,
+            )
+            for log, offset in self._offsets.items()
+        }
+        await self._lag.update(after, self._plans, self._batch_facts(started, waited_s))
         if not moved and self._offsets == before:
-            self._idle_since = asyncio.get_running_loop().time()
-            return dict(start)
+            return self._nothing_new(start)
         self._idle_since = None
-        return shown_offsets(
-            {
-                log: LogOffset(
-                    offset.incarnation,
-                    moved.get(log, offset.place),
-                    None if offset.has_begun else offset.place,
-                    offset.entered,
-                    self._query_id,
-                )
-                for log, offset in self._offsets.items()
-            }
+        return shown_offsets(after)
+
+    async def _holds_back(self) -> bool:
+        """What nobody can tell of a log now, planning the batch finds out."""
+        if not self._delay.is_set:
+            return False
+        # After a restart no lease holds what the batch will need. A plan of one message takes it, and finds losses.
+        not_held = [log for log in self._offsets if log not in self._needed]
+        await some_at_a_time(lambda log: self._plan_next(log, Limits(messages=1)), not_held)
+        available = await self._lag.measure(self._offsets)
+        return available is not None and self._delay.holds_back(available, time.monotonic())
+
+    def _nothing_new(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        self._idle_since = asyncio.get_running_loop().time()
+        return dict(start)
+
+    def _batch_facts(self, started: float, waited_s: float) -> BatchFacts:
+        return BatchFacts(
+            messages=sum(plan.messages for plan in self._plans.values()),
+            bytes=sum(plan.bytes for plan in self._plans.values()),
+            planning_ms=round(1000 * (time.monotonic() - started)),
+            waited_ms=round(1000 * waited_s),
         )
 
     async def slices(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[LogSlice]:
@@ -146,9 +178,10 @@ class TopicStream:
             [plan for plan in plans if plan is not None],
             self._options.max_tasks,
             None,
-            Connection(self._options.url, self._options.listener_name),
+            Connection(self._options.url, self._options.listener_name, self._options.reconnect_s),
             self._options.fail_on_data_loss,
-            self._options.max_chunk_bytes,
+            self._options.decoding,
+            min_tasks=self._options.min_tasks,
         )
 
     async def commit(self, end: Mapping[str, Any]) -> None:
@@ -157,11 +190,8 @@ class TopicStream:
             await some_at_a_time(lambda one: self._advance(*one), list(self._parsed(end).items()))
 
     def lag(self) -> dict[str, Any] | None:
-        """Where each log ends, and how many messages lie between the batch that was planned last and there."""
-        return {
-            log: {"incarnation": plan.incarnation, **plan.end._asdict(), "messages_behind": plan.messages_behind}
-            for log, plan in sorted(self._plans.items())
-        } or None
+        """How far each log is behind, and all of them, as the query's progress shows it."""
+        return self._lag.shown()
 
     async def close(self) -> None:
         await self._namespaces.end()
@@ -171,15 +201,21 @@ class TopicStream:
         if self._idle_since is not None:
             await asyncio.sleep(max(0.0, self._idle_since + _IDLE_S - asyncio.get_running_loop().time()))
 
+    async def _first_logs(self, *, needed: bool) -> Sequence[str]:
+        await self._namespaces.take()
+        wait_s = self._options.wait_for_topic_s
+        found = await find_topics(self._admin, self._topics, self._options.topics, wait_s, needed=needed)
+        return [log.log for log in found]
+
     async def _logs(self) -> Sequence[str]:
         if self._target is not None:
             return list(self._target)
         return await self._find()
 
-    async def _find(self, *, now: bool = False) -> list[str]:
+    async def _find(self) -> list[str]:
         """A log that is missing was made after the query's lease on its namespace, and so with a lease."""
         await self._namespaces.take()
-        return [log.log for log in await self._topics.find(now=now)]
+        return [log.log for log in await self._topics.find()]
 
     async def _adopt_new(self) -> None:
         """The next batch may be far off, and new logs were made with leases that end by then."""

@@ -24,17 +24,18 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from magnetar_spark.batch_reader import OPERATION_TIMEOUT_S
+from magnetar_spark.batch_reader import START_TIMEOUT_S
 from magnetar_spark.driver_loop import DriverLoop
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import SourceOptions, stream_options
 from magnetar_spark.plain_errors import in_a_worker, plainly
 from magnetar_spark.plans import Limits
-from magnetar_spark.reaching import answered
+from magnetar_spark.reaching import answered, naming_reconnect_timeout
 from magnetar_spark.stream import TopicStream
 from magnetar_spark.user_schema import columns_of_schema
 
@@ -62,7 +63,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with plainly():
             driver = self._started()
-            return driver.run(driver.stream.latest(start, driver.limits(limit)))
+            # With its other triggers the engine reads all that there is, and ends.
+            may_wait = not isinstance(limit, ReadAllAvailable)
+            return driver.run(driver.stream.latest(start, driver.limits(limit), may_wait=may_wait))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark takes one limit alone. Where there are two, the other is known here."""
@@ -72,6 +75,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(options.max_messages)
         if options.max_bytes:
             return ReadMaxBytes(options.max_bytes)
+        if options.min_messages:
+            return ReadMinRows(options.min_messages)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -127,10 +132,11 @@ class _Driver:
         self.stream = TopicStream(self._admin, options)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._reached:
-            work = answered(self._options, work)
-        result = self._loop.run(work)
+        if self._reached:
+            return self._loop.run(naming_reconnect_timeout(self._options, work))
+        result = self._loop.run(answered(self._options, work))
         self._reached = True
+        self._admin.set_operation_timeout(self._options.reconnect_s)
         return result
 
     def limits(self, limit: ReadLimit) -> Limits:
@@ -150,7 +156,7 @@ class _Driver:
 async def _made(options: SourceOptions) -> AsyncAdmin:
     from magnetar.admin import AsyncAdmin
 
-    return AsyncAdmin(options.url, OPERATION_TIMEOUT_S, listener_name=options.listener_name)
+    return AsyncAdmin(options.url, START_TIMEOUT_S, listener_name=options.listener_name)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -17,6 +17,7 @@ ledgers everywhere else (`magnetar_bookie.read`), with its replicas, lanes and s
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,8 +26,9 @@ from magnetar._loop import background
 from magnetar_spark.arrow import EntriesToArrow
 from magnetar_spark.bookie_calls import BookieCalls, of_this_worker
 from magnetar_spark.entry_runs import EntryRun, EntryRuns, Gone, range_entries
-from magnetar_spark.errors import DataLost, UnreadableEntry
+from magnetar_spark.errors import DataLost
 from magnetar_spark.log_slice import LogSlice, SlicePiece
+from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_spark.slice_broker import SliceBroker
 from magnetar_wire.clock import SystemClock
 
@@ -57,20 +59,21 @@ class _SliceReading:
         self._calls = calls
         self._broker = SliceBroker(log_slice)
         self._clock = SystemClock()
+        self._problems = ProblemCounts(log_slice.log)
         # What reads entries at the moment.
         self._reading: list[EntryRuns] = []
         background.run(self._begin())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
         log_slice = self._slice
-        unreadable = None if log_slice.fail_on_data_loss else self._unreadable
         made = EntriesToArrow(
             columns,
             log_slice.topic,
             log_slice.partition,
             self._earlier,
-            unreadable=unreadable,
-            max_chunk_bytes=log_slice.max_chunk_bytes,
+            decoding=log_slice.decoding,
+            fail_on_data_loss=log_slice.fail_on_data_loss,
+            problems=self._problems,
             more_earlier=log_slice.more_before,
         )
         for run in self._runs(log_slice.pieces):
@@ -83,13 +86,16 @@ class _SliceReading:
                 stop_after_messages=piece.stop_after_messages if last == piece.last_entry_id else 0,
             )
         yield from made.finish()
+        background.run(self._broker.finish_part())
 
     def close(self) -> None:
+        self._problems.log_warnings()
         background.run(self._end())
 
     def _runs(self, pieces: Sequence[SlicePiece]) -> Iterator[EntryRun]:
         """What there is of them; what is gone is told of, one way or the other."""
-        runs = EntryRuns(pieces, self._slice.bookies, self._calls.ask, self._broker.new_plan, self._clock)
+        reconnect_s = self._slice.connection.reconnect_s
+        runs = EntryRuns(pieces, self._slice.bookies, self._calls.ask, self._broker.new_plan, self._clock, reconnect_s)
         self._reading.append(runs)
         while (found := background.run(runs.next())) is not None:
             if isinstance(found, Gone):
@@ -115,8 +121,20 @@ class _SliceReading:
             f"{self._slice.log} are lost: {gone.why}"
         )
         if self._slice.fail_on_data_loss:
-            raise DataLost(f"{what}; with failOnDataLoss=false the query goes on without them")
+            raise DataLost(f"{what}{self._lease_told()}; with failOnDataLoss=false the query goes on without them")
         _log.warning("%s; they are skipped, as failOnDataLoss is false", what)
+
+    def _lease_told(self) -> str:
+        """For a batch, which may be read again when its lease is over."""
+        held = self._slice.lease
+        if held is None:
+            return ""
+        lease_s = held.lease.lease_ms / 1000
+        return (
+            f". This DataFrame was planned {time.time() - held.planned_at:.0f} s ago, and what it reads is kept for "
+            f"{lease_s:g} s (option batchLeaseSeconds) after it was planned or a task of it ran, and for a quarter of "
+            "that when all of it was read: load() it anew, or raise batchLeaseSeconds"
+        )
 
     def _lost_beginnings(self) -> None:
         what = (
@@ -126,9 +144,6 @@ class _SliceReading:
         if self._slice.fail_on_data_loss:
             raise DataLost(f"{what}; with failOnDataLoss=false the query goes on without them")
         _log.warning("%s; they are left out, as failOnDataLoss is false", what)
-
-    def _unreadable(self, error: UnreadableEntry) -> None:
-        _log.warning("%s; it is skipped, as failOnDataLoss is false", error)
 
     async def _begin(self) -> None:
         self._calls.enter()

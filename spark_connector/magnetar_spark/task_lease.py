@@ -10,13 +10,28 @@ The time of the planning is the driver's wall clock. Where a worker's is behind 
 most.
 
 The names of the logs travel with each slice, as one compressed text: those of a thousand partitions have some 3 KB. A
-lease's id is drawn at random, so the incarnation need not be named with it: another one has no such lease.
+read's id is drawn at random, so the incarnation need not be named with it: another one has no such read.
+
+**One lease for all batches of a driver.** A driver that polls a topic with batches would leave a lease with each of
+them, until the topic has as many as it may. So all batches of a driver share one lease of each log
+(`new_shared_lease`), and each is a read of it (the broker's core/lease_reads.py), which holds what that batch needs for
+as long as that batch needs it, and no longer. Batches are planned in worker processes that Spark starts and ends as it
+likes, so the driver is known by their parent: the daemon, or the driver itself, that made them. If two drivers are ever
+taken for one, they share a lease, which does no harm.
+
+**When a batch has ended.** Spark keeps the partitions of a DataFrame, and may read them again, so a lease can't end
+with the tasks. A task that has read all of its slice reports that (slice_broker.py); when all slices of a log are
+finished what the batch holds of it is held for a quarter of `batchLeaseSeconds` more, which a second action within that
+time renews.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
 import secrets
+import socket
 import time
 import zlib
 from collections.abc import Iterable
@@ -25,8 +40,9 @@ from typing import Final
 
 from magnetar_spark.renewals import RENEWALS
 
-__all__ = ["Lease", "TaskLease", "due_here", "new_lease"]
+__all__ = ["Lease", "TaskLease", "due_here", "new_lease", "new_shared_lease"]
 
+_ID_BYTES: Final = 16
 # Queries whose times are remembered.
 _REMEMBERED: Final = 16
 
@@ -37,6 +53,8 @@ class Lease:
 
     lease_id: bytes
     lease_ms: int
+    # Of those that share the lease; empty: it is not shared.
+    read_id: bytes = b""
 
     @property
     def renew_every_s(self) -> float:
@@ -44,7 +62,14 @@ class Lease:
 
 
 def new_lease(lease_ms: int) -> Lease:
-    return Lease(secrets.token_bytes(16), lease_ms)
+    return Lease(secrets.token_bytes(_ID_BYTES), lease_ms)
+
+
+def new_shared_lease(lease_ms: int) -> Lease:
+    """A read that shares the lease of this driver."""
+    driver = f"magnetar batches of {socket.gethostname()}, process {os.getppid()}"
+    lease_id = hashlib.sha256(driver.encode()).digest()[:_ID_BYTES]
+    return Lease(lease_id, lease_ms, secrets.token_bytes(_ID_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +89,19 @@ class TaskLease:
         return zlib.decompress(self.names).decode().split("\n")
 
 
-# By the leases' ids: when each log's is to be renewed by this process, on the monotonic clock.
+# By the reads' ids: when each log's is to be renewed by this process, on the monotonic clock.
 _due: dict[bytes, dict[str, float]] = {}
 
 
 def due_here(held: TaskLease) -> dict[str, float]:
     """What this process has to renew, and when; the same one for all of the query's tasks."""
-    lease_id, every_s = held.lease.lease_id, held.lease.renew_every_s
-    due = _due.get(lease_id)
+    read_id, every_s = held.lease.read_id, held.lease.renew_every_s
+    due = _due.get(read_id)
     if due is None:
         waited = max(0.0, time.time() - held.planned_at)
         now = time.monotonic()
         # Negative where it is overdue: by how much differs, and so does the order in which workers catch up.
-        due = _due[lease_id] = {log: now + random.uniform(0, every_s) - waited for log in held.logs}
+        due = _due[read_id] = {log: now + random.uniform(0, every_s) - waited for log in held.logs}
         if len(_due) > _REMEMBERED:
             del _due[next(iter(_due))]
     return due

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import magnetar
-from magnetar.admin import Admin
+from magnetar.admin import Admin, AsyncAdmin
+from magnetar_spark.options import stream_options
+from magnetar_spark.plans import Limits
+from magnetar_spark.stream import TopicStream
 from tests.running_cluster import running_cluster
 from tests.running_spark import read_rows, spark_session, stream, until
 
@@ -23,6 +27,31 @@ def publish(url: str, first: int) -> None:
         for number in range(first, first + EACH):
             producer.send_async(b"%d" % number, None, partition_key=str(number))
         producer.flush()
+
+
+def test_a_first_micro_batch_does_not_wait_for_the_session_of_a_restarted_owner(tmp_path: Path) -> None:
+    """SPK-1, OWN-2: a query that reaches only another broker is planned by the owner, whose metadata session of before
+    its kill lasts longer than any request is retried."""
+    with running_cluster(tmp_path / "cluster", bookies=3, brokers=2, session_timeout_s=300.0) as cluster:
+        publish(cluster.service_url, 0)
+        with Admin(cluster.service_url) as admin:
+            owner = admin.topics.lookup("survives").broker_id
+        addresses = cluster.service_url.removeprefix("magnetar://").split(",")
+        others = [one for name, one in zip(cluster.broker_names(), addresses, strict=True) if name != owner]
+        cluster.kill(owner)
+        cluster.start(owner)
+        assert asyncio.run(first_micro_batch(f"magnetar://{others[0]}")) == EACH
+
+
+async def first_micro_batch(url: str) -> int:
+    """How many messages it has, as a stream's driver plans it."""
+    options = {"url": url, "topic": "survives", "startingOffsets": "earliest", "progressSubscription": "spark"}
+    async with AsyncAdmin(url) as admin:
+        stream = TopicStream(admin, stream_options(options))
+        start = await stream.initial()
+        slices = await stream.slices(start, await stream.latest(start, Limits()))
+        await stream.close()
+    return sum(piece.messages for one in slices for piece in one.pieces)
 
 
 def test_the_owner_and_a_bookie_are_killed_while_it_runs(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.slow
 _LONGEST_S = 240.0
 # Of the tables that their queries show, without blanks: a row. README.md's command line publishes one without a key.
 _SHOWN = {"README.md": "|amy|100|", "spark_connector/README.md": "|amy|249500|"}
-_SUBMIT = "--conf spark.ui.enabled=false --master local[2] pyspark-shell"
+# Where there is much to do besides, a Python worker takes its time to come up.
+_PATIENT = "--conf spark.python.authenticate.socketTimeout=120s"
+_SUBMIT = f"--conf spark.ui.enabled=false {_PATIENT} --master local[2] pyspark-shell"
 
 
 @pytest.fixture(scope="module")

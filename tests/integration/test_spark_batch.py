@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import zstandard
 
 import magnetar
 from magnetar.admin import Admin
+from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.batch import encode_message
 from magnetar_wire.chunks import encode_chunks
+from magnetar_wire.entry import encode_entry
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.messages import Messages
 from tests.produce_client import ProduceClient
@@ -21,11 +25,12 @@ from tests.running_spark import read, spark_session, values
 from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 PER_LEDGER: Final = 7
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +199,11 @@ def test_from_where_to_where(spark: SparkSession, url: str) -> None:
     assert found(startingOffsets=ids[13], endingOffsets=ids[27]) == everything[13:27]
     assert found(startingOffsets={log: ids[27]}, endingOffsets={"places": ids[13]}) == []
     assert found(startingOffsets=str(times[20])) == everything[20:]
-    moment = rows[10].broker_time.isoformat()
-    assert found(startingOffsets=moment, endingOffsets={log: times[30]}) == everything[10:30]
+    moment = rows[10].broker_time.isoformat()  # in the zone of this process, and without saying so
+    with pytest.raises(Exception, match=r"has no time zone: .* or give the option timeZone"):
+        found(startingOffsets=moment)
+    zone = rows[10].broker_time.astimezone().strftime("%z")
+    assert found(startingOffsets=moment, timeZone=zone, endingOffsets={log: times[30]}) == everything[10:30]
 
 
 def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes, dict[str, Any]]) -> None:
@@ -214,6 +222,7 @@ def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes,
     [
         ({"topic": "all-kinds", "startOffsets": "x"}, "no option 'startoffsets': did you mean 'startingOffsets'"),
         ({"topic": "all-kinds", "maxMessagesPerTrigger": "5"}, "'maxMessagesPerTrigger' is for spark.readStream"),
+        ({"topic": "all-kinds", "startingOffsets": "1764000000"}, "give 1764000000000, or 2025-11-24T16:00:00Z"),
         ({"topic": "is-not-there"}, "there is no topic persistent://public/default/is-not-there"),
         ({"topicsPattern": "is-not-.*"}, "there is no topic that matches persistent://public/default/is-not-"),
         ({"topic": "all-kinds", "startingOffsets": {"elsewhere": "earliest"}}, "which is not among what is read"),
@@ -271,12 +280,43 @@ def test_messages_in_chunks(spark: SparkSession, url: str) -> None:
     assert values(read(spark, url, topic="t", startingOffsets=start, endingOffsets=end)) == [large]
 
 
-async def append(url: str, entries: list[bytes]) -> list[tuple[int, int]]:
-    """To `t`; where they are now."""
+def test_messages_that_can_not_be_decoded(spark: SparkSession, url: str) -> None:
+    """SPK-1: `unreadable` decides, and has no say where no column needs the payload; 300 MB of zeros are a message of
+    a few KB"""
+    keep(url, "hidden")
+    required: dict[str, Any] = {"producer_name": "p", "publish_time": 1_700_000_000_000}
+    encrypted = MessageMetadata(sequence_id=1, num_messages_in_batch=3, **required)
+    encrypted.encryption_keys.add(key="k1", value=b"x")
+    zeros = MessageMetadata(
+        sequence_id=4, partition_key="k", compression=entry_pb2.ZSTD, uncompressed_size=300_000_000, **required
+    )
+    entries = [
+        encode_entry(encrypted, b"secret" * 10),
+        encode_entry(zeros, zstandard.ZstdCompressor().compress(bytes(300_000_000))),
+        encode_message(Messages([b"plain"]), MessageMetadata(sequence_id=5, **required)),
+    ]
+    (ledger_id, first), *_ = asyncio.run(append(url, entries, "hidden"))
+    for told in ("with the option unreadable=skip", rf"entry {ledger_id}:{first} of .*\['k1'\]"):
+        with pytest.raises(Exception, match=told):
+            read(spark, url, topic="hidden").count()
+    second = {"hidden": {"ledger_id": ledger_id, "entry_id": first + 1}}
+    with pytest.raises(Exception, match="the option maxDecompressedBytes allows for more"):
+        read(spark, url, topic="hidden", startingOffsets=second).count()
+    assert values(read(spark, url, topic="hidden", unreadable="skip")) == [b"plain"]
+    rows = read(spark, url, topic="hidden", unreadable="null").orderBy("index").collect()
+    assert [(row["index"], row.message_id.batch_index) for row in rows] == [(0, 0), (1, 1), (2, 2), (3, -1), (4, -1)]
+    assert [row.value for row in rows] == [None] * 4 + [b"plain"]
+    assert [row.properties for row in rows] == [None] * 3 + [{}] * 2
+    assert [row.key for row in rows] == [None] * 3 + [b"k", None]
+    assert read(spark, url, topic="hidden", columns="index,broker_time,message_id").count() == 5
+
+
+async def append(url: str, entries: list[bytes], topic: str = "t") -> list[tuple[int, int]]:
+    """Where they are now."""
     connection = GrpcTransport().connect(url.removeprefix("magnetar://"))
     try:
         client = ProduceClient(connection.open_stream("produce"))
-        await client.open(1)
+        await client.open(1, topic=topic)
         await client.send((1, 0, entries))
         await until(lambda: len(client.receipts) + len(client.refused) == len(entries), "all are decided")
         client.stream.cancel()
@@ -298,3 +338,96 @@ def test_a_partition_is_read_by_many_tasks(spark: SparkSession, url: str) -> Non
     frame = read(spark, url, topic="large", maxTasks="3")
     assert frame.rdd.getNumPartitions() == 3
     assert [value[:4] for value in values(frame)] == [b"%04d" % number for number in range(400)]
+
+
+def test_all_batches_of_a_driver_have_one_lease_and_give_it_back(spark: SparkSession, url: str) -> None:
+    """SPK-5: a program that polls a topic leaves one lease of it, which is shortened when all is read. A DataFrame that
+    is read again while that lasts has the same rows."""
+    keep(url, "polled")
+    with magnetar.Client(url) as client, client.create_producer("polled", batching_enabled=False) as producer:
+        for number in range(3 * PER_LEDGER):
+            producer.send(b"%d" % number)
+    with Admin(url) as admin:
+        frames = [read(spark, url, topic="polled", maxTasks="4") for _ in range(3)]
+        for frame in (*frames, frames[0]):
+            assert frame.count() == 3 * PER_LEDGER
+        [lease] = admin.topics.internal_stats("polled").leases
+        assert lease.lease_ms == 3_600_000
+        assert lease.left_ms <= 900_000
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_pushed_filters_read_fewer_entries_and_give_the_same_rows(spark: SparkSession, url: str, pushing: None) -> None:
+    """SPK-1, SPK-3: on index, broker_time and partition; one DataFrame is for one query, as Spark would mix up two"""
+    with Admin(url) as admin:
+        admin.topics.create_partitioned("filtered", 2)
+        admin.subscriptions.create("filtered", "keeps")
+    with magnetar.Client(url) as client:
+        producer = client.create_producer("filtered")
+        for number in range(400):
+            producer.send_async(b"%03d" % number, None, partition_key=str(number % 17))
+            if number % 10 == 9:
+                producer.flush()
+                time.sleep(0.002)
+    unfiltered = read(spark, url, topic="filtered")
+    everything, schema = unfiltered.collect(), unfiltered.schema
+    moments = sorted(row.broker_time for row in everything)
+    low, high = moments[120].isoformat(), moments[180].isoformat()
+    for condition in (
+        "index >= 100 AND index < 103",
+        f"broker_time > timestamp'{low}' AND broker_time <= timestamp'{high}'",
+        "partition = 1 AND index BETWEEN 20 AND 60",
+        f"broker_time = timestamp'{high}' AND value IS NOT NULL",
+        "partition IS NULL OR index > 195",
+        "index > 100000",
+    ):
+        wanted = sorted(row.value for row in spark.createDataFrame(everything, schema).filter(condition).collect())
+        frame = read(spark, url, topic="filtered", pushFilters="true").filter(condition)
+        rows = frame.collect()
+        assert sorted(row.value for row in rows) == wanted, condition
+        assert sorted(row.value for row in frame.collect()) == wanted, condition
+        scanned = scanned_rows(frame)
+        assert scanned <= (len(everything) if " OR " in condition else len(wanted) + 60), condition
+    frame = read(spark, url, topic="filtered", pushFilters="true")
+    some, others = frame.filter("index < 10"), frame.filter("index >= 50")
+    with pytest.raises(Exception, match="another query has pushed other filters on it"):
+        some.union(others).count()
+    frame = read(spark, url, topic="filtered", pushFilters="true")
+    assert frame.filter("index < 10").count() == 20
+    with pytest.raises(
+        Exception, match="a second query reads the messages that were chosen for the filters of the first"
+    ):
+        frame.count()
+    with pytest.raises(Exception, match="is read as an RDD"):
+        read(spark, url, topic="filtered", pushFilters="true").filter("index < 10").rdd.count()
+
+
+def test_without_the_option_no_filter_is_pushed(spark: SparkSession, url: str, pushing: None) -> None:
+    """SPK-1: so that other sources' filters can be pushed in the same session. With the option, and without Spark's
+    setting, its error names that"""
+    keep(url, "unfiltered")
+    with magnetar.Client(url) as client:
+        producer = client.create_producer("unfiltered")
+        for number in range(20):
+            producer.send(b"%d" % number)
+    frame = read(spark, url, topic="unfiltered")
+    assert frame.filter("index < 5").count() == 5
+    assert frame.count() == 20
+    assert frame.filter("index < 5").union(frame.filter("index > 15")).count() == 9
+    spark.conf.set(PUSHDOWN, "false")
+    with pytest.raises(Exception, match=PUSHDOWN):
+        read(spark, url, topic="unfiltered", pushFilters="true").count()
+
+
+def scanned_rows(frame: DataFrame) -> int:
+    """How many rows the source gave to the filter."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    while plan.children().size():
+        plan = plan.children().head()
+    return int(plan.metrics().apply("numOutputRows").value())

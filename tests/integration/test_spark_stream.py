@@ -18,6 +18,7 @@ from tests.running_standalone import StandaloneProcess, standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -68,12 +69,12 @@ def test_available_now_with_limits_and_restarts(spark: SparkSession, url: str, t
     frame = stream(spark, url, **options, maxMessagesPerTrigger="75")
     query = available_now(frame, tmp_path)
     assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [75, 75, 50]
-    behind = [
-        sum(log["messages_behind"] for log in json.loads(progress.sources[0].latestOffset).values())
-        for progress in query.recentProgress
-        if progress.numInputRows
-    ]
-    assert behind == [125, 50, 0]
+    shown = [lag_of(progress) for progress in query.recentProgress if progress.numInputRows]
+    assert [lag["total"]["messages_behind"] for lag in shown] == [125, 50, 0]
+    assert [lag["total"]["batch_messages"] for lag in shown] == [75, 75, 50]
+    for lag in shown:
+        assert len(lag) == 3
+        assert sum(one["messages_behind"] for one in lag.values()) == 2 * lag["total"]["messages_behind"]
     assert read_rows(tmp_path) == [b"%d" % number for number in range(200)]
     send(url, "restarts", range(200, 230), batching_enabled=False)
     available_now(frame, tmp_path)
@@ -81,6 +82,43 @@ def test_available_now_with_limits_and_restarts(spark: SparkSession, url: str, t
     with Admin(url) as admin:
         (subscription,) = admin.topics.stats("restarts").subscriptions
         assert (subscription.subscription, subscription.backlog_messages) == ("spark", 0)
+
+
+def test_it_waits_for_its_topic_and_for_so_many_messages(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1, SPK-2: waitForTopic; minMessagesPerTrigger, while the progress shows what waits"""
+    with pytest.raises(Exception, match=r"there is no topic persistent://public/default/late: create it"):
+        available_now(stream(spark, url, topic="late", startingOffsets="earliest"), tmp_path / "never")
+    options = {"topic": "late", "startingOffsets": "earliest", "progressSubscription": "spark", "waitForTopic": "5m"}
+    frame = stream(spark, url, **options, minMessagesPerTrigger="5", maxTriggerDelay="1h")
+    interval = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(interval, "100ms")
+    try:
+        writer = frame.writeStream.format("json").option("path", str(tmp_path / "rows"))
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    finally:
+        spark.conf.unset(interval)
+    try:
+        send(url, "late", range(3))
+
+        def waiting() -> bool:
+            progress = query.lastProgress
+            return progress is not None and lag_of(progress)["total"]["messages_behind"] == 3
+
+        until(waiting, "the progress shows what waits", query)
+        send(url, "late", range(3, 6))
+
+        def sizes() -> list[int]:
+            return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+        until(lambda: bool(sizes()), "a batch has ended", query)
+        assert sizes() == [6]
+    finally:
+        query.stop()
+
+
+def lag_of(progress: StreamingQueryProgress) -> dict[str, Any]:
+    lag: dict[str, Any] = json.loads(progress.sources[0].latestOffset or "{}")
+    return {"total": {"messages_behind": 0}} | lag
 
 
 def test_partitions_and_topics_that_come_while_it_runs(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from magnetar_spark.errors import DataLost, UnreadableEntry
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
 from magnetar_spark.stream import TopicStream
-from magnetar_spark.task_lease import new_lease
+from magnetar_spark.task_lease import TaskLease, new_lease
 from magnetar_wire.batch import Messages, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.grpc_transport import GrpcTransport
@@ -192,6 +192,11 @@ def test_what_was_deleted_is_data_lost_or_left_out(server: StandaloneProcess, ca
     with pytest.raises(DataLost, match="failOnDataLoss=false"):
         while time.monotonic() < deadline:  # until the bookie has collected its garbage
             assert len(rows_of([fails])) == 20
+    of_batch = replace(fails, lease=TaskLease.of(lease, time.time() - 77, [topic]))
+    with pytest.raises(
+        DataLost, match=r"planned 7[0-9] s ago.*kept for 60 s \(option batchLeaseSeconds\).*load\(\) it anew"
+    ):
+        rows_of([of_batch])
     with caplog.at_level(logging.WARNING):
         while (rows := rows_of([goes_on])) and time.monotonic() < deadline:
             assert len(rows) < 20
@@ -259,7 +264,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
         rows_of(slices_of(server.grpc, log, start))
     with caplog.at_level(logging.WARNING):
         assert rows_of(slices_of(server.grpc, log, start, fail_on_data_loss=False)) == []
-    assert "it is skipped, as failOnDataLoss is false" in caplog.text
+    assert "are skipped, as failOnDataLoss is false" in caplog.text
 
 
 def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:

@@ -15,7 +15,9 @@ from magnetar_protos import entry_pb2
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_spark.arrow import EntriesToArrow, chunk_groups
 from magnetar_spark.arrow.chunk_groups import ChunkGroups
+from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import TooManyChunks, UnreadableEntry
+from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, encode_batch, encode_message
 from magnetar_wire.chunks import encode_chunks
 from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
@@ -52,6 +54,10 @@ def read(log: list[bytes], start: int, stop: int, **options: Any) -> list[dict[s
     converter = EntriesToArrow(COLUMNS, TOPIC, -1, earlier, **options)
     batches = [*converter.add(LEDGER, start, log[start:stop]), *converter.finish()]
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def chunk_bytes(most: int, unreadable: Unreadable = Unreadable.FAIL) -> Decoding:
+    return Decoding(unreadable, max_chunk_bytes=most)
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -173,10 +179,8 @@ def test_chunks_that_contradict_one_another_are_refused_by_place() -> None:
     metadata.chunk_id = 5
     with pytest.raises(UnreadableEntry, match=r"entry 9:0 .* chunk 5 of 2 of message 'p-7'"):
         read(in_log([encode_forged(metadata)]), 0, 1)
-    told: list[UnreadableEntry] = []
-    rows = read(in_log([first, forged, first, last]), 0, 4, unreadable=told.append)
+    rows = read(in_log([first, forged, first, last]), 0, 4, decoding=Decoding(Unreadable.SKIP))
     assert places(rows) == [3]
-    assert len(told) == 1
 
 
 def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> bytes:
@@ -188,19 +192,17 @@ def test_chunks_are_kept_up_to_a_limit() -> None:
     made = [chunks_of(f"p{each}", 0, 3) for each in range(5)]
     one = max(_kept_bytes(chunk) for chunks in made for chunk in chunks)
     one_by_one = in_log([chunk for chunks in made for chunk in chunks])
-    assert len(read(one_by_one, 0, len(one_by_one), max_chunk_bytes=3 * one)) == 5
+    assert len(read(one_by_one, 0, len(one_by_one), decoding=chunk_bytes(3 * one))) == 5
     mixed = in_log([chunk for at in range(3) for chunk in (chunks[at] for chunks in made)])
-    assert len(read(mixed, 0, len(mixed), max_chunk_bytes=11 * one)) == 5
+    assert len(read(mixed, 0, len(mixed), decoding=chunk_bytes(11 * one))) == 5
     little = 11 * one - 100
     with pytest.raises(TooManyChunks, match=rf"entry 9:10 of .* may have {little:,} bytes .*maxChunkBytes"):
-        read(mixed, 0, len(mixed), max_chunk_bytes=little)
-    told: list[UnreadableEntry] = []
-    assert places(read(mixed, 0, len(mixed), max_chunk_bytes=little, unreadable=told.append)) == [11, 12, 13, 14]
-    assert len(told) == 1
+        read(mixed, 0, len(mixed), decoding=chunk_bytes(little))
+    assert places(read(mixed, 0, len(mixed), decoding=chunk_bytes(little, Unreadable.SKIP))) == [11, 12, 13, 14]
     with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # backwards, too
-        read(in_log(made[0]), 2, 3, max_chunk_bytes=2 * one - 100)
+        read(in_log(made[0]), 2, 3, decoding=chunk_bytes(2 * one - 100))
     with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # by itself
-        read(in_log(made[0]), 0, 3, max_chunk_bytes=one // 2)
+        read(in_log(made[0]), 0, 3, decoding=chunk_bytes(one // 2))
 
 
 def _kept_bytes(chunk: bytes) -> int:
@@ -219,15 +221,15 @@ def test_messages_that_nobody_ends_do_not_take_the_place_of_others() -> None:
     ]
     room = 8 * max(_kept_bytes(chunk) for chunk in (*honest, begun[-1][0]))
     log = in_log([*(chunks[0] for chunks in begun), *empty, *honest[:2], *empty[:5], honest[2]])
-    assert places(read(log, 0, len(log), max_chunk_bytes=room)) == [len(log) - 1]
-    groups = ChunkGroups(room, lambda place, error: None)
+    assert places(read(log, 0, len(log), decoding=chunk_bytes(room))) == [len(log) - 1]
+    groups = ChunkGroups(room, lambda place, last, error: None, lambda place, error: None)
     for at, chunk in enumerate(log[: len(log) - 1]):
         groups.add((9, at), decode_entry(chunk))
     assert groups._bytes <= room
     assert len(groups._open) <= 8
     ended = in_log([*honest[:1], *empty, *honest[1:]])
     with pytest.raises(TooManyChunks, match=f"entry 9:{len(ended) - 1} of "):
-        read(ended, 0, len(ended), max_chunk_bytes=room)
+        read(ended, 0, len(ended), decoding=chunk_bytes(room))
 
 
 def test_what_is_in_front_is_asked_for_only_where_a_beginning_is_missing() -> None:
@@ -275,15 +277,15 @@ def test_a_beginning_that_is_nowhere_is_told(caplog: pytest.LogCaptureFixture) -
 def test_a_beginning_that_may_be_further_in_front_is_no_matter_of_a_warning(fails: bool) -> None:
     """SPK-1: there may be such a message, and which there are must not depend on where a log is cut. One whose end is
     found on the way was whole in front of the slice, however much there is of it."""
-    told: list[UnreadableEntry] = []
-    options: dict[str, Any] = {"more_earlier": True} if fails else {"more_earlier": True, "unreadable": told.append}
+    options: dict[str, Any] = {"more_earlier": True, "fail_on_data_loss": fails}
+    problems = ProblemCounts("large")
     entries = in_log([*chunks_of("p", 0, 2), *chunks_of("q", 0, 2)])
     again = [entries[3], entries[1]]
-    converter = EntriesToArrow(COLUMNS, TOPIC, -1, lambda: [(LEDGER, 8, entries[3])], **options)
+    converter = EntriesToArrow(COLUMNS, TOPIC, -1, lambda: [(LEDGER, 8, entries[3])], problems=problems, **options)
     assert not [*converter.add(LEDGER, 9, again)]
     if fails:
         with pytest.raises(UnreadableEntry, match=r"entry 9:10 of .* 8 ledgers and 1 GiB .*failOnDataLoss=false"):
             [*converter.finish()]
     else:
         assert not [*converter.finish()]
-        assert ["entry 9:10 of " in str(error) for error in told] == [True]
+        assert [(count, "entry 9:10 of " in first) for count, first in problems.counts.values()] == [(1, True)]

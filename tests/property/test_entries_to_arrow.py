@@ -23,9 +23,11 @@ from magnetar_spark.arrow import EntriesToArrow
 from magnetar_spark.arrow.fields import read_fields
 from magnetar_spark.arrow.uniform import read_uniform
 from magnetar_spark.columns import COLUMNS
+from magnetar_spark.decoding import BATCH_PAYLOAD_COLUMNS, Decoding, Unreadable
 from magnetar_spark.errors import UnreadableEntry
+from magnetar_spark.problem_counts import ProblemCounts
 from magnetar_wire.batch import Messages, decode_messages, encode_batch, encode_message
-from magnetar_wire.entry import decode_entry, with_broker_metadata
+from magnetar_wire.entry import decode_entry, encode_entry, with_broker_metadata
 from magnetar_wire.errors import WireError
 from tests.property import entry_model as model
 from tests.property import raw_fields as raw
@@ -43,7 +45,7 @@ from tests.property.test_entry_codec import (
 
 TOPIC = "persistent://public/default/orders"
 LEDGER, ENTRY, TIME, INDEX = 7, 40, 1_700_000_000_123, 10**9
-LAST_MS = (2**63 - 1) // 1000
+LAST_MS = 253_402_300_799_999
 
 Row = dict[str, Any]
 
@@ -117,7 +119,7 @@ def rows_of(batch: Any) -> list[Row]:
             column = column.cast(pa.int64())
         values = column.to_pylist()
         if name == "properties":
-            values = [dict(pairs) for pairs in values]
+            values = [None if pairs is None else dict(pairs) for pairs in values]
         elif name == "message_id":
             values = [tuple(each.values()) for each in values]
         columns[name] = values
@@ -366,13 +368,38 @@ def test_an_encrypted_entry_is_refused_by_name() -> None:
         converted([in_log(encode_message(Messages([b"a"]), shared))])
 
 
+@given(batches(), st.integers(0, 90), st.integers(0, 90))
+@stable(60)
+def test_a_batch_that_can_not_be_decoded_has_the_rows_of_one_that_can(
+    messages: list[Message], skip: int, stop: int
+) -> None:
+    """SPK-1: the same number, ids, indexes and times of the entry; null in the columns that stand in the payload."""
+    there = [replace(message, compacted_out=False) for message in messages]
+    stored = encode_batch(columns_of(there), SHARED)
+    entry = decode_entry(stored)
+    entry.metadata.encryption_keys.add(key="k1", value=b"x")
+    hidden = in_log(encode_entry(entry.metadata, b"secret"))
+    expected = expected_rows(in_log(stored), first=skip, stop=stop or 2**63)
+    rows = converted([hidden], skip=skip, stop=stop, decoding=Decoding(Unreadable.NULL))
+    assert rows == [{**row, **dict.fromkeys(BATCH_PAYLOAD_COLUMNS)} for row in expected]
+    readable = sorted(set(COLUMNS) - BATCH_PAYLOAD_COLUMNS)
+    assert converted([hidden], readable, skip=skip, stop=stop) == [
+        {name: row[name] for name in readable} for row in expected
+    ]
+
+
 def test_going_on_without_what_can_not_be_read() -> None:
     good = in_log(encode_message(Messages([b"a"]), SHARED))
-    told: list[UnreadableEntry] = []
-    rows = converted([good, b"garbage", good], unreadable=told.append)
+    problems = ProblemCounts("orders")
+    # Damage is a loss, of which `unreadable` has no say.
+    for decoding in (Decoding(Unreadable.SKIP), Decoding(Unreadable.NULL)):
+        with pytest.raises(UnreadableEntry, match=f"entry {LEDGER}:{ENTRY + 1} of .*failOnDataLoss=false"):
+            converted([good, b"garbage", good], decoding=decoding)
+    rows = converted([good, b"garbage", good], fail_on_data_loss=False, problems=problems)
     assert [row["message_id"][1] for row in rows] == [ENTRY, ENTRY + 2]
-    assert len(told) == 1
-    assert f"entry {LEDGER}:{ENTRY + 1} of " in str(told[0])
+    ((count, first),) = problems.counts.values()
+    assert count == 1
+    assert f"entry {LEDGER}:{ENTRY + 1} of " in first
 
 
 # -- large ones --------------------------------------------------------------------------------------------------------

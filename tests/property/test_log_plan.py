@@ -179,6 +179,7 @@ class Log:
         assert found == [one for one in wanted if one < plan.stop]
         assert plan.messages == len(found)
         assert plan.messages_behind == sum(one >= plan.stop for one in there)
+        assert plan.end_index == self.index
         assert plan.stop >= plan.start >= start
         assert stop is None or plan.stop <= max(start, stop)
         assert plan.bytes == sum(piece.bytes for piece in plan.pieces)

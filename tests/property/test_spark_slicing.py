@@ -55,6 +55,7 @@ def plans(draw: some.DrawFn) -> list[LogPlan]:
                 messages_behind=0,
                 first=NOWHERE,
                 end=NOWHERE,
+                end_index=0,
                 other_incarnation=False,
                 retained=True,
                 before=pieces[:1],
@@ -83,10 +84,13 @@ def entries_of(pieces: Sequence[SlicePiece] | Sequence[Piece]) -> list[tuple[int
 
 
 @settings(max_examples=60, deadline=None)
-@given(plans(), some.integers(1, 40))
-def test_slices_are_what_was_planned(planned: list[LogPlan], most: int) -> None:
-    """SPK-3: below the partition, each entry once, in as many tasks as pay"""
-    slices = cut_into_slices(planned, most, None, Connection("magnetar://here", ""), True)
+@given(plans(), some.integers(1, 40), some.integers(0, 60))
+def test_slices_are_what_was_planned(planned: list[LogPlan], most: int, least: int) -> None:
+    """SPK-3: below the partition, each entry once, in as many tasks as pay, or as many as `minTasks` asks for"""
+    most = max(most, least)
+    slices = cut_into_slices(planned, most, None, Connection("magnetar://here", ""), True, min_tasks=least)
+    entries = sum(len(entries_of(plan.pieces)) for plan in planned)
+    assert len(slices) >= min(least, entries)
     for plan in planned:
         mine = [one for one in slices if one.log == plan.log]
         mine.sort(key=lambda one: (one.pieces[0].ledger_id, one.pieces[0].first_entry_id))

@@ -80,7 +80,9 @@ class PlanMaking:
             await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
         if request.lease_ms:
-            until_ms = await log.leases.take(request.lease_id, from_ledger_id, request.lease_ms, request.holder)
+            until_ms = await log.leases.take(
+                request.lease_id, from_ledger_id, request.lease_ms, request.holder, request.read_id
+            )
         pieces = MAX_PIECES
         for _ in range(_ATTEMPTS):
             limits = PlanLimits(request.max_messages, request.max_bytes, pieces)
@@ -131,6 +133,7 @@ class PlanMaking:
             first=message_of(plan.first),
             end=message_of(plan.end),
             messages_behind=plan.messages_behind,
+            end_index=plan.end_index,
             at_limit=plan.at_limit,
         )
         if not plan.pieces:

@@ -40,6 +40,9 @@ class ReadingCalls:
     async def renew_lease(self, request: pb.RenewLeaseRequest) -> Done:
         return await self._asked("renew_lease", request.topic, request, Done)
 
+    async def finish_part(self, request: pb.FinishPartRequest) -> Done:
+        return await self._asked("finish_part", request.topic, request, Done)
+
     async def advance_progress(self, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:
         return await self._asked("advance_progress", request.topic, request, pb.AdvanceProgressAnswer)
 

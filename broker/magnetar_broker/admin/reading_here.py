@@ -41,6 +41,7 @@ class ReadingHere:
             "log_place": on_topic(pb.LogPlaceRequest, pb.LogPlaceAnswer, self._place),
             "plan": on_topic(pb.PlanRequest, pb.PlanAnswer, self._plan),
             "renew_lease": on_topic(pb.RenewLeaseRequest, Done, self._renew_lease),
+            "finish_part": on_topic(pb.FinishPartRequest, Done, self._finish_part),
             "advance_progress": on_topic(pb.AdvanceProgressRequest, pb.AdvanceProgressAnswer, self._advance_progress),
         }
 
@@ -59,9 +60,13 @@ class ReadingHere:
     async def _renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
         if request.lease_ms:
-            await topic.log.leases.renew(request.lease_id, request.lease_ms)
+            await topic.log.leases.renew(request.lease_id, request.lease_ms, request.read_id)
         else:
-            await topic.log.leases.end(request.lease_id)
+            await topic.log.leases.end(request.lease_id, request.read_id)
+        return Done()
+
+    async def _finish_part(self, topic: Topic, request: pb.FinishPartRequest) -> Done:
+        topic.log.leases.finish_part(request.lease_id, request.read_id, request.part, request.parts)
         return Done()
 
     async def _advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:

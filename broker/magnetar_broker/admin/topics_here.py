@@ -1,7 +1,11 @@
 """What is asked of the broker that serves a topic: of one topic without partitions, or one partition.
 
-Whether it is served here is looked at before anything is begun: `NothingDone` where it is not, or can't be opened now.
-What takes the topic away in the middle of it is `TopicGivenUp`, and then part of it may have been done.
+A call begins by admitting the topic, as a producer's or consumer's request does: `NothingDone` where another broker
+serves it, or it can't be opened now. A broker that was killed and restarted is still named as the owner by nodes of its
+former session, and other brokers send calls here because of them. Admitting the topic replaces such a node; without
+it the calls would be refused until that session is over.
+
+What takes the topic away in the middle of a call is `TopicGivenUp`, and then part of it may have been done.
 """
 
 from __future__ import annotations
@@ -65,18 +69,18 @@ class TopicsHere:
     ) -> HereCall:
         async def checked(asked: Any) -> Message:
             name = topic_named(asked.topic)
-            self._check(name)
+            await self._admit(name)
             return await do(name)
 
         return HereCall(request, answer, checked)
 
-    def _check(self, name: TopicName) -> None:
+    async def _admit(self, name: TopicName) -> None:
         with _not_begun():
-            self._ownership.check(name)
+            await self._ownership.admit(name)
 
     async def _opened(self, name: TopicName, *, create: bool) -> Topic:
         """A partition that nobody has used yet is made."""
-        self._check(name)
+        await self._admit(name)
         with _not_begun():
             return await self._topics.get(name, create=create and name.is_partition)
 
@@ -90,7 +94,7 @@ class TopicsHere:
         name = topic_named(request.name)
         if await self._catalog.topic_state(name) is None:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
-        self._check(name)
+        await self._admit(name)
         await self._topics.delete(name, force=request.force)
         return pb.Done()
 

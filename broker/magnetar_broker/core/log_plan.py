@@ -70,6 +70,8 @@ class LogPlan:
     begins_in_deleted: bool
     first: NextMessage
     end: NextMessage
+    # The index that the log's next message will have.
+    end_index: int
     messages_behind: int
     # A limit ended it, and not what there is, what was asked for, or how many pieces it may have.
     at_limit: bool = False
@@ -114,8 +116,8 @@ def make_plan(log: LedgerList, start: NextMessage, stop: NextMessage | None, lim
     first, end = first_of(log), end_of(log)
     begin = max(start, first if stop is None else min(first, stop))
     goal = max(begin, end if stop is None else min(stop, end))
-    plan = LogPlan(begin, goal, is_deleted(log, start), first, end, 0)
     end_index = _end_index(log)
+    plan = LogPlan(begin, goal, is_deleted(log, start), first, end, end_index, 0)
     place, skip = log.at_or_after(begin.position), 0
     if place == begin.position and begin.batch_index:
         facts = yield place
@@ -184,7 +186,7 @@ def _index_at(log: LedgerList, place: NextMessage, known: Known) -> Generator[Po
 
 def _end_index(log: LedgerList) -> int:
     last = log.find(log.last.ledger_id)
-    return last.last_index + 1 if last is not None and last.entries else 0
+    return last.last_index + 1 if last is not None and last.entries else log.next_index
 
 
 def _runs(log: LedgerList, place: Position, goal: NextMessage, most: int) -> tuple[list[_Run], bool]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from magnetar_broker.core.lease_reads import MAX_PARTS
 from magnetar_broker.core.leases import Lease
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import BrokerError, TopicGivenUp
@@ -75,62 +76,67 @@ class LogLeases:
 
     # ── what is done ──
 
-    async def take(self, lease_id: bytes, from_ledger_id: int, lease_ms: int, holder: str) -> int:
+    async def take(self, lease_id: bytes, from_ledger_id: int, lease_ms: int, holder: str, read_id: bytes = b"") -> int:
         """From now on all ledgers of the list from this one on are kept, for at least half of that time; the lease is
-        durable. One of the same id is moved there. Returns when it ends, by the wall clock, for people.
+        durable. One of the same id is moved there; with `read_id` it is shared, and holds what its other reads need,
+        too. Returns when it ends, by the wall clock, for people.
 
         Raises `BrokerError`: INVALID_ARGUMENT, TOO_MANY_REQUESTS, METADATA_ERROR, and `TopicGivenUp`. Cancelled, it may
         have been taken.
         """
-        self._check(lease_id, lease_ms)
+        self._check(lease_id, lease_ms, read_id)
         if not 0 <= from_ledger_id <= _MAX_LEDGER_ID:
             raise _invalid(f"a lease holds from a ledger of 0 to {_MAX_LEDGER_ID} on, not from {from_ledger_id}")
         if len(holder.encode(errors="replace")) > _MAX_HOLDER_BYTES:
             raise _invalid(f"a lease's holder is named in at most {_MAX_HOLDER_BYTES} bytes, not in {holder[:20]!r}…")
         self._check_open()
         leases = self._node.leases
-        if (found := leases.renewed(lease_id, from_ledger_id, lease_ms, self._now)) is None:
+        if (found := leases.renewed(lease_id, from_ledger_id, lease_ms, self._now, read_id)) is None:
             await self._node.settled()
             self._check_open()
-            found = leases.renewed(lease_id, from_ledger_id, lease_ms, self._now)
+            found = leases.renewed(lease_id, from_ledger_id, lease_ms, self._now, read_id)
         if found is not None:
             return self._ends_at_ms(found)
-        others = [one for one in leases.standing(self._now) if one.lease_id != lease_id]
-        if len(others) >= self._options.managed_ledger_max_leases_per_topic:
-            raise BrokerError(
-                ErrorCode.TOO_MANY_REQUESTS,
-                f"{len(others)} readers have leases of {self._node.name}, and that is as many as "
-                "managed_ledger_max_leases_per_topic allows: wait until one is over, or end one whose reader is gone "
-                "(internal_stats shows them, `magnetar topics end-lease` ends them)",
-            )
-        return await self._write(Lease(lease_id, from_ledger_id, lease_ms, holder, self._clock.time_ms()))
+        self._check_number(lease_id, shared=bool(read_id))
+        now_ms = self._clock.time_ms()
+        return await self._write(Lease(lease_id, from_ledger_id, lease_ms, holder, now_ms, read_id=read_id))
 
-    async def renew(self, lease_id: bytes, lease_ms: int) -> int:
+    async def renew(self, lease_id: bytes, lease_ms: int, read_id: bytes = b"") -> int:
         """As `take`, where it stands. Raises NOT_FOUND, too: it is over, or never was."""
-        self._check(lease_id, lease_ms)
+        self._check(lease_id, lease_ms, read_id)
         self._check_open()
         leases = self._node.leases
-        if (found := leases.renewed(lease_id, None, lease_ms, self._now)) is None:
+        if (found := leases.renewed(lease_id, None, lease_ms, self._now, read_id)) is None:
             await self._node.settled()
             self._check_open()
-            found = leases.renewed(lease_id, None, lease_ms, self._now)
+            found = leases.renewed(lease_id, None, lease_ms, self._now, read_id)
         if found is not None:
             return self._ends_at_ms(found)
         lease = leases.get(lease_id, self._now)
-        if lease is None:
+        from_ledger_id = leases.from_ledger_id(lease_id, read_id, self._now)
+        if lease is None or from_ledger_id is None:
             raise BrokerError(
                 ErrorCode.NOT_FOUND,
                 f"there is no lease {lease_id.hex()} of {self._node.name}: it has ended, and what it held may be gone; "
                 "plan anew",
             )
-        return await self._write(Lease(lease_id, lease.from_ledger_id, lease_ms, lease.holder, self._clock.time_ms()))
+        now_ms = self._clock.time_ms()
+        return await self._write(Lease(lease_id, from_ledger_id, lease_ms, lease.holder, now_ms, read_id=read_id))
 
-    async def end(self, lease_id: bytes) -> None:
-        """It holds nothing any more, also where this raises METADATA_ERROR; one that is not there has ended."""
+    def finish_part(self, lease_id: bytes, read_id: bytes, part: int, parts: int) -> None:
+        """One of so many parts of the read is finished. Raises `BrokerError`: INVALID_ARGUMENT."""
+        if not 0 <= part < parts <= MAX_PARTS:
+            raise _invalid(f"part {part} of {parts} can't be finished: a read has 1 to {MAX_PARTS}, counted from 0")
+        self._check_open()
+        self._node.leases.finish_part(lease_id, read_id, part, parts, self._now)
+
+    async def end(self, lease_id: bytes, read_id: bytes = b"") -> None:
+        """It holds nothing any more, also where this raises METADATA_ERROR; one that is not there has ended. With
+        `read_id` that read of it ends, and what others need is held on."""
         self._check_open()
         await self._node.settled()
         self._check_open()
-        if self._node.leases.end(lease_id):
+        if self._node.leases.end(lease_id, read_id, self._now):
             await self._change(ListChange())
 
     async def remove_lapsed(self) -> None:
@@ -143,7 +149,7 @@ class LogLeases:
 
     async def _write(self, lease: Lease) -> int:
         await self._change(ListChange(lease=lease))
-        if (written := self._node.leases.renewed(lease.lease_id, None, lease.lease_ms, self._now)) is None:
+        if (written := self._renewed_as_written(lease)) is None:
             raise BrokerError(
                 ErrorCode.METADATA_ERROR,
                 f"writing a lease of {self._node.name} took more than half of its {lease.lease_ms} ms: ask again, or "
@@ -162,7 +168,27 @@ class LogLeases:
             text = f"the leases of {self._node.name} can't be changed now: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
 
-    def _check(self, lease_id: bytes, lease_ms: int) -> None:
+    def _renewed_as_written(self, lease: Lease) -> Lease | None:
+        return self._node.leases.renewed(lease.lease_id, None, lease.lease_ms, self._now, lease.read_id)
+
+    def _check_number(self, lease_id: bytes, *, shared: bool) -> None:
+        """Raises TOO_MANY_REQUESTS if there are as many others as there may be. Those that several reads share have
+        half of the bound at most, so that streams, which have one each, find the other half."""
+        others = [one for one in self._node.leases.standing(self._now) if one.lease_id != lease_id]
+        most = self._options.managed_ledger_max_leases_per_topic
+        others_shared = sum(one.shared for one in others)
+        if len(others) < most and not (shared and others_shared >= (most + 1) // 2):
+            return
+        raise BrokerError(
+            ErrorCode.TOO_MANY_REQUESTS,
+            f"{len(others)} readers have leases of {self._node.name}, {others_shared} of them shared by batch reads, "
+            f"and managed_ledger_max_leases_per_topic allows {most}, half of them shared: wait until one is over, or "
+            "end one whose reader is gone (internal_stats shows them, `magnetar topics end-lease` ends them)",
+        )
+
+    def _check(self, lease_id: bytes, lease_ms: int, read_id: bytes) -> None:
+        if len(read_id) not in (0, LEASE_ID_BYTES):
+            raise _invalid(f"a read's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(read_id)}")
         if len(lease_id) != LEASE_ID_BYTES:
             raise _invalid(f"a lease's id has {LEASE_ID_BYTES} bytes, drawn at random, not {len(lease_id)}")
         most = self._options.max_lease_ms

@@ -34,8 +34,10 @@ class ManagedLedgerOptions(Configuration):
     # what is stored of it. At this bound entries are refused, and their producers end and resend. The entry that passes
     # the bound is still accepted.
     managed_ledger_max_pending_bytes: int = Field(default=67_108_864, gt=0)
-    # Of one topic: readers past the broker for whom its ledgers are kept; and for how long at a time at most.
+    # Maximum number of leases of one topic, by which its ledgers are kept for readers of bookies. Half of them, rounded
+    # up, may be shared leases, which batch reads have; all of them may be those of streams.
     managed_ledger_max_leases_per_topic: int = Field(default=1000, gt=0, le=2000)
+    # Maximum time of a lease, in minutes, for each time that it is taken or renewed.
     managed_ledger_max_lease_minutes: float = Field(default=1440, gt=0, le=1440)
     # Seconds, about, between two rounds in which a broker looks for leases that have ended: on ledgers that deleted
     # topics have left behind, and on namespaces.

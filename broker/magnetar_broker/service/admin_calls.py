@@ -138,6 +138,7 @@ class AdminCalls:
             "log_place": (reading.LogPlaceRequest, reading.LogPlaceAnswer, of_logs.log_place),
             "plan": (reading.PlanRequest, reading.PlanAnswer, of_logs.plan),
             "renew_lease": (reading.RenewLeaseRequest, pb.Done, of_logs.renew_lease),
+            "finish_part": (reading.FinishPartRequest, pb.Done, of_logs.finish_part),
             "advance_progress": (
                 reading.AdvanceProgressRequest,
                 reading.AdvanceProgressAnswer,

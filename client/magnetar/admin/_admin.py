@@ -47,6 +47,10 @@ class AsyncAdmin:
         self.brokers = AsyncBrokers(self._calls)
         self.reading = AsyncReading(self._calls, listener_name)
 
+    def set_operation_timeout(self, seconds: float) -> None:
+        """Changes for how long operations that begin from now on are retried."""
+        self._calls.set_operation_timeout(seconds)
+
     async def close(self) -> None:
         await self._calls.close()
 

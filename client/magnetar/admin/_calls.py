@@ -9,6 +9,7 @@ right. When none could do it they are asked again after a pause, until the opera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -35,6 +36,9 @@ __all__ = ["AdminCalls"]
 
 # Where hardly any time is left a broker has so long all the same.
 _LEAST_WAIT_S: Final = 0.1
+# A look is sent again if it is not answered for this long, in operations with a longer time-out. A broker answers
+# within half of it, if only by an error.
+_MAX_LOOK_S: Final = 60.0
 # A look may open many topics, so the next broker is not asked for it at once.
 _PATIENCE_S: Final = 3.0
 
@@ -61,8 +65,11 @@ class AdminCalls:
         self._randomness = randomness or SystemRandomness()
         self.connections = self._new_connections()
 
+    def set_operation_timeout(self, seconds: float) -> None:
+        self._timeout_s = self.connections.operation_timeout_s = seconds
+
     async def look(self, method: str, request: Message, kind: type[A]) -> A:
-        ask_at = self._asking(method, request, kind)
+        ask_at = self._asking(method, request, kind, _MAX_LOOK_S)
         started = self._clock.monotonic()
         try:
             return await self.connections.retried(lambda: self._any.ask(ask_at))
@@ -106,14 +113,17 @@ class AdminCalls:
             if not answer.more or not answer.names:
                 return found
 
-    def _asking(self, method: str, request: Message, kind: type[A]) -> Callable[[str], Coroutine[Any, Any, A]]:
-        """The question to one broker, which has all the time that is left for it."""
+    def _asking(
+        self, method: str, request: Message, kind: type[A], max_attempt_s: float = math.inf
+    ) -> Callable[[str], Coroutine[Any, Any, A]]:
+        """Return a function that sends the request to one broker, and waits for the answer as long as there is time
+        left, `max_attempt_s` at most."""
         encoded = request.SerializeToString()
         deadline = self._clock.monotonic() + self._timeout_s
 
         async def ask_at(address: str) -> A:
             connection = await self.connections.connection(address)
-            timeout_s = max(deadline - self._clock.monotonic(), _LEAST_WAIT_S)
+            timeout_s = min(max(deadline - self._clock.monotonic(), _LEAST_WAIT_S), max_attempt_s)
             try:
                 answer = await connection.call(f"admin.{method}", encoded, timeout_s=timeout_s)
             except TransportError as error:

@@ -45,6 +45,7 @@ class AsyncReading:
         before_ledgers: int = 0,
         before_bytes: int = 0,
         fresh: bool = False,
+        read_id: bytes = b"",
     ) -> Plan:
         """What lies between the two places, up to the limits, and which bookies have it; with `lease_ms` it is kept so
         long. It may end before `stop`: plan on from its own. One without pieces that ends where it began says that
@@ -67,18 +68,31 @@ class AsyncReading:
                 before_ledgers=before_ledgers,
                 before_bytes=before_bytes,
                 fresh=fresh,
+                read_id=read_id,
             )
         return _plan(await self._calls.look("plan", request, pb.PlanAnswer))
 
-    async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
-        """From now on for so long; 0 ends it. One that has ended is refused with `NotFound`."""
+    async def renew_lease(
+        self, log: str, incarnation: str, lease_id: bytes, lease_ms: int, *, read_id: bytes = b""
+    ) -> None:
+        """From now on for so long; 0 ends it. One that has ended is refused with `NotFound`. `read_id`: which of the
+        reads that share the lease; without it a lease ends for all of them."""
         with _numbers_told("a lease's time is"):
-            request = pb.RenewLeaseRequest(topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms)
+            request = pb.RenewLeaseRequest(
+                topic=log, incarnation=incarnation, lease_id=lease_id, lease_ms=lease_ms, read_id=read_id
+            )
         await self._calls.look("renew_lease", request, Done)
 
-    async def end_lease(self, log: str, lease_id: bytes) -> None:
+    async def end_lease(self, log: str, lease_id: bytes, *, read_id: bytes = b"") -> None:
         """What it holds may be deleted, also under a reader who reads it still. One that is not there has ended."""
-        await self.renew_lease(log, "", lease_id, 0)
+        await self.renew_lease(log, "", lease_id, 0, read_id=read_id)
+
+    async def finish_part(self, log: str, lease_id: bytes, read_id: bytes, part: int, parts: int) -> None:
+        """Reports that one of so many parts of the read is finished. When all are, what the read holds is held for a
+        quarter of the lease's time more, unless the read is renewed."""
+        with _numbers_told("a part is"):
+            request = pb.FinishPartRequest(topic=log, lease_id=lease_id, read_id=read_id, part=part, parts=parts)
+        await self._calls.look("finish_part", request, Done)
 
     async def advance_progress(
         self,
@@ -158,6 +172,7 @@ class Reading:
         before_ledgers: int = 0,
         before_bytes: int = 0,
         fresh: bool = False,
+        read_id: bytes = b"",
     ) -> Plan:
         return self._run(
             self._group.plan(
@@ -174,14 +189,18 @@ class Reading:
                 before_ledgers=before_ledgers,
                 before_bytes=before_bytes,
                 fresh=fresh,
+                read_id=read_id,
             )
         )
 
-    def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
-        self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms))
+    def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int, *, read_id: bytes = b"") -> None:
+        self._run(self._group.renew_lease(log, incarnation, lease_id, lease_ms, read_id=read_id))
 
-    def end_lease(self, log: str, lease_id: bytes) -> None:
-        self._run(self._group.end_lease(log, lease_id))
+    def end_lease(self, log: str, lease_id: bytes, *, read_id: bytes = b"") -> None:
+        self._run(self._group.end_lease(log, lease_id, read_id=read_id))
+
+    def finish_part(self, log: str, lease_id: bytes, read_id: bytes, part: int, parts: int) -> None:
+        self._run(self._group.finish_part(log, lease_id, read_id, part, parts))
 
     def advance_progress(
         self,
@@ -266,5 +285,6 @@ def _plan(answer: pb.PlanAnswer) -> Plan:
         at_limit=answer.at_limit,
         deleted_before=answer.deleted_before,
         needed_from=_place(answer.needed_from),
+        end_index=answer.end_index,
         trimmed=answer.trimmed,
     )

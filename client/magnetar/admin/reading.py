@@ -96,6 +96,8 @@ class Plan:
     needed_from: NextMessage = _BEFORE_ALL
     # Messages before `first` were deleted.
     trimmed: bool = False
+    # Of the whole log: the index that its next message will have.
+    end_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)

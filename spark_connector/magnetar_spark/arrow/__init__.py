@@ -8,6 +8,6 @@
 EntriesToArrow(columns, topic, partition, earlier) ─ add(ledger, first entry, entries) ─► record batches ─ finish() ─► …
 """
 
-from magnetar_spark.arrow.entries_to_arrow import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MAX_CHUNK_BYTES, EntriesToArrow
+from magnetar_spark.arrow.entries_to_arrow import MAX_BATCH_BYTES, MAX_BATCH_ROWS, EntriesToArrow
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "MAX_CHUNK_BYTES", "EntriesToArrow"]
+__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_ROWS", "EntriesToArrow"]

@@ -15,9 +15,10 @@ one walk for all such messages: back to its nearest first chunk, from where the 
 the slice began. A last chunk on the way there means that the message was whole before. So it does not depend on where a
 log is cut into slices which messages there are.
 
-Chunks are kept in memory until their message is whole, so many bytes of them and no more: where there is no room, the
+Chunks are held in memory until their message is whole, `max_bytes` of them at most: where there is no capacity, the
 message that was begun longest ago is given up, since one that nobody ends would otherwise take the place of others for
-good. That is an error only if its last chunk is there.
+good. That is an error only if its last chunk is there. Payloads that nobody will decode, of encrypted messages or where
+no value is asked for, are not held.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_entry, decode_head
 from magnetar_wire.errors import MalformedEntry, TooLarge, WireError
 
-__all__ = ["ChunkGroups", "Whole"]
+__all__ = ["ChunkGroups", "NoChunkCapacity", "Place", "Whole"]
 
 Place = tuple[int, int]
 # Of a message, by its producer and its own: a digest, which is short however long those are.
@@ -40,9 +41,15 @@ _Name = bytes
 # Of messages that were whole, or can't be: what comes of them yet is told by it from a headless message.
 _MAX_ENDED: Final = 10_000
 _MAX_GIVEN_UP: Final = 100_000
+# Of one whose first chunk is in front of the slice: the chunks between may be there, too.
+_NO_GAP_KNOWN: Final = 2**31
 _NAME_BYTES: Final = 16
 # Of a chunk that is kept, besides its payload and as many bytes as its metadata has.
 _AROUND_CHUNK_BYTES: Final = 2_048
+
+
+class NoChunkCapacity(TooLarge):
+    """A message whose chunks were dropped before it was whole, since there was no capacity for them."""
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class _Group:
     chunks: dict[int, Entry] = field(default_factory=dict)
     bytes: int = 0
     last_place: Place = (-1, -1)
+    # The last chunk, without its payload, of a message that is completed backwards.
+    last: Entry | None = None
     # Of the chunks that were met in front of the slice, the nearest first.
     earlier: list[int] = field(default_factory=list)
 
@@ -82,10 +91,20 @@ class _Group:
 
 
 class ChunkGroups:
-    def __init__(self, max_bytes: int, refuse: Callable[[Place, WireError], None]) -> None:
-        """`refuse` is told of messages that can't be joined, by where their last chunks are."""
+    def __init__(
+        self,
+        max_bytes: int,
+        on_given_up: Callable[[Place, Entry, WireError], None],
+        on_damaged: Callable[[Place, WireError], None],
+        *,
+        with_payloads: bool = True,
+    ) -> None:
+        """`on_given_up` is called for messages that are given up after their last chunk was read, with that chunk;
+        `on_damaged` for entries in front of the slice that can't be read."""
         self._max_bytes = max_bytes
-        self._refuse = refuse
+        self._on_given_up = on_given_up
+        self._on_damaged = on_damaged
+        self._with_payloads = with_payloads
         self._begun = 0
         # Invariant: as many as all groups' chunks have.
         self._bytes = 0
@@ -93,8 +112,9 @@ class ChunkGroups:
         # Those whose last chunk is there, and whose first ones are not.
         self._headless: dict[_Name, _Group] = {}
         self._ended: dict[_Name, None] = {}
-        # For others' sake, before their last chunk had come.
-        self._given_up: dict[_Name, None] = {}
+        # Given up before their last chunk had come, with what must come next at the latest: of a message that has a gap
+        # no error is due.
+        self._given_up: dict[_Name, int] = {}
 
     def add(self, place: Place, chunk: Entry, *, counts: bool = True) -> Whole | None:
         """The message that this chunk makes whole. One that does not count is in front of the range: it can be a part
@@ -110,7 +130,7 @@ class ChunkGroups:
         elif name in self._ended:
             return None
         elif name in self._given_up:
-            self._pass_given_up(name, ends=counts and chunk_id == chunks - 1)
+            self._pass_given_up(name, chunk_id, ends=counts and chunk_id == chunks - 1)
             return None
         group = self._open.get(name)
         if group is None:
@@ -125,11 +145,12 @@ class ChunkGroups:
         if chunk_id not in group.chunks:
             self._keep(group, chunk)
         if name in self._given_up:
-            self._pass_given_up(name, ends=counts and chunk_id == chunks - 1)
+            self._pass_given_up(name, chunk_id, ends=counts and chunk_id == chunks - 1)
             return None
         if chunk_id < chunks - 1:
             return None
         group.last_place = place
+        group.last = _without_payload(chunk)
         if counts and group.needed:
             self._headless[name] = self._open.pop(name)
             self._end(name)
@@ -148,7 +169,7 @@ class ChunkGroups:
             try:
                 whole = self._before(stored)
             except WireError as error:
-                self._refuse((ledger_id, entry_id), error)
+                self._on_damaged((ledger_id, entry_id), error)
                 continue
             if whole is not None:
                 yield whole
@@ -188,7 +209,9 @@ class ChunkGroups:
         return group.whole() if group.had_come >= group.needed else None
 
     def _keep(self, group: _Group, chunk: Entry) -> None:
-        """Nothing of it, if that is what had to be given up."""
+        """Holds the chunk, unless its own message had to be given up."""
+        if not self._with_payloads or chunk.metadata.encryption_keys:
+            chunk = _without_payload(chunk)
         size = len(chunk.payload) + chunk.metadata.ByteSize() + _AROUND_CHUNK_BYTES
         while self._bytes + size > self._max_bytes:
             if self._give_up_oldest() is group:
@@ -205,21 +228,29 @@ class ChunkGroups:
         name, group = next(iter(groups.items()))
         self._forget(groups, name)
         if groups is self._headless:
-            self._refuse(group.last_place, self._too_large())
+            assert group.last is not None
+            self._on_given_up(group.last_place, group.last, self._too_large())
         else:
-            self._given_up[name] = None
+            self._given_up[name] = _NO_GAP_KNOWN if group.needed else group.expected
             if len(self._given_up) > _MAX_GIVEN_UP:
                 del self._given_up[next(iter(self._given_up))]
         return group
 
-    def _pass_given_up(self, name: _Name, *, ends: bool) -> None:
+    def _pass_given_up(self, name: _Name, chunk_id: int, *, ends: bool) -> None:
+        """Raises NoChunkCapacity at the end of the message."""
+        expected = self._given_up[name]
+        if chunk_id > expected:
+            del self._given_up[name]
+            self._end(name)
+            return
+        self._given_up[name] = max(expected, chunk_id + 1)
         if ends:
             del self._given_up[name]
             self._end(name)
             raise self._too_large()
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(
+    def _too_large(self) -> NoChunkCapacity:
+        return NoChunkCapacity(
             f"the chunks of messages that are not whole yet may have {self._max_bytes:,} bytes together, and it was "
             "given up for others, or is too large by itself"
         )
@@ -235,6 +266,10 @@ class ChunkGroups:
         self._ended[name] = None
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
+
+
+def _without_payload(chunk: Entry) -> Entry:
+    return Entry(chunk.metadata, b"", chunk.broker)
 
 
 def _name(metadata: MessageMetadata) -> _Name:

@@ -4,7 +4,8 @@
     any other batch   fields.py: numpy, all messages at a time
     all else          magnetar_wire's decoder, an object a message: single messages, flags that are rare, what is wrong
 
-All ways say the same of a message as magnetar's `Message` does.
+All ways say the same of a message as magnetar's `Message` does. Of an entry whose payload can't be decoded
+`read_metadata_rows` makes the rows that its metadata describes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_spark.arrow.fields import read_fields
@@ -22,11 +24,13 @@ from magnetar_spark.arrow.uniform import read_uniform
 from magnetar_wire.batch import Messages, decode_opened, open_payload, read_key, read_properties
 from magnetar_wire.compression import NONE
 from magnetar_wire.entry import Entry
+from magnetar_wire.errors import WireError
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["Wanted", "read_plain_table", "read_rows", "rows_of_messages", "within"]
+__all__ = ["Wanted", "read_metadata_rows", "read_plain_table", "read_rows", "rows_of_messages", "within"]
 
 _first_places: Final = np.arange(4096, dtype=np.int32)
+_PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 
 
 class Wanted(NamedTuple):
@@ -52,21 +56,50 @@ def read_plain_table(metadata: MessageMetadata, stored: bytes, payload_at: int) 
     return _of_table(metadata, memoryview(stored)[payload_at:])
 
 
-def read_rows(entry: Entry, wanted: Wanted) -> Rows:
+def read_rows(entry: Entry, wanted: Wanted, max_decompressed_bytes: int) -> Rows:
     """The messages of any entry but a chunk. Raises WireError."""
-    payload = open_payload(entry)
-    if entry.is_batch and not entry.metadata.compacted_batch_indexes:
-        rows = _of_table(entry.metadata, payload) or _of_fields(entry.metadata, payload, wanted)
+    metadata = entry.metadata
+    if not entry.is_batch:
+        payload = open_payload(entry, max_uncompressed_bytes=max_decompressed_bytes) if wanted.values else None
+        return _of_single(metadata, payload, wanted)
+    payload = open_payload(entry, max_uncompressed_bytes=max_decompressed_bytes)
+    if not metadata.compacted_batch_indexes:
+        rows = _of_table(metadata, payload) or _of_fields(metadata, payload, wanted)
         if rows is not None:
             return rows
-    if not entry.is_batch:
-        return _of_single(entry.metadata, payload, wanted)
     return rows_of_messages(entry, decode_opened(entry, payload), len(payload), wanted)
 
 
-def _of_single(metadata: MessageMetadata, payload: bytes, wanted: Wanted) -> Rows:
-    """A message that is no batch, of which there may be many: what it is, without the columns between."""
-    key = read_key(metadata)
+def read_metadata_rows(metadata: MessageMetadata, wanted: Wanted) -> Rows | None:
+    """The messages of an entry whose payload is not decoded, or of a message in chunks by what one of them says: null
+    in every column that is not in the metadata. None if the metadata does not tell how many messages there are."""
+    if not metadata.HasField("num_messages_in_batch"):
+        try:
+            return _of_single(metadata, None, wanted)
+        except WireError:  # the key is malformed
+            return _of_single(metadata, None, wanted._replace(keys=False))
+    places = _places_of_batch(metadata)
+    if places is None:
+        return None
+    count = len(places)
+    return Rows(count, count, count, pa.nulls(count, _PROPERTIES), count, count, places, 0)
+
+
+def _places_of_batch(metadata: MessageMetadata) -> Any:
+    """None if the metadata contradicts itself, or has more messages than a batch may have."""
+    count, left = metadata.num_messages_in_batch, metadata.compacted_batch_indexes
+    if not 0 < count <= MAX_BATCH_MESSAGES:
+        return None
+    if not left:
+        return _places(count)
+    places = np.array(left, np.int32)
+    is_rising = bool((np.diff(places) > 0).all())
+    return places if is_rising and places[0] >= 0 and places[-1] < count else None
+
+
+def _of_single(metadata: MessageMetadata, payload: bytes | None, wanted: Wanted) -> Rows:
+    """A message that is no batch, of which there may be many: built directly, without the columns of `Messages`."""
+    key = read_key(metadata) if wanted.keys else None
     return Rows(
         1,
         [None if metadata.null_value else payload],
@@ -75,7 +108,7 @@ def _of_single(metadata: MessageMetadata, payload: bytes, wanted: Wanted) -> Row
         [metadata.event_time],
         [metadata.sequence_id],
         [-1],
-        len(payload) + metadata.ByteSize(),
+        len(payload or b"") + metadata.ByteSize(),
     )
 
 

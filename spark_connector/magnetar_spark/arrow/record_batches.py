@@ -13,13 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from magnetar_spark.arrow.row_arrays import binary, fixed, maps, numbers, one_number, one_text, repeated, times
+from magnetar_spark.arrow.row_arrays import (
+    LAST_MS,
+    binary,
+    fixed,
+    maps,
+    numbers,
+    one_number,
+    one_text,
+    repeated,
+    timestamps,
+)
 from magnetar_spark.arrow.rows import Rows
 from magnetar_spark.columns import COLUMNS, arrow_schema
 
@@ -29,6 +39,7 @@ __all__ = ["EntryFacts", "RecordBatches"]
 _FIXED_BYTES: Final = 64
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _MAX_UINT64: Final = 2**64
+CountOutOfRange: TypeAlias = Callable[[str, int, int], None]
 # What a column that says nothing of any row is known by.
 _NOTHING: Final = object()
 
@@ -57,7 +68,17 @@ class EntryFacts:
 
 
 class RecordBatches:
-    def __init__(self, columns: Sequence[str], topic: str, partition: int, max_rows: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        topic: str,
+        partition: int,
+        max_rows: int,
+        max_bytes: int,
+        count_out_of_range: CountOutOfRange,
+    ) -> None:
+        """`count_out_of_range` is called with the column, the number and the first in ms of times that are null since
+        they are no timestamps."""
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
         self._topic = topic
@@ -65,6 +86,7 @@ class RecordBatches:
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._constants = _Constants()
+        self._count_out_of_range = count_out_of_range
         self._clear()
 
     def _clear(self) -> None:
@@ -101,7 +123,14 @@ class RecordBatches:
     def take(self) -> Iterator[Any]:
         """What there is, full or not."""
         if self._count:
-            making = _Making(self._entries, self._rows, self._constants, self._topic, self._partition)
+            making = _Making(
+                self._entries,
+                self._rows,
+                self._constants,
+                self._topic,
+                self._partition,
+                self._count_out_of_range,
+            )
             self._clear()
             yield pa.RecordBatch.from_arrays([_MAKE[name](making) for name in self._columns], schema=self._schema)
 
@@ -124,13 +153,20 @@ class _Making:
     """What one record batch is made of."""
 
     def __init__(
-        self, entries: list[EntryFacts], rows: list[Rows], constants: _Constants, topic: str, partition: int
+        self,
+        entries: list[EntryFacts],
+        rows: list[Rows],
+        constants: _Constants,
+        topic: str,
+        partition: int,
+        count_out_of_range: CountOutOfRange,
     ) -> None:
         self.entries = entries
         self.rows = rows
         self.constants = constants
         self.topic_name = topic
         self.partition_number = partition
+        self.count_out_of_range = count_out_of_range
         self.counts = [each.count for each in rows]
         self.count = sum(self.counts)
 
@@ -178,18 +214,27 @@ class _Making:
         )
 
     def publish_time(self) -> Any:
-        return times(self.spread([each.publish_time_ms for each in self.entries], np.uint64), _TIME)
+        return self.times("publish_time", self.spread([each.publish_time_ms for each in self.entries], np.uint64))
 
     def event_time(self) -> Any:
         pieces = [each.event_times for each in self.rows]
         if all(isinstance(piece, int) for piece in pieces):
             return self.constants.rows("event_time", _NOTHING, self.count, lambda _, count: pa.nulls(count, _TIME))
         ms = numbers(pieces, np.uint64)
-        return times(ms, _TIME, ms != 0)
+        return self.times("event_time", ms, ms != 0)
 
     def broker_time(self) -> Any:
         ms = [each.broker_time_ms for each in self.entries]
-        return times(self.spread([each or 0 for each in ms], np.uint64), _TIME, self.known(ms))
+        return self.times("broker_time", self.spread([each or 0 for each in ms], np.uint64), self.known(ms))
+
+    def times(self, column: str, ms: NDArray[np.uint64], present: NDArray[np.bool_] | None = None) -> Any:
+        """Milliseconds as timestamps; null where not `present`, and where it is no timestamp."""
+        in_range = ms <= np.uint64(LAST_MS)
+        if not in_range.all():
+            beyond = ms[~in_range]
+            self.count_out_of_range(column, len(beyond), int(beyond[0]))
+            present = in_range if present is None else present & in_range
+        return timestamps(ms, _TIME, present)
 
     def index(self) -> Any:
         first = [each.first_index for each in self.entries]
@@ -204,7 +249,11 @@ class _Making:
 
     def sequence_id(self) -> Any:
         """As Java's long shows it: from 2 ** 63 on negative."""
-        return fixed(pa.int64(), numbers([each.sequence_ids for each in self.rows], np.uint64).view(np.int64))
+        pieces = [each.sequence_ids for each in self.rows]
+        present = None
+        if int in map(type, pieces):
+            present = self.spread([type(piece) is not int for piece in pieces], np.bool_)
+        return fixed(pa.int64(), numbers(pieces, np.uint64).view(np.int64), present)
 
 
 _MAKE: Final[dict[str, Callable[[_Making], Any]]] = {name: getattr(_Making, name) for name in COLUMNS}

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["binary", "fixed", "maps", "numbers", "one_number", "one_text", "repeated", "times"]
+__all__ = ["LAST_MS", "binary", "fixed", "maps", "numbers", "one_number", "one_text", "repeated", "timestamps"]
 
-# The last millisecond that a count of microseconds in 64 bits can tell.
-_LAST_MS: Final = (2**63 - 1) // 1000
+# 9999-12-31T23:59:59.999Z: the last millisecond in the range of Spark's TimestampType.
+LAST_MS: Final = 253_402_300_799_999
 
 
 def fixed(kind: Any, values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Any:
@@ -83,13 +83,10 @@ def numbers(pieces: Sequence[Any], kind: Any) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def times(ms: NDArray[np.uint64], kind: Any, present: NDArray[np.bool_] | None = None) -> Any:
-    """Milliseconds as timestamps; null where not `present`, and where it is no time that Spark can tell."""
-    known = ms <= np.uint64(_LAST_MS)
-    if present is not None:
-        known &= present
+def timestamps(ms: NDArray[np.uint64], kind: Any, present: NDArray[np.bool_] | None = None) -> Any:
+    """Milliseconds as timestamps in microseconds; null where not `present`."""
     micros = (ms * np.uint64(1000)).view(np.int64)
-    return fixed(kind, micros, None if known.all() else known)
+    return fixed(kind, micros, None if present is None or present.all() else present)
 
 
 def one_text(text: str, count: int) -> Any:

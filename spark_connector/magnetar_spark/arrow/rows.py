@@ -2,7 +2,7 @@
 
 A piece is whatever its column is quickest made of later, when several entries' become one array:
 
-    int             so many rows that have nothing there
+    int             so many rows that have nothing there: null, or for properties an empty map
     list            a Python object each
     numpy array     numbers; or, of payloads, a table's column where it stands in the entry: nothing was copied yet
     pyarrow array   cut out by Arrow
@@ -27,6 +27,7 @@ class Rows:
     properties: Any
     # In ms since 1970; 0: none.
     event_times: Any
+    # An int: null, since the payload that has them was not decoded.
     sequence_ids: Any
     # The messages' places in their batch; -1: it is none.
     places: Any

@@ -1,5 +1,6 @@
 """A reader past the brokers, like Spark's source: it asks for plans with leases, through any broker, and reads what
-they name from the bookies later, with plain reads. It renews its leases or lets them lapse."""
+they name from the bookies later, with plain reads. It renews its leases or lets them lapse. Some of what it follows are
+reads that share one lease with those of all other readers, as batches of a driver do."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanReader"]
 
 _LEASE_ID_BYTES: Final = 16
+_SHARED_LEASE: Final = b"shared by reads!"
 
 
 class PlanReader(Host):
@@ -45,7 +47,9 @@ class PlanReader(Host):
         name = str(TopicName.parse(topic.name))
         if topic.partitions:
             name = str(TopicName.parse(topic.name).partition(chance.below(topic.partitions)))
-        lease_id = bytes(chance.below(256) for _ in range(_LEASE_ID_BYTES))
+        lease_id, read_id = bytes(chance.below(256) for _ in range(_LEASE_ID_BYTES)), b""
+        if chance.random() < 0.5:
+            lease_id, read_id = _SHARED_LEASE, lease_id
         lease_ms = chance.choice((1_000, 4_000, 20_000))
         start, incarnation = NextMessage(0, 0), ""
         grant: PlanGrant | None = None
@@ -61,19 +65,24 @@ class PlanReader(Host):
                 lease_ms=lease_ms,
                 lease_id=lease_id,
                 holder=self.name,
+                read_id=read_id,
             )
             if plan.other_incarnation:
                 return
             self.world.count("plans with leases")
             grant = leases.granted(name, (piece.ledger_id for piece in plan.pieces), asked_at, lease_ms)
-            await self._use(admin, plan, grant, name, lease_id, lease_ms)
+            await self._use(admin, plan, grant, name, lease_id, read_id, lease_ms)
             start, incarnation = plan.stop, plan.incarnation
+            if read_id and chance.random() < 0.3:
+                grant.until = min(grant.until, self.clock.monotonic() + lease_ms / 4000)
+                await admin.reading.finish_part(name, lease_id, read_id, 0, 1)
+                self.world.count("reads of a shared lease finished")
         if chance.random() < 0.3:
             leases.let_go(grant) if grant is not None else None
-            await admin.reading.end_lease(name, lease_id)
+            await admin.reading.end_lease(name, lease_id, read_id=read_id)
 
     async def _use(
-        self, admin: AsyncAdmin, plan: Plan, grant: PlanGrant, name: str, lease_id: bytes, lease_ms: int
+        self, admin: AsyncAdmin, plan: Plan, grant: PlanGrant, name: str, lease_id: bytes, read_id: bytes, lease_ms: int
     ) -> None:
         """Reads the plan's ranges, some of them several times, until it has enough of it or its lease has lapsed."""
         chance, leases = self.chance, self.world.leases
@@ -81,7 +90,7 @@ class PlanReader(Host):
             await self.clock.sleep(chance.random() * chance.choice((0.05, 0.5, 1.5)))
             if chance.random() < 0.5:
                 asked_at = self.clock.monotonic()
-                await admin.reading.renew_lease(name, plan.incarnation, lease_id, lease_ms)
+                await admin.reading.renew_lease(name, plan.incarnation, lease_id, lease_ms, read_id=read_id)
                 grant.until = max(grant.until, asked_at + lease_ms / 2000)
                 self.world.count("leases of plans renewed")
             if not plan.pieces or not leases.holds(grant):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from magnetar import aio
 from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_broker.broker import Broker
+from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.life import BrokerLife
 from magnetar_broker.options import BrokerOptions
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
@@ -28,7 +29,7 @@ from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 
-__all__ = ["ClusterScene", "OneBroker", "in_cluster"]
+__all__ = ["ClusterScene", "OneBroker", "in_cluster", "kill"]
 
 _OPTIONS = {
     "managed_ledger_default_ensemble_size": 2,
@@ -129,6 +130,17 @@ class ClusterScene:
         for one in self.brokers:
             with suppress(TimeoutError):
                 await one.broker.close()
+
+
+async def kill(one: OneBroker) -> None:
+    """Kills the broker as far as others can tell: it listens no more, and does nothing; its session stands."""
+    life = one.life
+    if one.broker._following is not None:
+        one.broker._following.cancel()
+    for listener in one.broker._listeners:
+        await listener.close()
+    await life.ownership.close()
+    life.topics.give_up(TopicGivenUp("killed"))
 
 
 def in_cluster(test: Callable[[ClusterScene], Awaitable[T]], brokers: int = 2, **options: Any) -> T:

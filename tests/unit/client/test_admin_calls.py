@@ -236,3 +236,23 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
     with pytest.raises(exceptions.UnknownError, match="can't be read"):
         brokers.change()
     assert brokers.asked == ["a"]
+
+
+def test_a_look_that_a_broker_never_answers_is_sent_again() -> None:
+    """An operation that is retried for ten minutes does not wait ten minutes for one lost answer."""
+    brokers = Brokers(a=[DeadlinePassed("no answer"), TENANTS])
+    brokers.calls.set_operation_timeout(600.0)
+    began = brokers.clock.monotonic()
+    assert brokers.look() == ["public"]
+    assert brokers.timeouts[0] == 60.0
+    assert brokers.clock.monotonic() - began < 100.0
+
+
+def test_the_operation_time_out_can_be_raised() -> None:
+    brokers = Brokers(a=[NotReached("it is restarted")])
+    for seconds in (5.0, 500.0):
+        brokers.calls.set_operation_timeout(seconds)
+        began = brokers.clock.monotonic()
+        with pytest.raises(exceptions.ConnectError):
+            brokers.look()
+        assert seconds - 3.0 <= brokers.clock.monotonic() - began <= seconds

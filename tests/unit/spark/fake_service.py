@@ -29,9 +29,14 @@ class FakeLog:
     incarnation: str
     # The messages of each entry, by ledger and entry; ledgers only ever grow in number.
     entries: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    # The broker's time of each entry that there ever was.
+    times: dict[tuple[int, int], int] = field(default_factory=dict)
     ledger_id: int = 1
+    # How many messages there ever were.
+    published: int = 0
     # What was there once ends here.
     deleted_before: NextMessage = NOWHERE
+    # By the lease's id, and behind it that of the read that has it.
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     progress: dict[str, NextMessage] = field(default_factory=dict)
     progress_owners: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -41,9 +46,11 @@ class FakeLog:
     # No answer has more pieces.
     most_pieces: int = 1000
 
-    def publish(self, messages: Sequence[int]) -> None:
+    def publish(self, messages: Sequence[int], time_ms: int = 0) -> None:
         """As one batch."""
+        self.times[self.ledger_id, self._next_entry()] = time_ms
         self.entries[self.ledger_id, self._next_entry()] = list(messages)
+        self.published += len(messages)
 
     def roll(self) -> None:
         self.ledger_id += 1
@@ -152,7 +159,10 @@ class FakeService:
         there = self._log(log)
         if start == MessageId.earliest:
             return LogPlace(there.incarnation, there.first, there.retained)
-        assert start == MessageId.latest, "the fake knows no times"
+        if isinstance(start, int):
+            places = [place for place in sorted(there.entries) if there.times[place] >= start]
+            return LogPlace(there.incarnation, NextMessage(*places[0]) if places else there.end, there.retained)
+        assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)
 
     async def plan(
@@ -171,6 +181,7 @@ class FakeService:
         before_ledgers: int = 0,
         before_bytes: int = 0,
         fresh: bool = False,
+        read_id: bytes = b"",
     ) -> Plan:
         self._note("plan")
         there = self._log(log)
@@ -179,7 +190,7 @@ class FakeService:
                 there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
             )
         if lease_ms:
-            there.leases[lease_id] = (start.ledger_id, lease_ms)
+            there.leases[lease_id + read_id] = (start.ledger_id, lease_ms)
         begins_in_deleted = NOWHERE < start < there.deleted_before
         begin = max(start, there.first if stop is None else min(there.first, stop))
         end = there.end if stop is None else min(stop, there.end)
@@ -202,13 +213,16 @@ class FakeService:
             messages_behind=len(there.between(cut, there.end)),
             lease_until_ms=0,
             retained=there.retained,
+            end_index=there.published,
             needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
             trimmed=there.deleted_before > NOWHERE,
         )
 
-    async def renew_lease(self, log: str, incarnation: str, lease_id: bytes, lease_ms: int) -> None:
+    async def renew_lease(
+        self, log: str, incarnation: str, lease_id: bytes, lease_ms: int, *, read_id: bytes = b""
+    ) -> None:
         self._note("renew_lease")
-        leases = self._log(log).leases
+        leases, lease_id = self._log(log).leases, lease_id + read_id
         if lease_id not in leases:
             raise NotFound(f"there is no such lease on {log}")
         if lease_ms:
@@ -216,9 +230,9 @@ class FakeService:
         else:
             del leases[lease_id]
 
-    async def end_lease(self, log: str, lease_id: bytes) -> None:
+    async def end_lease(self, log: str, lease_id: bytes, *, read_id: bytes = b"") -> None:
         self._note("end_lease")
-        self._log(log).leases.pop(lease_id, None)
+        self._log(log).leases.pop(lease_id + read_id, None)
 
     async def hold_namespace(
         self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""

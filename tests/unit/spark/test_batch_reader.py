@@ -13,7 +13,7 @@ import magnetar.admin
 from magnetar.admin import Plan
 from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
-from magnetar_spark.errors import DataLost
+from magnetar_spark.errors import DataLost, NoSuchTopic
 from magnetar_spark.log_slice import LogSlice
 from magnetar_spark.options import batch_options
 from tests.unit.spark.fake_service import FakeService
@@ -47,6 +47,32 @@ def test_a_partition_of_which_nothing_is_read_has_no_lease(service: FakeService)
     slices = [one for one in reader().partitions() if isinstance(one, LogSlice)]
     assert service.messages_of(slices) == [1, 2, 3]
     assert leased(service) == [1]
+
+
+def test_a_batch_waits_for_its_topic(service: FakeService) -> None:
+    """SPK-1: waitForTopic; or names the topic that is missing, and what to do"""
+
+    def create() -> None:
+        if service.asked.count("get_partitioned") >= 3:
+            service.create("late")
+            service["late"].publish([7])
+
+    with pytest.raises(NoSuchTopic, match="there is no topic persistent://public/default/never: create it"):
+        reader(topic="never").partitions()
+    service.asked.clear()
+    service.before["get_partitioned"] = create
+    slices = [one for one in reader(topic="late", waitForTopic="1h").partitions() if isinstance(one, LogSlice)]
+    assert service.messages_of(slices) == [7]
+
+
+def test_at_least_so_many_tasks(service: FakeService) -> None:
+    """SPK-3: minTasks, of little that there is to read"""
+    for number in range(20):
+        service[f"t-partition-{number % 2}"].publish([number])
+    assert len(reader().partitions()) == 2
+    slices = [one for one in reader(minTasks="7").partitions() if isinstance(one, LogSlice)]
+    assert len(slices) == 7
+    assert sorted(service.messages_of(slices)) == list(range(20))
 
 
 def test_a_loss_advises_no_subscription_to_a_batch(service: FakeService) -> None:
@@ -95,3 +121,14 @@ def test_that_a_lease_is_not_given_back_fails_no_query(service: FakeService) -> 
     service.failing["end_lease"] = ConnectError("a broker moves")
     assert len(reader().partitions()) == 1
     assert leased(service) == [0, 1]
+
+
+def test_all_batches_of_a_driver_share_a_lease_of_each_topic(service: FakeService) -> None:
+    """SPK-5: each is a read of its own, and the slices of a partition know how many there are."""
+    service["t-partition-1"].publish([1, 2, 3])
+    slices = [one for _ in range(3) for one in reader().partitions() if isinstance(one, LogSlice)]
+    leases = [one.lease.lease for one in slices if one.lease is not None]
+    assert len({lease.lease_id for lease in leases}) == 1
+    assert len({lease.read_id for lease in leases}) == 3
+    assert len(service["t-partition-1"].leases) == 3
+    assert [(one.part, one.parts) for one in slices] == [(0, 1)] * 3

@@ -284,6 +284,28 @@ def test_where_no_bookie_answers_only_a_log_without_the_ledger_says_that_it_is_g
     run(body())
 
 
+def test_bookies_that_are_restarted_are_waited_for() -> None:
+    """SPK-1: for as long as the option reconnectSeconds says, ten minutes by default"""
+    scene = Scene(counts=(10,))
+    away = dict(scene.bookies)
+    scene.bookies.clear()
+
+    async def body() -> None:
+        runs = scene.runs()
+        reading = asyncio.ensure_future(runs.next())
+        began = scene.clock.monotonic()
+        while scene.clock.monotonic() < began + 500.0:
+            await asyncio.sleep(0)
+            scene.clock.advance(1.0)
+        assert not reading.done()
+        scene.bookies.update(away)
+        found = await patiently(scene.clock, asyncio.wait_for(reading, None))
+        assert isinstance(found, EntryRun)
+        await runs.close()
+
+    run(body())
+
+
 @pytest.mark.parametrize("how", ["unreached", "failing", "limbo"])
 def test_entries_that_nobody_could_be_asked_for_are_not_said_to_be_lost(how: str) -> None:
     """Unknown is not no: two say that they lack it, and the third can't be asked; or all may have lost it."""

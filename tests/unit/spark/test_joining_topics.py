@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.exceptions import NotFound, TooManyLookupRequestException
 from magnetar_spark.errors import DataLost
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
@@ -161,5 +162,31 @@ def test_new_logs_are_retained_by_the_driver_while_a_batch_runs() -> None:
         await stream.close()
         assert service.namespace_leases == {}
         assert service["x-2"].leases == {}
+
+    asyncio.run(go())
+
+
+def test_a_lease_on_a_namespace_that_is_refused_is_an_error_unless_losses_are_all_right() -> None:
+    """SPK-5, SPK-2: of a namespace that there is not nothing is needed"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("x-1")
+        for fails in (True, False):
+            service.failing["hold_namespace"] = TooManyLookupRequestException("max_leases_per_namespace")
+            stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss=str(fails).lower())
+            if fails:
+                with pytest.raises(TooManyLookupRequestException):
+                    await stream.initial()
+            else:
+                service.asked.clear()
+                await stream.latest(await stream.initial(), Limits())
+                assert service.asked.count("hold_namespace") == 1
+            await stream.close()
+        service.failing["hold_namespace"] = NotFound("there is no namespace")
+        stream = a_stream(service, topicsPattern="x-.*")
+        await stream.initial()
+        await stream.close()
+        assert service.namespace_leases == {}
 
     asyncio.run(go())

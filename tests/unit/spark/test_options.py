@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from magnetar.admin import NextMessage
+from magnetar_spark import other_connectors
+from magnetar_spark.columns import COLUMNS
 from magnetar_spark.errors import InvalidColumns, InvalidOptions
 from magnetar_spark.option_names import OPTIONS
 from magnetar_spark.options import SourceOptions, batch_options, stream_options
@@ -14,6 +18,7 @@ from magnetar_wire.topic_name import TopicName
 
 URL = "magnetar://here:6652"
 LOG = "persistent://public/default/t"
+NOON = "2026-01-01T12:00:00"
 
 
 def batch(**options: str) -> SourceOptions:
@@ -38,14 +43,26 @@ def test_every_option_has_an_effect() -> None:
         "failOnDataLoss": batch(failOnDataLoss="false") != plain_batch,
         "columns": batch(columns="value") != plain_batch,
         "maxChunkBytes": batch(maxChunkBytes="1g") != plain_batch,
+        "reconnectSeconds": stream(reconnectSeconds="5") != plain_stream,
+        "maxDecompressedBytes": batch(maxDecompressedBytes="1g") != plain_batch,
+        "unreadable": batch(unreadable="null") != plain_batch,
+        "timeZone": batch(timeZone="Asia/Tokyo", startingOffsets=NOON) != batch(timeZone="UTC", startingOffsets=NOON),
         "maxTasks": batch(maxTasks="77") != plain_batch,
+        "minTasks": batch(minTasks="2") != plain_batch,
+        "waitForTopic": batch(waitForTopic="2") != plain_batch,
+        "pushFilters": batch(pushFilters="true") != plain_batch,
         "batchLeaseSeconds": batch(batchLeaseSeconds="60") != plain_batch,
         "maxMessagesPerTrigger": stream(maxMessagesPerTrigger="5") != plain_stream,
         "maxBytesPerTrigger": stream(maxBytesPerTrigger="5k") != plain_stream,
+        "minMessagesPerTrigger": stream(minMessagesPerTrigger="5") != plain_stream,
+        "maxTriggerDelay": stream(minMessagesPerTrigger="5", maxTriggerDelay="2h") != stream(minMessagesPerTrigger="5"),
         "progressSubscription": stream(progressSubscription="s") != plain_stream,
     }
     assert effects == dict.fromkeys(OPTIONS, True)
     assert stream(maxBytesPerTrigger="5k").max_bytes == 5120
+    assert [batch(waitForTopic=text).wait_for_topic_s for text in ("7", "250ms", "3 s", "2M", "1h", "1d", "0")] == [
+        *(7, 0.25, 3, 120, 3600, 86_400, 0)
+    ]
     assert (plain_batch.starting.default, plain_stream.starting.default) == ("earliest", "latest")
 
 
@@ -71,9 +88,10 @@ def test_case_does_not_matter() -> None:
         ("kafka.bootstrap.servers", "url"),
         ("service.url", "url"),
         ("maxOffsetsPerTrigger", "maxMessagesPerTrigger"),
+        ("minOffsetsPerTrigger", "minMessagesPerTrigger"),
+        ("minPartitions", "minTasks"),
         ("subscribe", "topics"),
         ("assign", "topics"),
-        ("minPartitions", "maxTasks"),
         ("startingOffsetsByTimestamp", "startingOffsets"),
         ("endingOffsetsByTimestamp", "endingOffsets"),
     ],
@@ -92,8 +110,6 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong: str, meant: str) -
             "there are no consumer groups, and a query's position is in its checkpoint.*'progressSubscription'",
         ),
         ("kafka.group.id", "there are no consumer groups"),
-        ("minOffsetsPerTrigger", r"there is no minimum: .*processingTime='1 minute'.*'maxMessagesPerTrigger'"),
-        ("maxTriggerDelay", "there is no minimum"),
         ("kafka.security.protocol", "leave it out: no Kafka client runs here"),
         ("pulsar.client.authParams", "leave it out: no Pulsar client runs here"),
         ("kafkaConsumer.pollTimeoutMs", "leave it out: tasks read entries from the bookies"),
@@ -105,6 +121,17 @@ def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, t
     """SPK-1"""
     with pytest.raises(InvalidOptions, match=f"no option '{foreign}': .*{told}.*There are url, "):
         batch(**{foreign: "x"})
+
+
+def test_hints_name_options_and_columns_that_there_are() -> None:
+    """SPK-1: a hint for a name that has become an option, or that names one which there is not, would be stale."""
+    option_hints = other_connectors._OPTIONS | other_connectors._PREFIXES
+    assert not {name.lower() for name in OPTIONS} & option_hints.keys()
+    assert not set(COLUMNS) & other_connectors._COLUMNS.keys()
+    for hint in option_hints.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*OPTIONS, "properties"}, hint
+    for hint in other_connectors._COLUMNS.values():
+        assert set(re.findall(r"'(\w+)'", hint)) <= {*COLUMNS}, hint
 
 
 @pytest.mark.parametrize(
@@ -135,17 +162,41 @@ def test_options_of_other_connectors_are_refused_with_what_to_do(foreign: str, t
         ),
         ({"startingOffsets": "0"}, "which is not above 0"),
         ({"failOnDataLoss": "perhaps"}, "give true or false"),
+        ({"unreadable": "ignore"}, "give fail, skip, null"),
+        ({"maxDecompressedBytes": "2g"}, "of 1 … 1,073,741,824"),
+        ({"maxDecompressedBytes": "0"}, "of 1 … 1,073,741,824"),
+        ({"timeZone": "Berlin"}, "'timeZone' is 'Berlin'"),
+        ({"startingOffsets": NOON}, "has no time zone"),
+        ({"endingOffsets": '{"t": "2026-01-01"}'}, "give the option timeZone"),
         ({"maxTasks": "-1"}, "not a whole number of 1"),
         ({"maxTasks": "9" * 5000}, "not a whole number of 1"),
         ({"batchLeaseSeconds": "1e3"}, "not a whole number of 1"),
         ({"columns": "value,valeu"}, "no column 'valeu': did you mean 'value'"),
         ({"columns": "value,VALUE"}, "named 2 times"),
         ({"maxBytesPerTrigger": "5m"}, "is for spark.readStream"),
+        ({"maxTriggerDelay": "5m"}, "is for spark.readStream"),
+        ({"minTasks": "5", "maxTasks": "4"}, "'minTasks' is 5, and 'maxTasks' 4: give a minimum of 4 at most"),
+        ({"waitForTopic": "a while"}, "give a duration of up to 7d, such as 500ms"),
+        ({"waitForTopic": "8d"}, "give a duration of up to 7d"),
     ],
 )
 def test_what_can_not_be_meant(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         batch(**options)
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"maxTriggerDelay": "5m"}, "does nothing without 'minMessagesPerTrigger'"),
+        ({"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"}, "give a minimum of 8 at most"),
+    ],
+)
+def test_stream_options_that_do_not_fit_together(options: dict[str, str], told: str) -> None:
+    """SPK-2"""
+    with pytest.raises(InvalidOptions) as raised:
+        stream(**options)
     assert told in str(raised.value)
 
 

@@ -18,7 +18,7 @@ from magnetar_spark.entry_runs import Deleted, Whereabouts
 from magnetar_spark.errors import NotReadNow
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.slice_broker import SliceBroker
-from magnetar_spark.task_lease import TaskLease, due_here, new_lease
+from magnetar_spark.task_lease import TaskLease, due_here, new_shared_lease
 from tests.running import GENEROUS_S, run, until
 
 SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)
@@ -33,14 +33,17 @@ class Broker:
     def __init__(self) -> None:
         self.reading = self
         self.renewals: list[tuple[str, str, bytes, int]] = []
+        self.renewed_reads: set[bytes] = set()
+        self.finished: list[tuple[str, bytes, bytes, int, int]] = []
         self.plans: list[tuple[NextMessage, NextMessage]] = []
         self.answer: Plan | Exception = PLAN
         self.refusal: Exception | None = None
         self.hangs = False
         self.closed = False
 
-    async def renew_lease(self, *asked: Any) -> None:
+    async def renew_lease(self, *asked: Any, read_id: bytes) -> None:
         self.renewals.append(asked)
+        self.renewed_reads.add(read_id)
         if self.hangs:
             await asyncio.Event().wait()
         if self.refusal is not None:
@@ -53,6 +56,13 @@ class Broker:
             raise self.answer
         return self.answer
 
+    async def finish_part(self, *asked: Any) -> None:
+        self.finished.append(asked)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.refusal is not None:
+            raise self.refusal
+
     async def close(self) -> None:
         self.closed = True
 
@@ -63,7 +73,7 @@ class Broker:
 def leased(lease_ms: int, planned_s_ago: float = 0.0, logs: int = 3) -> LogSlice:
     """One of partition 1's, of a query over some partitions."""
     names = [f"t-partition-{index}" for index in range(logs)]
-    return replace(SLICE, lease=TaskLease.of(new_lease(lease_ms), time.time() - planned_s_ago, names))
+    return replace(SLICE, lease=TaskLease.of(new_shared_lease(lease_ms), time.time() - planned_s_ago, names))
 
 
 def times(broker: Broker) -> Counter[str]:
@@ -87,6 +97,7 @@ def test_the_leases_on_all_logs_of_the_query_are_renewed_as_long_as_the_task_rea
         await reading.close()
         assert broker.closed
         assert {asked[1:] for asked in broker.renewals} == {("", one.lease.lease.lease_id, 30)}
+        assert broker.renewed_reads == {one.lease.lease.read_id}
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(body())
@@ -144,14 +155,48 @@ def test_what_was_planned_just_now_is_renewed_within_an_interval_wherever_a_cloc
     run(body())
 
 
+def test_two_batches_of_a_driver_renew_each_for_itself() -> None:
+    """They share a lease, and each is renewed in the times of its own planning."""
+    one, other = leased(60_000).lease, leased(60_000).lease
+    assert one is not None
+    assert other is not None
+    assert one.lease.lease_id == other.lease.lease_id
+
+    async def body() -> None:
+        assert due_here(one) is not due_here(other)
+
+    run(body())
+
+
+@pytest.mark.parametrize("trouble", ["none", "hangs", "refused"])
+def test_a_slice_that_was_read_is_reported_whatever_becomes_of_the_report(trouble: str) -> None:
+    """SPK-5: a batch whose slices are all read gives its lease back. The task does not depend on that."""
+
+    async def body() -> None:
+        broker = Broker()
+        broker.hangs = trouble == "hangs"
+        broker.refusal = ConnectError("nobody is there") if trouble == "refused" else None
+        one = replace(leased(3_600_000), part=2, parts=7)
+        assert one.lease is not None
+        reading = broker.of(one)
+        await reading.finish_part()
+        await reading.close()
+        lease = one.lease.lease
+        assert broker.finished == [("t-partition-1", lease.lease_id, lease.read_id, 2, 7)]
+
+    run(body())
+
+
 def test_a_stream_s_lease_is_left_to_its_driver() -> None:
     async def body() -> None:
         broker = Broker()
         reading = broker.of(SLICE)
         reading.keep_lease()
         await asyncio.sleep(0.01)
+        await reading.finish_part()
         await reading.close()
         assert not broker.renewals
+        assert not broker.finished
         assert not broker.closed  # there was none
 
     run(body())

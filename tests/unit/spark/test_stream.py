@@ -10,11 +10,13 @@ from typing import Any, cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar.exceptions import ConnectError, TopicNotFound
+from magnetar.exceptions import ConnectError
+from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import (
     DataLost,
     InvalidOffsets,
     InvalidOptions,
+    NoSuchTopic,
     NothingKept,
     PositionBeyondEnd,
     SubscriptionInUse,
@@ -132,6 +134,9 @@ def test_where_nothing_is_new_the_offset_stays_as_it_is() -> None:
         end = await stream.latest(start, ALL)
         assert json.dumps(await stream.latest(json.loads(json.dumps(end)), ALL)) == json.dumps(end)
         assert await stream.slices(end, end) == []
+        decodes = a_stream(service, unreadable="null", maxDecompressedBytes="2k", maxChunkBytes="1m")
+        found = {one.decoding for one in await decodes.slices(start, end)}
+        assert found == {Decoding(Unreadable.NULL, 2_048, 1 << 20)}
         empty = a_stream(service, startingOffsets="latest")
         start = await empty.initial()
         assert await empty.latest(start, ALL) == start
@@ -349,16 +354,151 @@ def test_with_a_target_nothing_is_read_that_comes_later() -> None:
     run(go())
 
 
-def test_the_lag_is_told() -> None:
+def test_the_lag_is_reported() -> None:
     """SPK-2: in the query's progress"""
 
     async def go() -> None:
         query = Query(filled())
+        assert query.stream.lag() is None
         await query.batch(Limits(messages=7))
         lag = query.stream.lag()
         assert lag is not None
-        assert [one["messages_behind"] for one in lag.values()] == [23]
-        assert [one["ledger_id"] for one in lag.values()] == [query.service["t"].ledger_id]
+        assert lag.keys() == {LOG, "total"}
+        assert (lag[LOG]["messages_behind"], lag[LOG]["ledger_id"]) == (23, query.service["t"].ledger_id)
+        assert lag["total"]["messages_behind"] == 23
+        assert (lag["total"]["batch_messages"], lag["total"]["batch_bytes"]) == (7, 700)
+
+    run(go())
+
+
+def test_the_lag_is_that_of_all_partitions_though_a_batch_plans_some() -> None:
+    """SPK-2: a limit below the number of partitions"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("t", 5)
+        for number in range(5):
+            service[f"t-partition-{number}"].publish(range(100 * number, 100 * number + 10))
+        query = Query(service)
+        for batch in range(1, 8):
+            query.stream._lag._not_before = 0.0
+            assert len(await query.batch(Limits(messages=2))) == 2
+            lag = query.stream.lag()
+            assert lag is not None
+            assert len(lag) == 6
+            assert lag["total"]["messages_behind"] == 50 - 2 * batch
+            assert sum(one["messages_behind"] for log, one in lag.items() if log != "total") == 50 - 2 * batch
+
+    run(go())
+
+
+def test_a_batch_waits_for_so_many_messages() -> None:
+    """SPK-2: minMessagesPerTrigger; what waits is in the lag; a log that comes or changes meanwhile loses nothing"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("t", 2)
+        query = Query(service, minMessagesPerTrigger="10", maxTriggerDelay="1h", failOnDataLoss="false")
+        # What was published in four batches to two partitions.
+        for number in range(4):
+            assert not await query.batch()
+            service[f"t-partition-{number % 2}"].publish([3 * number, 3 * number + 1, 3 * number + 2])
+            assert not await query.batch() or number == 3
+            lag = query.stream.lag()
+            assert lag is not None
+            assert lag["total"]["messages_behind"] == (3 * number + 3 if number < 3 else 0)
+        assert sorted(query.read) == list(range(12))
+        service["t-partition-0"].publish([12])
+        service.partitioned[LOG] = 3
+        service.create("t-partition-2")
+        service["t-partition-2"].publish(range(13, 22))
+        query.stream._topics._not_before = 0.0
+        assert sorted(await query.batch()) == list(range(12, 22))
+        service["t-partition-1"].publish([22])
+        assert not await query.batch()
+        service.delete("t")
+        service.create("t", 3)
+        service["t-partition-0"].publish([23])
+        query.stream._topics._not_before = 0.0
+        assert await query.batch() == [23]
+
+    run(go())
+
+
+def test_no_message_waits_longer_than_the_delay() -> None:
+    """SPK-2: maxTriggerDelay"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("t")
+        query = Query(service, minMessagesPerTrigger="10", maxTriggerDelay="30ms")
+        assert not await query.batch()
+        service["t"].publish([1, 2])
+        while not (batch := await query.batch()):
+            pass
+        assert batch == [1, 2]
+        lag = query.stream.lag()
+        assert lag is not None
+        assert lag["total"]["waited_ms"] >= 30
+
+    run(go())
+
+
+def test_a_query_that_ends_with_what_there_is_does_not_wait() -> None:
+    """SPK-2: with Trigger.AvailableNow, and with Trigger.Once, which asks for all"""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service, minMessagesPerTrigger="100", maxTriggerDelay="1h")
+        assert not await query.batch()
+        end = await query.stream.latest(await query.stream.initial(), ALL, may_wait=False)
+        assert end[LOG]["ledger_id"] == service["t"].ledger_id
+        query = Query(service, minMessagesPerTrigger="100", maxTriggerDelay="1h")
+        await query.stream.fix_target()
+        assert await query.batch() == list(range(30))
+
+    run(go())
+
+
+def test_what_a_batch_waits_for_is_held_after_a_restart() -> None:
+    """SPK-5: the lease is taken though nothing is planned yet; and a query whose messages nobody keeps is refused"""
+
+    async def go() -> None:
+        service = filled()
+        query = Query(service, minMessagesPerTrigger="10", maxTriggerDelay="1h")
+        assert await query.batch() == list(range(30))
+        await query.crash()
+        assert not service["t"].leases
+        service["t"].publish([30])
+        assert not await query.batch()
+        assert len(service["t"].leases) == 1
+        await query.crash()
+        service["t"].retained = False
+        with pytest.raises(NothingKept):
+            await query.batch()
+
+    run(go())
+
+
+def test_a_stream_waits_for_its_topic() -> None:
+    """SPK-1: waitForTopic; or names the topic that is missing, and what to do"""
+
+    async def go() -> None:
+        service = FakeService()
+        for start in (TopicStream.initial, TopicStream.fix_target):
+            with pytest.raises(NoSuchTopic, match=rf"there is no topic {LOG}: create it .* option waitForTopic"):
+                await start(a_stream(service))
+            with pytest.raises(NoSuchTopic, match=r"none was made within the 0\.01 s of waitForTopic"):
+                await start(a_stream(service, waitForTopic="10ms"))
+        assert await a_stream(service, topicsPattern="t.*", waitForTopic="10ms").initial() == {}
+
+        def create() -> None:
+            if service.asked.count("get_partitioned") >= 3 + asked:
+                service.create("t")
+
+        asked = service.asked.count("get_partitioned")
+        service.before["get_partitioned"] = create
+        assert list(await a_stream(service, waitForTopic="1h").initial()) == [LOG]
 
     run(go())
 
@@ -656,9 +796,9 @@ def test_a_batch_whose_messages_are_gone_when_it_is_done_again() -> None:
 def test_topics_that_there_are_not() -> None:
     async def go() -> None:
         service = FakeService()
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(NoSuchTopic):
             await a_stream(service).initial()
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(NoSuchTopic):
             await a_stream(service).fix_target()
         query = Query(service, topicsPattern="t.*")
         assert await query.stream.initial() == {}

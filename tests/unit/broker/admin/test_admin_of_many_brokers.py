@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import AsyncAdmin, AutoTopicCreation, NamespacePolicies
+from magnetar.admin import AsyncAdmin, AutoTopicCreation, NamespacePolicies, NextMessage
 from magnetar_broker import paths
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import NamespaceName
 from tests.running import until
 from tests.unit.broker.admin.many_brokers import admins, is_gone, publish, serving, spread, topic_at
-from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
+from tests.unit.broker.cluster_scene import ClusterScene, in_cluster, kill
 
 
 def test_what_concerns_a_topic_is_done_by_its_owner_whoever_is_asked() -> None:
@@ -55,6 +55,37 @@ def test_what_concerns_a_topic_is_done_by_its_owner_whoever_is_asked() -> None:
                 await admin.topics.stats(topic)
 
     in_cluster(body)
+
+
+@pytest.mark.parametrize("call", ["plan", "stats", "create", "delete"])
+def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_brokers(call: str) -> None:
+    """OWN-2: a broker that is asked by another one takes the bundles of its former session, and the call does not wait
+    until that session is over."""
+
+    async def body(scene: ClusterScene) -> None:
+        async with admins(scene) as (_, admin), scene.client() as client:
+            await spread(scene, admin)
+            topic = topic_at(scene, scene["b1"])
+            await publish(client, topic, b"0")
+            killed = scene["b1"]
+            await kill(killed)
+            await scene.another(1).broker.start()
+            scene.brokers.remove(killed)
+            match call:
+                case "plan":
+                    plan = await admin.reading.plan(topic, start=NextMessage(0, 0, 0))
+                    assert plan.messages == 1
+                case "stats":
+                    assert (await admin.topics.stats(topic)).owner_broker == "b1"
+                case "create":
+                    with pytest.raises(exceptions.AlreadyExists):
+                        await admin.topics.create(topic)
+                case "delete":
+                    await admin.topics.delete(topic, force=True)
+            assert scene["b1"].ownership.owned()
+
+    # The session lasts longer than a call is tried.
+    in_cluster(body, admin_forward_timeout_s=5.0)
 
 
 def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:

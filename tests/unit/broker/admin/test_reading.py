@@ -74,6 +74,7 @@ def test_a_plan_names_what_there_is_and_who_has_it() -> None:
         assert once_more.pieces == [replace(piece, open=False) for piece in plan.pieces]
         assert once_more.stop == plan.stop
         assert once_more.messages_behind == 7
+        assert (plan.end_index, once_more.end_index) == (12, 19)
 
     in_broker(body, **SMALL)
 

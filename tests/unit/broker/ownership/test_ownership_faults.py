@@ -19,7 +19,7 @@ from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
+from tests.unit.broker.cluster_scene import ClusterScene, in_cluster, kill
 
 NAMESPACE = NamespaceName("public", "default")
 BUNDLES = default_bundles(4)
@@ -357,17 +357,6 @@ def test_a_namespace_that_is_made_again_with_other_bundles_has_the_owners_of_tho
 async def _gone(scene: ClusterScene, path: str) -> bool:
     await scene.registry.sync()
     return await scene.registry.exists(path) is None
-
-
-async def kill(one: OneBroker) -> None:
-    """As far as others can tell: nobody listens, nothing is done any more, and the session still stands."""
-    life = one.life
-    if one.broker._following is not None:
-        one.broker._following.cancel()
-    for listener in one.broker._listeners:
-        await listener.close()
-    await life.ownership.close()
-    life.topics.give_up(TopicGivenUp("killed"))
 
 
 @pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])

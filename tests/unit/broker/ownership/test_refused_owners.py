@@ -10,8 +10,8 @@ from magnetar_metadata.store import SessionState
 from magnetar_wire.bundles import BundleRange, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
-from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster
-from tests.unit.broker.ownership.test_ownership_faults import believed, consistent, kill, node_of
+from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, in_cluster, kill
+from tests.unit.broker.ownership.test_ownership_faults import believed, consistent, node_of
 
 NAMESPACE = NamespaceName("public", "default")
 BUNDLES = default_bundles(4)

@@ -1,0 +1,87 @@
+"""Times in `startingOffsets` and `endingOffsets`, as milliseconds since 1970.
+
+**A time without a zone.** Spark reads such a time in `spark.sql.session.timeZone`. A Python data source never sees that
+setting on the driver: PySpark 4.2 and 4.3 start the processes that create the source, plan a batch and drive a stream
+with an empty configuration, no active session and no environment variable that names it; only tasks get it, and offsets
+are resolved long before. To take UTC instead would read other messages than the user means, without a word. So the
+option `timeZone` gives the zone, and without it a time must have its own.
+
+**Seconds for milliseconds.** 1764000000 is a second of 2025, and as milliseconds the 21st of January 1970, which reads
+everything. A number that as milliseconds lies before 2001, and as seconds between 2001 and 2100, is refused, and so is
+one that as milliseconds lies after the year 9999: those are microseconds or nanoseconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import zoneinfo
+from typing import Final
+
+from magnetar_spark.errors import InvalidOptions
+
+__all__ = ["check_ms", "parse_time", "parse_zone"]
+
+# 2001-01-01 and 2100-01-01.
+_FIRST_PLAUSIBLE_S: Final = 978_307_200
+_LAST_PLAUSIBLE_S: Final = 4_102_444_800
+# 9999-12-31T23:59:59.999Z
+_LAST_MS: Final = 253_402_300_799_999
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?", re.ASCII)
+_LONGEST_OFFSET_HOURS: Final = 18
+
+
+def parse_zone(text: str) -> datetime.tzinfo:
+    """A zone as `spark.sql.session.timeZone` names one: a region's name, or an offset. Raises InvalidOptions."""
+    stripped = text.strip()
+    if stripped in ("Z", "UTC", "GMT"):
+        return datetime.UTC
+    match = _OFFSET.fullmatch(stripped)
+    if match and int(match[2]) <= _LONGEST_OFFSET_HOURS and int(match[3] or 0) < 60:
+        offset = datetime.timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
+        return datetime.timezone(-offset if match[1] == "-" else offset)
+    try:
+        return zoneinfo.ZoneInfo(stripped)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise InvalidOptions(
+            f"the option 'timeZone' is {text!r:.50}, which is no time zone that this machine knows: give a name such "
+            "as Europe/Berlin, or an offset such as +01:00"
+        ) from None
+
+
+def parse_time(option: str, text: str, zone: datetime.tzinfo | None) -> int | None:
+    """ISO 8601 as milliseconds; None if it is none. `zone` is that of times that have none of their own. Raises
+    InvalidOptions."""
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if time.tzinfo is None:
+        if zone is None:
+            raise InvalidOptions(
+                f"{option} has the time {text!r:.50}, which has no time zone: append one, {text:.50}Z or "
+                f"{text:.50}+01:00, or give the option timeZone, as by spark.conf.get('spark.sql.session.timeZone'). "
+                "Spark does not tell Python data sources the session's zone"
+            )
+        time = time.replace(tzinfo=zone)
+    return check_ms(option, int(time.timestamp() * 1000))
+
+
+def check_ms(option: str, ms: int) -> int:
+    """Raises InvalidOptions for numbers that are not meant as milliseconds."""
+    if ms <= 0:
+        raise InvalidOptions(f"{option} is the time {ms}, which is not above 0: it is given in ms since 1970")
+    if _FIRST_PLAUSIBLE_S <= ms < _LAST_PLAUSIBLE_S:
+        raise InvalidOptions(
+            f"{option} is the time {ms}, which in ms since 1970 is {_shown(ms)}, and in seconds {_shown(ms * 1000)}: "
+            f"times are given in ms, so give {ms * 1000}, or {_shown(ms * 1000)}"
+        )
+    if ms > _LAST_MS:
+        raise InvalidOptions(
+            f"{option} is the time {ms}, which in ms since 1970 is after the year 9999: give ms, not µs or ns"
+        )
+    return ms
+
+
+def _shown(ms: int) -> str:
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

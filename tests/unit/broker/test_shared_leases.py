@@ -1,0 +1,224 @@
+"""Leases that several reads share: each read holds what it needs for its time, and all of them are one lease."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from magnetar_broker.core.lease_reads import FINISHED_SHARE, MAX_PARTS, MAX_READS
+from magnetar_broker.core.leases import Lease, Leases, encoded
+from magnetar_broker.core.position import LATEST
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.randomness import SeededRandomness
+from tests.unit.broker.log_scene import SMALL, Scene, in_scene
+from tests.unit.broker.test_leases import ONE, OTHER, filled, ids, recorded
+
+_HOUR_MS = 3_600_000
+_TEN_MIN_MS = 600_000
+
+
+def read_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def test_a_driver_that_polls_has_one_lease_and_streams_find_theirs() -> None:
+    """SPK-5: 2,000 batches within an hour leave one lease of the topic, and reads in bounded memory."""
+
+    async def test(scene: Scene) -> None:
+        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=2)
+        log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
+        for number in range(2_000):
+            await scene.patiently(log.leases.take(ONE, 1, _HOUR_MS, "a driver", read_id(number)))
+            scene.clock.advance(1)
+        assert len(log.leases.standing()) == 1
+        assert len(log._node.leases._reads[ONE]._reads) <= MAX_READS
+        await scene.patiently(log.leases.take(OTHER, 1, _TEN_MIN_MS, "a stream"))
+
+    in_scene(test)
+
+
+def test_batches_have_half_of_the_bound() -> None:
+    """SPK-5: drivers that read by batches never use up the leases that streams need."""
+
+    async def test(scene: Scene) -> None:
+        options = ManagedLedgerOptions(managed_ledger_max_leases_per_topic=4)
+        log = await scene.open(options=SMALL.model_copy(update=options.model_dump(exclude_unset=True)))
+        for number in range(2):
+            await scene.patiently(log.leases.take(bytes([number]) * 16, 1, _HOUR_MS, "a driver", read_id(number)))
+        with pytest.raises(BrokerError, match=r"2 of them shared by batch reads, .* allows 4, half of them") as refused:
+            await scene.patiently(log.leases.take(bytes([2]) * 16, 1, _HOUR_MS, "a driver", read_id(2)))
+        assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
+        for number in range(10, 12):
+            await scene.patiently(log.leases.take(bytes([number]) * 16, 1, _TEN_MIN_MS, "a stream"))
+        # A successor counts them alike.
+        log.abandon()
+        log = await scene.open(
+            await scene.another(), options=SMALL.model_copy(update=options.model_dump(exclude_unset=True))
+        )
+        assert sum(lease.shared for lease, _ in log.leases.standing()) == 2
+
+    in_scene(test)
+
+
+def test_a_later_read_moves_a_shared_lease_to_no_later_ledger() -> None:
+    """SPK-5: concurrent batches of one driver keep their ranges; each ends by itself."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "", read_id(1)))
+        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "", read_id(2)))
+        assert await scene.patiently(log.trim(lambda: LATEST))
+        assert ids(log) == ledgers[1:]
+        scene.clock.advance(400)
+        await scene.patiently(log.leases.renew(ONE, _TEN_MIN_MS, read_id(2)))
+        scene.clock.advance(201)
+        assert await scene.patiently(log.trim(lambda: LATEST))
+        assert ids(log) == ledgers[2:]
+        with pytest.raises(BrokerError, match="has ended"):
+            await scene.patiently(log.leases.renew(ONE, _TEN_MIN_MS, read_id(1)))
+        await scene.patiently(log.leases.end(ONE, read_id(1)))
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+        await scene.patiently(log.leases.end(ONE, read_id(2)))
+        assert await recorded(scene) == []
+
+    in_scene(test)
+
+
+def test_a_read_of_an_earlier_ledger_is_written_before_it_is_answered() -> None:
+    """SPK-5: a successor keeps what both need."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        both = asyncio.gather(
+            log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "", read_id(1)),
+            log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "", read_id(2)),
+            log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "", read_id(3)),
+        )
+        await scene.wait(both.done)
+        assert await recorded(scene) == [(ONE, ledgers[0])]
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+
+    in_scene(test)
+
+
+def test_a_read_that_has_finished_lasts_for_a_quarter_of_its_time() -> None:
+    """SPK-5: when each of its parts has said so, whatever the order and how often; a second action renews it."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _HOUR_MS, "", read_id(1)))
+        for part in (2, 0, 2):
+            log.leases.finish_part(ONE, read_id(1), part, 3)
+        assert left_s(log.leases.standing()) > 3_000
+        log.leases.finish_part(ONE, read_id(1), 1, 3)
+        assert 800 < left_s(log.leases.standing()) <= FINISHED_SHARE * 3_600
+        scene.clock.advance(800)
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+        await scene.patiently(log.leases.renew(ONE, _HOUR_MS, read_id(1)))
+        scene.clock.advance(3_000)
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+        for part in range(3):
+            log.leases.finish_part(ONE, read_id(1), part, 3)
+        scene.clock.advance(901)
+        # It has not lapsed: all that it was for was read.
+        await scene.patiently(log.leases.remove_lapsed())
+        assert (await recorded(scene), log.leases.lapsed) == ([], 0)
+        log.leases.finish_part(ONE, read_id(1), 0, 3)
+        for part, parts in ((3, 3), (0, 0), (0, MAX_PARTS + 1)):
+            with pytest.raises(BrokerError, match="can't be finished"):
+                log.leases.finish_part(ONE, read_id(1), part, parts)
+
+    in_scene(test)
+
+
+def test_a_successor_gives_reads_that_it_does_not_know_their_full_time() -> None:
+    """SPK-5: neither a new read nor parts of an old one that finish take anything from them; they can be renewed."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "", read_id(1)))
+        scene.clock.advance(590)
+        log.abandon()
+        log = await scene.open(await scene.another())
+        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "", read_id(2)))
+        for number in (1, 2):
+            log.leases.finish_part(ONE, read_id(number), 0, 1)
+            await scene.patiently(log.leases.end(ONE, read_id(number)))
+        scene.clock.advance(300)
+        await scene.patiently(log.leases.renew(ONE, _TEN_MIN_MS, read_id(1)))
+        scene.clock.advance(590)
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+        assert await recorded(scene) == [(ONE, ledgers[0])]
+        scene.clock.advance(11)
+        assert await scene.patiently(log.trim(lambda: LATEST))
+
+    in_scene(test)
+
+
+def left_s(standing: list[tuple[Lease, float]]) -> float:
+    [(_, left)] = standing
+    return left
+
+
+@dataclass
+class Promise:
+    """What a read was told: from which ledger on it holds, and up to when at least."""
+
+    from_ledger_id: int
+    until: float
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_read_has_what_it_was_promised(seed: int) -> None:
+    """SPK-5: any mix of plans, renewals, ends, finished parts, changes of the node and take-overs by seed. The lease
+    holds every ledger of every read for its time here, and the node says so to a successor."""
+    chance, now = SeededRandomness(seed), 1_000.0
+    leases = Leases()
+    # By read; a read that was planned again has the later promise besides.
+    promised: dict[bytes, list[Promise]] = {}
+    node: list[Lease] = []
+
+    def change(new: Lease | None) -> None:
+        nonlocal node, now
+        begun = now
+        node = leases.begin(new, begun)
+        now += chance.random()
+        leases.made(node, new, begun, now)
+
+    for step in range(600):
+        now += 3 * chance.random()
+        one = read_id(chance.below(30))
+        lease_ms = 10_000 * (1 + chance.below(3))
+        promises = promised[one] = [promise for promise in promised.get(one, []) if now < promise.until]
+        match chance.below(12):
+            case 0 | 1 | 2 | 3:
+                wanted = 1 + step // 10 + chance.below(8)
+                if leases.renewed(ONE, wanted, lease_ms, now, one) is None:
+                    change(Lease(ONE, wanted, lease_ms, "", 0, read_id=one))
+                promises.append(Promise(wanted, now + lease_ms / 2_000))
+            case 4 | 5 | 6 if promises:
+                if leases.renewed(ONE, None, lease_ms, now, one) is None:
+                    from_ledger_id = leases.from_ledger_id(ONE, one, now)
+                    assert from_ledger_id is not None, "a read that lasts can be renewed"
+                    change(Lease(ONE, from_ledger_id, lease_ms, "", 0, read_id=one))
+                for promise in promises:
+                    promise.until = max(promise.until, now + lease_ms / 2_000)
+            case 7 | 8:
+                leases.finish_part(ONE, one, chance.below(2), 2, now)
+                for promise in promises:
+                    promise.until = min(promise.until, now + FINISHED_SHARE * 10)
+            case 9:
+                leases.end(ONE, one, now)
+                promises.clear()
+            case 10:
+                change(None)
+            case 11:
+                leases = Leases()
+                leases.found([encoded(lease) for lease in node], now - 0.5, now)
+        for promise in (promise for promises in promised.values() for promise in promises if now < promise.until):
+            assert leases.holds(promise.from_ledger_id, now), f"step {step}"
+            assert any(one.from_ledger_id <= promise.from_ledger_id for one in node), f"step {step}: not in the node"

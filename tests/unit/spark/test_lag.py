@@ -1,0 +1,115 @@
+"""How far behind a stream is, measured over many logs, and at what rate messages are published."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from magnetar.admin import AsyncAdmin
+from magnetar.exceptions import ConnectError
+from magnetar_spark.lag import BatchFacts, Lag
+from magnetar_spark.offsets import LogOffset
+from tests.running import run
+from tests.unit.spark.fake_service import FakeService
+
+LOGS = [f"persistent://public/default/t-partition-{number}" for number in range(3)]
+
+
+class Scene:
+    """Three logs of four messages each."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.service = FakeService()
+        self.service.create("t", 3)
+        for number, log in enumerate(LOGS):
+            self.service[log].publish(range(10 * number, 10 * number + 4))
+        self.lag = Lag(cast(AsyncAdmin, self.service), lambda: self.now)
+
+    def places(self) -> dict[str, LogOffset]:
+        return {log: LogOffset(self.service[log].incarnation, self.service[log].first) for log in LOGS}
+
+    async def behind(self) -> list[int]:
+        await self.lag.update(self.places(), {}, BatchFacts())
+        shown = self.lag.shown()
+        assert shown is not None
+        assert shown["total"]["messages_behind"] == sum(
+            shown[log]["messages_behind"] for log in shown.keys() - {"total"}
+        )
+        return [shown[log]["messages_behind"] for log in LOGS if log in shown]
+
+    @property
+    def rate(self) -> float:
+        shown = self.lag.shown()
+        assert shown is not None
+        return float(shown["total"]["published_per_second"])
+
+
+def test_logs_that_were_not_planned_are_asked_for_now_and_then() -> None:
+    """SPK-2: at first, and again when a while has passed; by a question that takes no lease"""
+
+    async def go() -> None:
+        scene = Scene()
+        assert await scene.behind() == [4, 4, 4]
+        asked = len(scene.service.asked)
+        scene.service[LOGS[1]].publish([15])
+        assert await scene.behind() == [4, 4, 4]
+        assert len(scene.service.asked) == asked
+        scene.now += 1.5
+        assert await scene.behind() == [4, 5, 4]
+        assert not any(scene.service[log].leases for log in LOGS)
+
+    run(go())
+
+
+def test_a_log_that_does_not_answer_keeps_the_lag_that_is_known() -> None:
+    """SPK-2: and fails no query"""
+
+    async def go() -> None:
+        scene = Scene()
+        scene.service.failing["plan"] = ConnectError("a broker moves")
+        assert await scene.behind() == [4, 4]
+        assert await scene.behind() == [4, 4, 4]
+        scene.now += 1.5
+        for log in LOGS:
+            scene.service[log].publish([99])
+        scene.service.failing["plan"] = ConnectError("a broker moves")
+        assert sorted(await scene.behind()) == [4, 5, 5]
+
+    run(go())
+
+
+def test_nobody_can_tell_how_many_messages_there_are_of_a_log_that_is_gone_or_another() -> None:
+    """SPK-2: so a micro-batch does not wait for more of it"""
+
+    async def go() -> None:
+        scene = Scene()
+        places = scene.places()
+        assert await scene.lag.measure(places) == 12
+        del scene.service.logs[LOGS[2]]
+        assert await scene.lag.measure(places) is None
+        scene.service.create("t-partition-2")
+        assert await scene.lag.measure(places) is None
+
+    run(go())
+
+
+def test_the_rate_at_which_messages_are_published() -> None:
+    """SPK-2: a log that was deleted and made again counts from then on"""
+
+    async def go() -> None:
+        scene = Scene()
+        await scene.behind()
+        assert scene.rate == 0
+        scene.now += 2
+        scene.service[LOGS[0]].publish([90, 91])
+        scene.service[LOGS[1]].publish([92])
+        await scene.behind()
+        assert scene.rate == 1.5
+        scene.now += 4
+        del scene.service.logs[LOGS[2]]
+        scene.service.create("t-partition-2")
+        scene.service[LOGS[0]].publish([93, 94])
+        await scene.behind()
+        assert scene.rate == 0.5
+
+    run(go())

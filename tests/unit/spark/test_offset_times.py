@@ -1,0 +1,81 @@
+"""Times in startingOffsets and endingOffsets: which are understood, in which zone, and which are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar_spark.bounds import EARLIEST, parse_bound
+from magnetar_spark.errors import InvalidOptions
+from magnetar_spark.offset_times import parse_zone
+
+LOG = "persistent://public/default/t"
+# 2026-07-01T10:00:00Z
+SUMMER_MS = 1_782_900_000_000
+
+
+def ms_of(text: str, zone: str = "") -> object:
+    return parse_bound("startingOffsets", text, EARLIEST, parse_zone(zone) if zone else None).of(LOG)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("2026-07-01T10:00:00Z", ""),
+        ("2026-07-01T12:00:00+02:00", "Asia/Tokyo"),
+        ("2026-07-01T12:00:00", "Europe/Berlin"),
+        ("2026-07-01 12:00", "+02:00"),
+        ("2026-07-01T04:30", "UTC-05:30"),
+        ("2026-07-01T10:00:00.000", "Z"),
+        ('{"t": "2026-07-01T12:00:00"}', "+2"),
+        (str(SUMMER_MS), "Europe/Berlin"),
+        (f'{{"t": {SUMMER_MS}}}', ""),
+    ],
+)
+def test_the_zone_of_a_time_is_its_own_or_the_options(text: str, zone: str) -> None:
+    """SPK-1: never a zone that nobody named"""
+    assert ms_of(text, zone) == SUMMER_MS
+
+
+@pytest.mark.parametrize("text", ["2026-07-01T12:00:00", "2026-07-01", '{"t": "2026-07-01T12:00:00"}'])
+def test_a_time_without_any_zone_is_refused(text: str) -> None:
+    """SPK-1: the session's zone is not known to the source, and UTC would read other messages than are meant"""
+    with pytest.raises(InvalidOptions, match=r"has no time zone: append one, 2026.*Z or .*spark.sql.session.timeZone"):
+        ms_of(text)
+
+
+@pytest.mark.parametrize("seconds", [978_307_200, SUMMER_MS // 1000, 4_102_444_799])
+def test_seconds_where_milliseconds_are_meant_are_refused(seconds: int) -> None:
+    """SPK-1: they would read everything"""
+    for text in (str(seconds), f'{{"t": {seconds}}}'):
+        with pytest.raises(
+            InvalidOptions, match=rf"is the time {seconds}, .*in ms since 1970 is 1970-.*give {seconds}000, or [0-9]"
+        ):
+            ms_of(text)
+
+
+def test_the_refusal_shows_what_is_meant() -> None:
+    with pytest.raises(InvalidOptions, match=rf"give {SUMMER_MS}, or 2026-07-01T10:00:00Z"):
+        ms_of(str(SUMMER_MS // 1000))
+
+
+def test_microseconds_and_nanoseconds_are_refused() -> None:
+    for factor in (1000, 1_000_000):
+        with pytest.raises(InvalidOptions, match="is after the year 9999"):
+            ms_of(str(SUMMER_MS * factor))
+
+
+@pytest.mark.parametrize("ms", [1, 978_307_199, 4_102_444_800, SUMMER_MS, 253_402_300_799_999])
+def test_other_milliseconds_are_taken(ms: int) -> None:
+    assert ms_of(str(ms)) == ms
+
+
+@pytest.mark.parametrize("zone", ["Berlin", "", "../../etc/passwd", "+25:00", "+01:60", "Europe", "/etc"])
+def test_zones_that_are_none(zone: str) -> None:
+    with pytest.raises(InvalidOptions, match="no time zone that this machine knows"):
+        parse_zone(zone)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "1969-12-31T23:59:59Z"])
+def test_times_beyond_what_can_be_asked_for(text: str) -> None:
+    with pytest.raises(InvalidOptions):
+        ms_of(text)
