@@ -133,7 +133,7 @@ class _SliceReading:
         return (
             f". This DataFrame was planned {time.time() - held.planned_at:.0f} s ago, and what it reads is kept for "
             f"{lease_s:g} s (option batchLeaseSeconds) after it was planned or a task of it ran, and for a quarter of "
-            "that when all of it was read: load() it anew, or raise batchLeaseSeconds"
+            "that once all of it was read: call load() again, or raise batchLeaseSeconds"
         )
 
     def _lost_beginnings(self) -> None:

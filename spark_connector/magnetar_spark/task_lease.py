@@ -12,17 +12,19 @@ most.
 The names of the logs travel with each slice, as one compressed text: those of a thousand partitions have some 3 KB. A
 read's id is drawn at random, so the incarnation need not be named with it: another one has no such read.
 
-**One lease for all batches of a driver.** A driver that polls a topic with batches would leave a lease with each of
-them, until the topic has as many as it may. So all batches of a driver share one lease of each log
+**Batches of a driver share a lease.** A driver that polls a topic with batches would leave a lease with each of
+them, until the topic has as many as it may. So batches that one process plans share one lease of each log
 (`new_shared_lease`), and each is a read of it (the broker's core/lease_reads.py), which holds what that batch needs for
 as long as that batch needs it, and no longer. Batches are planned in worker processes that Spark starts and ends as it
-likes, so the driver is known by their parent: the daemon, or the driver itself, that made them. If two drivers are ever
-taken for one, they share a lease, which does no harm.
+likes, so the lease is that of their parent: a daemon, or the driver itself. A driver may have a few such parents, and
+then has as many leases. If two drivers are ever taken for one, they share a lease, which does no harm.
 
 **When a batch has ended.** Spark keeps the partitions of a DataFrame, and may read them again, so a lease can't end
 with the tasks. A task that has read all of its slice reports that (slice_broker.py); when all slices of a log are
-finished what the batch holds of it is held for a quarter of `batchLeaseSeconds` more, which a second action within that
-time renews.
+finished what the batch holds of it is held for a quarter of `batchLeaseSeconds` more. A renewal after that, by a second
+action or by a task that reads another log of the batch, holds it for half of `batchLeaseSeconds`: the broker can't tell
+the two apart, and half is what renewals rely on (renewals.py). In a query that scans one DataFrame twice, such as a
+self-join, the second scan is like a second action.
 """
 
 from __future__ import annotations

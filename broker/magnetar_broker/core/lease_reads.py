@@ -14,12 +14,17 @@ from the lease's ledger on: one read without an id stands for them, for the leas
 renewed while that one lasts is a read of its own again, from the same ledger on.
 
 **A read that has finished.** A read is made in parts, by tasks that know nothing of each other. Each says that its part
-is finished; when all have said so the read lasts for a quarter of its time more (`FINISHED_SHARE`). It does not end at
-once, since the reader may read the same range again, and any renewal gives the read its full time. A part that is never
-finished, or whose owner has changed, costs the read nothing but that shorter time.
+is finished; when all have said so the read is finished, and lasts for a quarter of its time more (`FINISHED_SHARE`). It
+does not end at once, since the reader may read the same range again. A read whose parts are not all reported, because a
+task failed or the owner changed, lasts for its full time.
 
-**Memory.** Of more than `MAX_READS` the two that end nearest to each other become one without an id, which holds what
-both held.
+A renewal gives a finished read half of its time (`RENEWED_SHARE`). The owner cannot tell why it is renewed. The reader
+may read the range again, and then needs what every renewal promises, which is half of the time. Or the reader still
+reads other topics and renews all that it has, and then the full time would undo the end of this read.
+
+**Memory.** Where there are more than `MAX_READS`, the two that end nearest to each other become one without an id,
+which holds what both held. Of pairs that are equally near the newest is chosen. Otherwise, with reads at equal
+intervals, the oldest would absorb the next one each time and would never end.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["FINISHED_SHARE", "MAX_PARTS", "MAX_READS", "LeaseReads"]
+__all__ = ["FINISHED_SHARE", "MAX_PARTS", "MAX_READS", "RENEWED_SHARE", "LeaseReads"]
 
 FINISHED_SHARE: Final = 0.25
+RENEWED_SHARE: Final = 0.5
 MAX_READS: Final = 20
 MAX_PARTS: Final = 4096
 _MS_PER_S: Final = 1000
@@ -45,6 +51,7 @@ class _Read:
     until: float
     # One bit for each part that is finished.
     parts: int = 0
+    # All of its parts were finished at some time; it stays so when the read is renewed.
     is_finished: bool = False
 
 
@@ -84,15 +91,16 @@ class LeaseReads:
     # ── what changes ──
 
     def add(self, read_id: bytes, from_ledger_id: int, lease_ms: int, now: float) -> None:
-        """A read holds for `lease_ms` from now on; one that is there already holds what it held, too."""
+        """Add a read that holds for `lease_ms` from now on, or renew it: it holds what it held, too."""
         read = _Read(from_ledger_id, lease_ms, now + lease_ms / _MS_PER_S)
         known = self._reads.get(read_id)
         if known is not None and now < known.until:
-            read = _Read(
-                min(from_ledger_id, known.from_ledger_id),
-                max(lease_ms, known.lease_ms),
-                max(read.until, known.until),
-                known.parts,
+            share = RENEWED_SHARE if known.is_finished else 1
+            read = replace(
+                known,
+                from_ledger_id=min(from_ledger_id, known.from_ledger_id),
+                lease_ms=max(lease_ms, known.lease_ms),
+                until=max(known.until, now + share * lease_ms / _MS_PER_S),
             )
         self._reads[read_id] = read
         self._bound(now)
@@ -123,7 +131,8 @@ class LeaseReads:
         self._reads = {key: read for key, read in self._reads.items() if now < read.until}
         while len(self._reads) > MAX_READS:
             by_end = sorted(self._reads, key=lambda key: self._reads[key].until)
-            pairs = itertools.pairwise(by_end)
+            # `min` returns the first of several that are equal.
+            pairs = reversed(list(itertools.pairwise(by_end)))
             nearest = min(pairs, key=lambda pair: self._reads[pair[1]].until - self._reads[pair[0]].until)
             one, other = (self._reads.pop(key) for key in nearest)
             self._reads[next(self._numbers)] = _Read(

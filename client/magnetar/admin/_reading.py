@@ -89,7 +89,7 @@ class AsyncReading:
 
     async def finish_part(self, log: str, lease_id: bytes, read_id: bytes, part: int, parts: int) -> None:
         """Reports that one of so many parts of the read is finished. When all are, what the read holds is held for a
-        quarter of the lease's time more, unless the read is renewed."""
+        quarter of the lease's time more, and for half of it from each renewal on."""
         with _numbers_told("a part is"):
             request = pb.FinishPartRequest(topic=log, lease_id=lease_id, read_id=read_id, part=part, parts=parts)
         await self._calls.look("finish_part", request, Done)
