@@ -9,7 +9,7 @@ object holds where each partition ends, how many messages are behind the micro-b
 A micro-batch with a limit plans some of the partitions. The lag of the others is asked for by a plan of an empty range,
 which takes no lease and looks at no entry: for all of them at first, then again after `_REST` times as long as asking
 took, and after a second at least. A partition that does not answer in time keeps the lag that is known of it, and
-delays the micro-batch by `_LONGEST_S` at most.
+delays the micro-batch by `_LONGEST_S` at most. A partition that was deleted has no lag, and is not shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.admin.reading import NextMessage
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.offsets import LogOffset
 from magnetar_spark.plans import LogPlan
 from magnetar_spark.some_at_a_time import some_at_a_time
@@ -62,6 +62,8 @@ class Lag:
         self._admin = admin
         self._clock = clock
         self._logs: dict[str, _LogLag] = {}
+        # Those that did not exist when they were asked for last.
+        self._deleted: set[str] = set()
         self._facts = BatchFacts()
         self._not_before = 0.0
         # When messages were counted last, and what had been published by then, by incarnation.
@@ -70,22 +72,24 @@ class Lag:
         self._rate = 0.0
 
     async def update(self, places: Mapping[str, LogOffset], plans: Mapping[str, LogPlan], facts: BatchFacts) -> None:
-        """`places`: where each log's micro-batch ends; `plans`: what was planned of some of them, up to there."""
+        """Take over the plans of a micro-batch, and ask for the lag of the other logs. `places`: where the micro-batch
+        ends in each log that was found; `plans`: the plans of some of these logs, up to there."""
         self._facts = facts
         self._logs = {log: lag for log, lag in self._logs.items() if log in places}
+        self._deleted &= places.keys() - plans.keys()
         for log, plan in plans.items():
             self._logs[log] = _LogLag(plan.incarnation, plan.end, plan.end_index, plan.messages_behind)
         others = {log: offset for log, offset in places.items() if log not in plans}
-        if others and (self._clock() >= self._not_before or not self._logs.keys() >= others.keys()):
+        if others and (self._clock() >= self._not_before or not self._logs.keys() | self._deleted >= others.keys()):
             await self._ask(others)
         self._count()
 
     async def measure(self, places: Mapping[str, LogOffset]) -> int | None:
-        """How many messages there are from these places on. None: nobody can tell of one of the logs, since it is gone,
-        is another one, or does not answer."""
+        """Count the messages from these places on. A log that is deleted has none. None: one of the logs was deleted
+        and made again, or does not answer."""
         self._logs = {}
         await self._ask(places)
-        if not self._logs.keys() >= places.keys():
+        if not self._logs.keys() | self._deleted >= places.keys():
             return None
         self._facts = BatchFacts()
         self._count()
@@ -118,10 +122,18 @@ class Lag:
         self._not_before = ended + max(_LEAST_REST_S, _REST * (ended - started))
 
     async def _ask_one(self, log: str, offset: LogOffset) -> None:
-        with contextlib.suppress(MagnetarException):
+        self._deleted.discard(log)
+        try:
             answer = await self._admin.reading.plan(
                 log, incarnation=offset.incarnation, start=offset.place, stop=offset.place
             )
+        except TopicNotFound:
+            self._logs.pop(log, None)
+            self._deleted.add(log)
+        except MagnetarException:
+            # The lag that is known stays.
+            pass
+        else:
             if not answer.other_incarnation:
                 self._logs[log] = _LogLag(answer.incarnation, answer.end, answer.end_index, answer.messages_behind)
 

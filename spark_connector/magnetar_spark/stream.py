@@ -117,11 +117,12 @@ class TopicStream:
             if log not in logs:
                 self._losses.gone(log, offset.place)
         await some_at_a_time(self._enter_new, [log for log in logs if log not in before])
-        if may_wait and self._target is None and await self._holds_back():
+        found = [log for log in logs if log in self._offsets]
+        if may_wait and self._target is None and await self._holds_back(found):
             return self._nothing_new(start)
         waited_s = self._delay.end_wait(time.monotonic())
         self._plans = {}
-        self._plans = await self._admission.admit([log for log in logs if log in self._offsets], limits)
+        self._plans = await self._admission.admit(found, limits)
         for plan in self._plans.values():
             # They may have been continued since they were looked at.
             self._tell_deleted(plan)
@@ -141,20 +142,22 @@ class TopicStream:
             )
             for log, offset in self._offsets.items()
         }
-        await self._lag.update(after, self._plans, self._batch_facts(started, waited_s))
+        places = {log: after[log] for log in found}
+        await self._lag.update(places, self._plans, self._batch_facts(started, waited_s))
         if not moved and self._offsets == before:
             return self._nothing_new(start)
         self._idle_since = None
         return shown_offsets(after)
 
-    async def _holds_back(self) -> bool:
-        """What nobody can tell of a log now, planning the batch finds out."""
+    async def _holds_back(self, found: Sequence[str]) -> bool:
+        """Return whether the batch waits for more messages of these logs. It does not where the lag of one of them is
+        unknown: planning the batch finds out why. Logs that are deleted stay in the offsets, and have no messages."""
         if not self._delay.is_set:
             return False
         # After a restart no lease holds what the batch will need. A plan of one message takes it, and finds losses.
-        not_held = [log for log in self._offsets if log not in self._needed]
+        not_held = [log for log in found if log not in self._needed]
         await some_at_a_time(lambda log: self._plan_next(log, Limits(messages=1)), not_held)
-        available = await self._lag.measure(self._offsets)
+        available = await self._lag.measure({log: self._offsets[log] for log in found})
         return available is not None and self._delay.holds_back(available, time.monotonic())
 
     def _nothing_new(self, start: Mapping[str, Any]) -> dict[str, Any]:

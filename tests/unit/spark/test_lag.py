@@ -78,17 +78,42 @@ def test_a_log_that_does_not_answer_keeps_the_lag_that_is_known() -> None:
     run(go())
 
 
-def test_nobody_can_tell_how_many_messages_there_are_of_a_log_that_is_gone_or_another() -> None:
-    """SPK-2: so a micro-batch does not wait for more of it"""
+def test_a_deleted_log_has_no_messages_and_the_number_of_a_recreated_one_is_unknown() -> None:
+    """SPK-2: a micro-batch waits for more of the other logs, and does not wait where a number is unknown"""
 
     async def go() -> None:
         scene = Scene()
         places = scene.places()
         assert await scene.lag.measure(places) == 12
         del scene.service.logs[LOGS[2]]
+        assert await scene.lag.measure(places) == 8
+        scene.service.failing["plan"] = ConnectError("a broker moves")
         assert await scene.lag.measure(places) is None
         scene.service.create("t-partition-2")
         assert await scene.lag.measure(places) is None
+        places = scene.places()
+        assert await scene.lag.measure(places) == 8
+
+    run(go())
+
+
+def test_a_deleted_log_is_not_shown_nor_asked_for_at_each_batch() -> None:
+    """SPK-2: its messages are not counted as lag"""
+
+    async def go() -> None:
+        scene = Scene()
+        places = scene.places()
+        await scene.lag.update(places, {}, BatchFacts())
+        del scene.service.logs[LOGS[2]]
+        scene.now += 1.5
+        await scene.lag.update(places, {}, BatchFacts())
+        asked = len(scene.service.asked)
+        await scene.lag.update(places, {}, BatchFacts())
+        assert len(scene.service.asked) == asked
+        shown = scene.lag.shown()
+        assert shown is not None
+        assert shown.keys() == {*LOGS[:2], "total"}
+        assert shown["total"]["messages_behind"] == 8
 
     run(go())
 

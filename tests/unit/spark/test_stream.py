@@ -425,6 +425,59 @@ def test_a_batch_waits_for_so_many_messages() -> None:
     run(go())
 
 
+@pytest.mark.parametrize("given", [{"topicsPattern": "p-.*"}, {"topics": "p-a,p-b"}])
+def test_a_batch_waits_for_messages_though_one_topic_was_deleted(given: dict[str, str]) -> None:
+    """SPK-2: minMessagesPerTrigger without the deleted topic; also after a restart from offsets that name it"""
+
+    async def go() -> None:
+        service = FakeService()
+        for first, topic in enumerate(("p-a", "p-b")):
+            service.create(topic)
+            service[topic].publish(range(100 * first, 100 * first + 10))
+        options = {"minMessagesPerTrigger": "5", "maxTriggerDelay": "1h", "failOnDataLoss": "false", **given}
+        query = Query(service, **options)
+        assert len(await query.batch()) == 20
+        service["p-b"].publish([110])
+        assert not await query.batch()
+        service.delete("p-b")
+        for number in range(10, 14):
+            service["p-a"].publish([number])
+            query.stream._topics._not_before = 0.0
+            assert not await query.batch()
+            if number == 12:
+                await query.crash()
+        service["p-a"].publish([14])
+        assert await query.batch() == [10, 11, 12, 13, 14]
+
+    run(go())
+
+
+def test_a_topic_that_was_deleted_is_no_lag() -> None:
+    """SPK-2: messages_behind reaches 0, and the deleted topic is neither shown nor asked for"""
+
+    async def go() -> None:
+        service = FakeService()
+        for topic in ("p-a", "p-b"):
+            service.create(topic)
+            service[topic].publish(range(10))
+        query = Query(service, topicsPattern="p-.*", failOnDataLoss="false")
+        await query.batch(Limits(messages=4))
+        service.delete("p-b")
+        query.stream._topics._not_before = 0.0
+        await query.all_batches()
+        lag = query.stream.lag()
+        assert lag is not None
+        assert lag.keys() == {"persistent://public/default/p-a", "total"}
+        assert lag["total"]["messages_behind"] == 0
+        service["p-a"].publish([10])
+        service.asked.clear()
+        query.stream._topics._not_before = query.stream._lag._not_before = 0.0
+        await query.batch()
+        assert service.asked.count("plan") == 1
+
+    run(go())
+
+
 def test_no_message_waits_longer_than_the_delay() -> None:
     """SPK-2: maxTriggerDelay"""
 
