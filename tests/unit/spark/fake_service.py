@@ -43,6 +43,8 @@ class FakeLog:
     retained: bool = False
     # So many ledgers back messages may have begun that are not whole yet.
     reach_ledgers: int = 0
+    # Entries that no bookie has: plans name them, and tasks do not get them.
+    lost: set[tuple[int, int]] = field(default_factory=set)
     # No answer has more pieces.
     most_pieces: int = 1000
 
@@ -133,6 +135,8 @@ class FakeService:
         assert one.incarnation == log.incarnation
         for piece in one.pieces:
             for entry in range(piece.first_entry_id, piece.last_entry_id + 1):
+                if (piece.ledger_id, entry) in log.lost:
+                    continue
                 held = log.entries[piece.ledger_id, entry]
                 skip = piece.skip_messages if entry == piece.first_entry_id else 0
                 stop = piece.stop_after_messages if entry == piece.last_entry_id else 0
@@ -161,6 +165,9 @@ class FakeService:
             return LogPlace(there.incarnation, there.first, there.retained)
         if isinstance(start, int):
             places = [place for place in sorted(there.entries) if there.times[place] >= start]
+            # The time of a lost entry is unknown, so the search within the ledger stops there.
+            lost = [place for place in sorted(there.lost) if places and place[0] == places[0][0]]
+            places = sorted(lost[:1] + places[:1])
             return LogPlace(there.incarnation, NextMessage(*places[0]) if places else there.end, there.retained)
         assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)

@@ -230,6 +230,24 @@ def test_a_log_that_is_trimmed_behind_the_place_that_was_found(service: FakeServ
     assert service.messages_of(slices) == list(range(20, 30))
 
 
+def test_a_lost_entry_at_the_end_of_the_range(service: FakeService) -> None:
+    """SPK-2: it may be earlier than the time, and so may the entries behind it. Where losses fail the query, the range
+    has the lost entry, so a task fails; else it has the entries behind it, too."""
+    service.create("t")
+    log = service["t"]
+    for number in range(30):
+        log.publish([number], 1_000 + number)
+        if number % 10 == 9:
+            log.roll()
+    log.lost.add((log.place_of(13).ledger_id, log.place_of(13).entry_id))
+    passing: list[Filter] = [GreaterThanOrEqual(TIME, moment(1_011)), LessThan(TIME, moment(1_017))]
+    slices = planned(service, passing, failOnDataLoss="false")
+    assert service.messages_of(slices) == [11, 12, *range(14, 20)]
+    slices = planned(service, passing, failOnDataLoss="true")
+    named = {(piece.ledger_id, piece.first_entry_id) for one in slices for piece in one.pieces}
+    assert log.lost <= named
+
+
 def test_one_load_is_for_one_set_of_filters() -> None:
     """SPK-1: Spark would give both queries the rows of one"""
     one = repr(bounds_of([EqualTo(INDEX, 1)]))
