@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["BatchReader", "FilteringReader"]
+__all__ = ["BatchReader", "PushFiltersReader"]
 
 # Planning a batch, and the first answer to a stream, are retried for this long. Somebody is waiting for the query to
 # begin; a query that runs retries for `reconnectSeconds`.
@@ -109,9 +109,11 @@ class BatchReader(DataSourceReader):
         ]
 
 
-class FilteringReader(BatchReader):
-    """Plans what the query's filters can let pass (filter_bounds.py, narrowing.py). Spark refuses a reader that has
-    `pushFilters` unless spark.sql.python.filterPushdown.enabled is set, so this is a class of its own."""
+class PushFiltersReader(BatchReader):
+    """The reader of a batch with the option `pushFilters`: it plans the messages that the query's filters can let pass
+    (filter_bounds.py, narrowing.py). Spark refuses a reader that has the method `pushFilters` unless
+    spark.sql.python.filterPushdown.enabled is set, so this is a class of its own. Spark's error shows its name, which
+    therefore names the option."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str], load_id: str) -> None:
         super().__init__(options, columns)

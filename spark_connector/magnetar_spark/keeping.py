@@ -62,8 +62,8 @@ class Keeping:
                 f"nothing keeps the messages of {log} for this query: there is no retention on it, and no "
                 "progressSubscription, so they may be deleted before they are read. Give the option "
                 "progressSubscription a name, for a subscription that is made for this query and moved along with it, "
-                "or set the option failOnDataLoss to false, if losing some is all right; retention would keep them, "
-                "too, but can't be set in this version"
+                "or set the option failOnDataLoss to false to skip messages that are deleted before they are read; "
+                "retention would keep them, too, but can't be set in this version"
             )
         self._settled[log] = incarnation
 

@@ -34,7 +34,7 @@ class Losses:
             self._tell(
                 f"messages of {log} are lost: from {_shown(start)} on, where this query would read next, all was "
                 f"deleted up to {_shown(first)}; how many messages that were is not known{why}",
-                f"to go on with the first that there is{self._advice}",
+                f"to continue with the first message after them{self._advice}",
             )
 
     def begins_later(self, log: str, first: NextMessage) -> None:
@@ -42,7 +42,7 @@ class Losses:
         self._tell(
             f"messages of {log} are lost: it has joined this query, which is to read it from its first message on, and "
             f"all was deleted up to {_shown(first)}; how many messages that were is not known",
-            "to read it from the first message that there is",
+            "to read it from its first message that is left",
         )
 
     def made_again(self, log: str, incarnation: str, place: NextMessage, *, reads_on: bool = True) -> None:

@@ -1,8 +1,9 @@
 """The names of the options, and the errors for any other name.
 
-Case does not matter, as it does not to Spark's own sources. An unknown name is refused with a hint: what Kafka's and
-Pulsar's connectors call so is looked up (other_connectors.py); for any other name the hint is the option of the most
-similar name. An option that would have no effect in the mode in which it is given is refused, too.
+Case does not matter, as it does not to Spark's own sources. An unknown name is refused with a hint. Names of Kafka's
+and Pulsar's connectors are looked up (other_connectors.py); for any other name the hint is the option of the most
+similar name. Without a hint the error lists all options. An option that would have no effect in the mode in which it is
+given is refused, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from magnetar_spark.other_connectors import option_hint
 
 __all__ = ["OPTIONS", "check_names", "refuse_those_of_a_batch", "refuse_those_of_a_stream"]
 
-_OF_BATCHES: Final = ("endingOffsets", "batchLeaseSeconds", "pushFilters")
+# With the reason why a stream does not take them.
+_OF_BATCHES: Final = {
+    "endingOffsets": "a stream has no end",
+    "batchLeaseSeconds": "a stream renews its leases while it runs",
+    "pushFilters": "a stream plans micro-batches without filters",
+}
 _OF_STREAMS: Final = (
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
@@ -57,7 +63,7 @@ def check_names(given: Iterable[str]) -> None:
             continue
         hint = option_hint(lower) or _most_similar(lower)
         raise InvalidOptions(
-            f"there is no option {name!r}{': ' + hint if hint else '.'} There are {', '.join(OPTIONS)}"
+            f"there is no option {name!r}{': ' + hint if hint else '. There are ' + ', '.join(OPTIONS)}"
         )
 
 
@@ -67,11 +73,10 @@ def _most_similar(name: str) -> str:
 
 
 def refuse_those_of_a_batch(given: Mapping[str, str]) -> None:
-    for name in _OF_BATCHES:
+    for name, reason in _OF_BATCHES.items():
         if name.lower() in given:
             raise InvalidOptions(
-                f"the option {name!r} is for spark.read: a stream has no end, plans no filters, and renews its leases. "
-                "Leave it out, or read with spark.read"
+                f"the option {name!r} is for spark.read: {reason}. Leave it out, or read with spark.read"
             )
 
 

@@ -65,9 +65,9 @@ class SourceOptions:
     batch_lease_s: int
     # How long a running query retries requests that brokers and bookies do not answer.
     reconnect_s: int
-    # Into so many tasks a batch is cut at most, or one for each partition, if those are more.
+    # Maximum number of tasks of a batch; where there are more partitions, each has one task.
     max_tasks: int
-    # At least that many, as far as there are entries; 0: no minimum.
+    # Minimum number of tasks of a batch that has as many entries; 0: no minimum.
     min_tasks: int
     # A micro-batch waits for that many messages, but not longer than the delay; 0: it does not wait.
     min_messages: int
@@ -163,9 +163,7 @@ def _numbers_of_tasks(options: Mapping[str, str]) -> tuple[int, int]:
     least = _number(options, "minTasks", 0, _MOST_TASKS)
     most = _number(options, "maxTasks", max(least, _TASKS_PER_CORE * (os.cpu_count() or 1)), _MOST_TASKS)
     if least > most:
-        raise InvalidOptions(
-            f"the option 'minTasks' is {least}, and 'maxTasks' {most}: give a minimum of {most} at most"
-        )
+        raise InvalidOptions(f"the option 'minTasks' is {least}: minTasks must not exceed maxTasks ({most})")
     return least, most
 
 
@@ -174,8 +172,8 @@ def _min_messages(options: Mapping[str, str]) -> int:
     most = _number(options, "maxMessagesPerTrigger", 0, _MOST)
     if most and least > most:
         raise InvalidOptions(
-            f"the option 'minMessagesPerTrigger' is {least}, and 'maxMessagesPerTrigger' {most}: give a minimum of "
-            f"{most} at most"
+            f"the option 'minMessagesPerTrigger' is {least}: minMessagesPerTrigger must not exceed "
+            f"maxMessagesPerTrigger ({most})"
         )
     if "maxtriggerdelay" in options and not least:
         raise InvalidOptions(

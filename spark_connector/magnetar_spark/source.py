@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from magnetar_spark.batch_reader import BatchReader, FilteringReader
+from magnetar_spark.batch_reader import BatchReader, PushFiltersReader
 from magnetar_spark.columns import spark_schema
 from magnetar_spark.errors import NoSink
 from magnetar_spark.options import batch_options, columns_of
@@ -55,7 +55,7 @@ class MagnetarDataSource(DataSource):
             options = batch_options(self.options)
             columns = columns_of_schema(schema, options.columns)
             if options.push_filters:
-                return FilteringReader(options, columns, self._load_id)
+                return PushFiltersReader(options, columns, self._load_id)
             return BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> StreamReader:

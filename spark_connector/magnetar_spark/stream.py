@@ -261,7 +261,7 @@ class TopicStream:
 
     @property
     def _must_be_there(self) -> bool:
-        """The user named the topics, and did not say that losses are all right."""
+        """Return whether the user named the topics, and a loss fails the query."""
         return bool(self._options.topics.names) and self._options.fail_on_data_loss
 
     def _stop_of(self, log: str) -> NextMessage | None:

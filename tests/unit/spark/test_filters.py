@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 import magnetar.admin
-from magnetar_spark.batch_reader import FilteringReader
+from magnetar_spark.batch_reader import PushFiltersReader
 from magnetar_spark.errors import DataLost, InvalidOptions
 from magnetar_spark.filter_bounds import ALL, Range, bounds_of
 from magnetar_spark.log_slice import LogSlice
@@ -98,7 +98,7 @@ def test_partitions_that_filters_leave(filters: list[Filter], read: list[int]) -
 
 def planned(service: FakeService, filters: list[Filter], **options: str) -> list[LogSlice]:
     given = {"url": "magnetar://localhost:1", "topic": "t", "pushFilters": "true", **options}
-    reader = FilteringReader(batch_options(given), ["value"], str(random.random()))
+    reader = PushFiltersReader(batch_options(given), ["value"], str(random.random()))
     assert list(reader.pushFilters(filters)) == filters, "Spark would not evaluate them"
     return [one for one in reader.partitions() if isinstance(one, LogSlice)]
 
