@@ -1,7 +1,7 @@
 """A durable cursor whose stored state is not read yet, or can't be read.
 
-    opening   Its ledger is being fenced and read, or it waits for that (opening_places.py). An attempt that fails because
-              bookies are away is repeated, for as long as the topic is served.
+    opening   Its ledger is being fenced and read, or it waits for that (opening_places.py). An attempt that fails
+              because bookies are away is repeated, for as long as the topic is served.
     damaged   Its node can't be decoded, or a record of its ledger is damaged on all bookies: `problem` is a
               `DamagedCursor`. It stays so until an administrator moves the cursor, or deletes it.
 
