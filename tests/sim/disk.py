@@ -144,6 +144,11 @@ class SimulatedDisk:
         self.used_bytes = 0
         self._intact = True
 
+    @property
+    def may_lack_groups(self) -> bool:
+        """Groups were lost, or all, and the bookie has not seen that yet."""
+        return not self._intact or self._bookie is None
+
     def has_room(self) -> bool:
         return self.capacity_bytes is None or self.used_bytes < 0.9 * self.capacity_bytes
 

@@ -83,9 +83,12 @@ class Checker:
             for ledger_id, ledger in disk._ledgers.items()
         }
         forgotten = self.history.forgotten
-        known.owes = {one: None for one in self.history.naming(bookie_id) if one not in forgotten}
+        owed = {one: None for one in self.history.naming(bookie_id) if one not in forgotten}
         remembered = {ledger_id: disk.durable_ledger(ledger_id) for ledger_id in disk._ledgers}
         fault()
+        # The bookie will enter limbo. A damaged record is no cause for that.
+        if disk.may_lack_groups:
+            known.owes = owed
         for ledger_id, records in before.items():
             for entry_id, record in records.items():
                 if record is not None and disk.durable_record(ledger_id, entry_id) is not record:
