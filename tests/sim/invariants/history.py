@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from tests.sim.disk import SimulatedDisk
     from tests.sim.process import Process
 
-__all__ = ["Chain", "Disk", "History", "Ledger", "Violation", "payload_of", "record_fields", "stored_payload"]
+__all__ = [
+    "TOPIC_GOES",
+    "Chain",
+    "Disk",
+    "History",
+    "Ledger",
+    "Violation",
+    "payload_of",
+    "record_fields",
+    "stored_payload",
+]
+
+# Why a cursor's ledger may go before the cursor's node does.
+TOPIC_GOES: Final = "its topic goes"
 
 _HEADER: Final = struct.Struct(">QQqQI")
 LEDGERS: Final = "/ledgers/"
