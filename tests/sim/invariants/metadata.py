@@ -25,6 +25,7 @@ from tests.sim.invariants.history import (
     Violation,
     stored_payload,
 )
+from tests.sim.invariants.saturation import ledger_created
 from tests.sim.process import Process
 
 __all__ = ["metadata_changed"]
@@ -67,6 +68,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
         if new.state != _OPEN or ledger.records:
             raise Violation("26", f"ledger {ledger.ledger_id} was made in state {new.state}, or made again")
         ledger.maker = by
+        ledger_created(history, ledger)
         return
     _state_changed(history, ledger, old, new, by)
     if new.state == _TOMBSTONE:
