@@ -5,10 +5,10 @@ partitions. A point is
 
     earliest, latest
     a time          2026-11-22T03:00:00+01:00, or ms since 1970 (offset_times.py): what a broker took then or later
-    a place         {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or what a query's progress shows
+    a position      {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or of a query's progress
 
-A place alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a place, is not:
-it could be a time of day.
+A position alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a position,
+is not: it could be a time of day. A written-out time of 1970-01-01T00:00:00Z or before is `earliest`.
 
 A range begins with the message at its first point, and ends before the one at its last.
 """
@@ -36,7 +36,7 @@ LATEST: Final = "latest"
 Point: TypeAlias = str | int | NextMessage
 
 _FORMS: Final = (
-    "give earliest, latest, a time (ISO 8601 with its zone, or ms since 1970), or JSON by topic or partition: "
+    "give earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
 # What JSON has that is one place, and not places by the names of topics.
@@ -76,8 +76,8 @@ class Bound:
                 )
             if isinstance(point, NextMessage) and name not in read:
                 raise InvalidOptions(
-                    f"{option} gives {name} one place, but it has partitions, and places are of one of them: give one "
-                    f"for each, by {name}-partition-0 and so on"
+                    f"{option} gives {name} one position, but it has partitions, and positions are of one of them: "
+                    f"give one for each, by {name}-partition-0 and so on"
                 )
 
 
@@ -131,9 +131,9 @@ def _point(option: str, value: object, zone: datetime.tzinfo | None) -> Point:
             return place_of(value)
         except ValueError as error:
             raise InvalidOptions(
-                f"{option} has {json.dumps(value)[:200]}, which is no place: {error}; {_FORMS}"
+                f"{option} has {json.dumps(value)[:200]}, which is no position: {error}; {_FORMS}"
             ) from None
-    raise InvalidOptions(f"{option} has {value!r:.100}, which is no place in a topic: {_FORMS}")
+    raise InvalidOptions(f"{option} has {value!r:.100}, which is no position in a topic: {_FORMS}")
 
 
 def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Point:
@@ -149,5 +149,5 @@ def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Poin
         )
     ms = parse_time(option, text, zone)
     if ms is None:
-        raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}")
-    return ms
+        raise InvalidOptions(f"{option} is {text!r:.100}, which is no position in a topic: {_FORMS}")
+    return ms or EARLIEST
