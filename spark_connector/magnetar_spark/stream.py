@@ -202,9 +202,14 @@ class TopicStream:
             await asyncio.sleep(max(0.0, self._idle_since + _IDLE_S - asyncio.get_running_loop().time()))
 
     async def _first_logs(self, *, needed: bool) -> Sequence[str]:
-        await self._namespaces.take()
-        wait_s = self._options.wait_for_topic_s
-        found = await find_topics(self._admin, self._topics, self._options.topics, wait_s, needed=needed)
+        found = await find_topics(
+            self._admin,
+            self._topics,
+            self._options.topics,
+            self._options.wait_for_topic_s,
+            needed=needed,
+            before_look=self._namespaces.take,
+        )
         return [log.log for log in found]
 
     async def _logs(self) -> Sequence[str]:
