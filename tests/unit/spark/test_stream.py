@@ -669,12 +669,14 @@ def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
             offsets[LOG] |= beyond._asdict()
             shown = "{}:{}:{}"
             with pytest.raises(
-                PositionBeyondEnd, match=f"(?s){LOG}.* {shown.format(*beyond)} .* {shown.format(*end)},"
+                PositionBeyondEnd,
+                match=f"(?s){LOG}.* {shown.format(*beyond)}, which the query's checkpoint gives, "
+                f"and ends at {shown.format(*end)},",
             ):
                 await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
             starting = json.dumps({LOG: beyond._asdict()})
             for fails in ("true", "false"):
-                with pytest.raises(PositionBeyondEnd):
+                with pytest.raises(PositionBeyondEnd, match="which startingOffsets gives"):
                     await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
                 with pytest.raises(PositionBeyondEnd):
                     before = json.loads(query.planned[-1])
