@@ -32,16 +32,16 @@ __all__ = ["EARLIEST", "LATEST", "Bound", "Point", "parse_bound", "place_of"]
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-# `earliest`, `latest`, a time in ms since 1970, or a place.
+# `earliest`, `latest`, a time in ms since 1970, or a position.
 Point: TypeAlias = str | int | NextMessage
 
 _FORMS: Final = (
     "give earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
-# What JSON has that is one place, and not places by the names of topics.
+# The keys of JSON that is one position, and not positions by the names of topics.
 _ID_PARTS: Final = {"ledger_id", "entry_id"}
-# A place as errors show it: ledger, entry and perhaps batch index.
+# A position as errors show it: ledger, entry and optionally batch index.
 _SHOWN_PLACE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,10}))?", re.ASCII)
 _MOST_ID: Final = 2**63 - 1
 _MOST_BATCH_INDEX: Final = 2**31 - 1
@@ -105,9 +105,8 @@ def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | 
 
 
 def place_of(value: Mapping[str, Any]) -> NextMessage:
-    """The place that JSON shows; -1 as batch index, as messages outside of batches have it, is the entry's first
-    message.
-    Raises ValueError."""
+    """Return the position that JSON shows. The batch index -1, which messages outside of batches have, is the entry's
+    first message. Raises ValueError."""
     numbers = []
     for name, least, most in (
         ("ledger_id", 0, _MOST_ID),
