@@ -32,9 +32,8 @@ def slices_of(
 
     async def planned() -> LogPlan:
         async with AsyncAdmin(url) as admin:
-            return await Planner(admin, lease or new_lease(60_000), "", "a test").plan(
-                log, "", start, stop, entered=entered
-            )
+            planner = Planner(admin, lease or new_lease(60_000), "", "a test", "a test")
+            return await planner.plan(log, "", start, stop, entered=entered)
 
     found = cut_into_slices([asyncio.run(planned())], tasks, None, Connection(url, ""), fail_on_data_loss)
     return sorted(found, key=lambda one: (one.pieces[0].ledger_id, one.pieces[0].first_entry_id))

@@ -30,7 +30,7 @@ from magnetar_spark.losses import Losses
 from magnetar_spark.narrowing import Narrowing
 from magnetar_spark.one_query import check_bounds, check_query
 from magnetar_spark.options import SourceOptions
-from magnetar_spark.places import place_at
+from magnetar_spark.places import ENDING, STARTING, check_order, place_at
 from magnetar_spark.plain_errors import plainly
 from magnetar_spark.plans import EARLIEST_PLACE, LogPlan, Planner
 from magnetar_spark.reaching import answered
@@ -135,7 +135,8 @@ class _Planning:
         self._admin = admin
         self._options = options
         holder = f"spark.read, {socket.gethostname()}, process {os.getpid()}"
-        self._planner = Planner(admin, lease, options.listener_name, holder)
+        origin = f"{STARTING} or {ENDING}"
+        self._planner = Planner(admin, lease, options.listener_name, holder, origin)
         self._losses = Losses(options.fail_on_data_loss)
         self._narrowing = Narrowing(admin, bounds, options.fail_on_data_loss)
         self._lease = lease
@@ -159,15 +160,17 @@ class _Planning:
         starting, ending = self._options.starting.of(log.log), self._options.ending.of(log.log)
         if starting == LATEST or ending == EARLIEST:
             # The topic must be there all the same, and so must the position that the other one may be.
-            await place_at(self._admin, log.log, ending if starting == LATEST else starting)
+            point, option = (ending, ENDING) if starting == LATEST else (starting, STARTING)
+            await place_at(self._admin, log.log, point, option)
             return None
         start = EARLIEST_PLACE
         incarnation = ""
         if starting != EARLIEST:
-            incarnation, start = await self._place(log.log, starting)
+            incarnation, start = await self._place(log.log, starting, STARTING)
         stop = None
         if ending != LATEST:
-            incarnation, stop = await self._place(log.log, ending)
+            incarnation, stop = await self._place(log.log, ending, ENDING)
+            await check_order(self._admin, log.log, starting, start, ending, stop)
         narrowed = await self._narrowing.find_start(log.log, start)
         stop = await self._narrowing.find_stop(log.log, stop)
         if stop is not None and stop <= narrowed:
@@ -192,6 +195,6 @@ class _Planning:
             self._losses.ends_before(log.log, planned.stop, to)
         return planned
 
-    async def _place(self, log: str, point: Point) -> tuple[str, NextMessage]:
-        placed = await place_at(self._admin, log, point)
+    async def _place(self, log: str, point: Point, option: str) -> tuple[str, NextMessage]:
+        placed = await place_at(self._admin, log, point, option)
         return placed.incarnation, placed.place

@@ -5,10 +5,10 @@ partitions. A point is
 
     earliest, latest
     a time          2026-11-22T03:00:00+01:00, or ms since 1970 (offset_times.py): what a broker took then or later
-    a place         {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or what a query's progress shows
+    a position      {"ledger_id": 7, "entry_id": 3, "batch_index": 0}: a message's id, or of a query's progress
 
-A place alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a place, is not:
-it could be a time of day.
+A position alone, without a topic, is allowed where exactly one partition is read. `7:3:0`, as errors show a position,
+is not: it could be a time of day. A written-out time of 1970-01-01T00:00:00Z or before is `earliest`.
 
 A range begins with the message at its first point, and ends before the one at its last.
 """
@@ -32,16 +32,16 @@ __all__ = ["EARLIEST", "LATEST", "Bound", "Point", "parse_bound", "place_of"]
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-# `earliest`, `latest`, a time in ms since 1970, or a place.
+# `earliest`, `latest`, a time in ms since 1970, or a position.
 Point: TypeAlias = str | int | NextMessage
 
 _FORMS: Final = (
-    "give earliest, latest, a time (ISO 8601 with its zone, or ms since 1970), or JSON by topic or partition: "
+    "give earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
     '{"my-topic-partition-0": "earliest", "other": {"ledger_id": 7, "entry_id": 3, "batch_index": 0}}'
 )
-# What JSON has that is one place, and not places by the names of topics.
+# The keys of JSON that is one position, and not positions by the names of topics.
 _ID_PARTS: Final = {"ledger_id", "entry_id"}
-# A place as errors show it: ledger, entry and perhaps batch index.
+# A position as errors show it: ledger, entry and optionally batch index.
 _SHOWN_PLACE: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,10}))?", re.ASCII)
 _MOST_ID: Final = 2**63 - 1
 _MOST_BATCH_INDEX: Final = 2**31 - 1
@@ -76,8 +76,8 @@ class Bound:
                 )
             if isinstance(point, NextMessage) and name not in read:
                 raise InvalidOptions(
-                    f"{option} gives {name} one place, but it has partitions, and places are of one of them: give one "
-                    f"for each, by {name}-partition-0 and so on"
+                    f"{option} gives {name} one position, but it has partitions, and positions are of one of them: "
+                    f"give one for each, by {name}-partition-0 and so on"
                 )
 
 
@@ -105,9 +105,8 @@ def parse_bound(option: str, text: str, default: Point, zone: datetime.tzinfo | 
 
 
 def place_of(value: Mapping[str, Any]) -> NextMessage:
-    """The place that JSON shows; -1 as batch index, as messages outside of batches have it, is the entry's first
-    message.
-    Raises ValueError."""
+    """Return the position that JSON shows. The batch index -1, which messages outside of batches have, is the entry's
+    first message. Raises ValueError."""
     numbers = []
     for name, least, most in (
         ("ledger_id", 0, _MOST_ID),
@@ -131,9 +130,9 @@ def _point(option: str, value: object, zone: datetime.tzinfo | None) -> Point:
             return place_of(value)
         except ValueError as error:
             raise InvalidOptions(
-                f"{option} has {json.dumps(value)[:200]}, which is no place: {error}; {_FORMS}"
+                f"{option} has {json.dumps(value)[:200]}, which is no position: {error}; {_FORMS}"
             ) from None
-    raise InvalidOptions(f"{option} has {value!r:.100}, which is no place in a topic: {_FORMS}")
+    raise InvalidOptions(f"{option} has {value!r:.100}, which is no position in a topic: {_FORMS}")
 
 
 def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Point:
@@ -149,5 +148,5 @@ def _named_or_time(option: str, text: str, zone: datetime.tzinfo | None) -> Poin
         )
     ms = parse_time(option, text, zone)
     if ms is None:
-        raise InvalidOptions(f"{option} is {text!r:.100}, which is no place in a topic: {_FORMS}")
-    return ms
+        raise InvalidOptions(f"{option} is {text!r:.100}, which is no position in a topic: {_FORMS}")
+    return ms or EARLIEST

@@ -10,6 +10,7 @@ SparkConnectorError
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
 ├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
 ├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
+├── PositionOfOtherTopic  a position that the user gave, in a ledger from before the topic was created
 ├── NoSink            the user wants to write, which is not there yet
 ├── NotReadNow         entries that no bookie gave, of which one that was not reached may have them
 ├── DataLost           what should be read is no longer there, and `failOnDataLoss` says that this is to be told
@@ -33,6 +34,7 @@ __all__ = [
     "NotReadNow",
     "NothingKept",
     "PositionBeyondEnd",
+    "PositionOfOtherTopic",
     "SparkConnectorError",
     "SubscriptionInUse",
     "TooManyChunks",
@@ -82,6 +84,10 @@ class SubscriptionInUse(SparkConnectorError):
 
 class PositionBeyondEnd(SparkConnectorError):
     """A position of a checkpoint, or of the user's, that its log has not reached."""
+
+
+class PositionOfOtherTopic(SparkConnectorError):
+    """A position in startingOffsets or endingOffsets that is older than its topic."""
 
 
 class NotReadNow(SparkConnectorError):

@@ -8,7 +8,8 @@ option `timeZone` gives the zone, and without it a time must have its own.
 
 **Seconds for milliseconds.** 1764000000 is a second of 2025, and as milliseconds the 21st of January 1970, which reads
 everything. A number that as milliseconds lies before 2001, and as seconds between 2001 and 2100, is refused, and so is
-one that as milliseconds lies after the year 9999: those are microseconds or nanoseconds.
+one that as milliseconds lies after the year 9999: those are microseconds or nanoseconds. Only numbers are checked: a
+written-out time has no unit to mistake.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 from magnetar_spark.errors import InvalidOptions
 
-__all__ = ["check_ms", "parse_time", "parse_zone"]
+__all__ = ["check_ms", "parse_time", "parse_zone", "shown_time"]
 
 # 2001-01-01 and 2100-01-01.
 _FIRST_PLAUSIBLE_S: Final = 978_307_200
@@ -29,6 +30,9 @@ _LAST_PLAUSIBLE_S: Final = 4_102_444_800
 _LAST_MS: Final = 253_402_300_799_999
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?", re.ASCII)
 _LONGEST_OFFSET_HOURS: Final = 18
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# A date with a zone, and without a time of day.
+_DATE_IN_ZONE: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\s*(Z|[+-][0-9]{2}:?[0-9]{2})", re.ASCII)
 
 
 def parse_zone(text: str) -> datetime.tzinfo:
@@ -50,8 +54,12 @@ def parse_zone(text: str) -> datetime.tzinfo:
 
 
 def parse_time(option: str, text: str, zone: datetime.tzinfo | None) -> int | None:
-    """ISO 8601 as milliseconds; None if it is none. `zone` is that of times that have none of their own. Raises
-    InvalidOptions."""
+    """Return ISO 8601 as milliseconds, 0 for times before 1970, and None for other text. `zone` is used for times that
+    have none of their own. Raises InvalidOptions."""
+    if match := _DATE_IN_ZONE.fullmatch(text):
+        raise InvalidOptions(
+            f"{option} is {text!r:.50}, a date without a time of day: write {match[1]}T00:00:00{match[2]}"
+        )
     try:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -59,12 +67,13 @@ def parse_time(option: str, text: str, zone: datetime.tzinfo | None) -> int | No
     if time.tzinfo is None:
         if zone is None:
             raise InvalidOptions(
-                f"{option} has the time {text!r:.50}, which has no time zone: append one, {text:.50}Z or "
-                f"{text:.50}+01:00, or give the option timeZone, as by spark.conf.get('spark.sql.session.timeZone'). "
-                "Spark does not tell Python data sources the session's zone"
+                f"{option} has the time {text!r:.50}, which has no time zone: write {time.isoformat()}Z or "
+                f"{time.isoformat()}+01:00, or give the option timeZone, as by "
+                "spark.conf.get('spark.sql.session.timeZone'). Spark does not tell Python data sources the session's "
+                "zone"
             )
         time = time.replace(tzinfo=zone)
-    return check_ms(option, int(time.timestamp() * 1000))
+    return min(max(0, (time - _EPOCH) // datetime.timedelta(milliseconds=1)), _LAST_MS)
 
 
 def check_ms(option: str, ms: int) -> int:
@@ -73,8 +82,8 @@ def check_ms(option: str, ms: int) -> int:
         raise InvalidOptions(f"{option} is the time {ms}, which is not above 0: it is given in ms since 1970")
     if _FIRST_PLAUSIBLE_S <= ms < _LAST_PLAUSIBLE_S:
         raise InvalidOptions(
-            f"{option} is the time {ms}, which in ms since 1970 is {_shown(ms)}, and in seconds {_shown(ms * 1000)}: "
-            f"times are given in ms, so give {ms * 1000}, or {_shown(ms * 1000)}"
+            f"{option} is the time {ms}, which in ms since 1970 is {shown_time(ms)}, and in seconds "
+            f"{shown_time(ms * 1000)}: times are given in ms, so give {ms * 1000}, or {shown_time(ms * 1000)}"
         )
     if ms > _LAST_MS:
         raise InvalidOptions(
@@ -83,5 +92,6 @@ def check_ms(option: str, ms: int) -> int:
     return ms
 
 
-def _shown(ms: int) -> str:
+def shown_time(ms: int) -> str:
+    """Return ISO 8601 in UTC, to the second."""
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -125,7 +125,7 @@ def _place_in(value: Mapping[str, Any], name: str) -> NextMessage | None:
     if place is None:
         return None
     if not isinstance(place, dict):
-        raise ValueError(f"its `{name}` is no place")
+        raise ValueError(f"its `{name}` is no position")
     return place_of(place)
 
 

@@ -90,8 +90,10 @@ class LogPlan:
 
 
 class Planner:
-    def __init__(self, admin: AsyncAdmin, lease: Lease, listener_name: str, holder: str) -> None:
+    def __init__(self, admin: AsyncAdmin, lease: Lease, listener_name: str, holder: str, origin: str) -> None:
+        """`origin`: what gives the positions to plan from and up to, as errors name it."""
         self._admin = admin
+        self._origin = origin
         self._lease = lease
         self._listener_name = listener_name
         self._holder = holder
@@ -124,7 +126,7 @@ class Planner:
             read_id=self._lease.read_id,
         )
         if not answer.other_incarnation:
-            check_not_beyond_end(log, max(start, stop or start), answer.end)
+            check_not_beyond_end(log, max(start, stop or start), answer.end, self._origin)
         reached = _reached(answer)
         planned = LogPlan(
             log=log,

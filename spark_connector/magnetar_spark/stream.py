@@ -24,10 +24,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar import MessageId
 from magnetar.admin.reading import NextMessage
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.admission import Admission
-from magnetar_spark.bounds import EARLIEST, LATEST, Point
+from magnetar_spark.bounds import EARLIEST, Point
 from magnetar_spark.keeping import Keeping
 from magnetar_spark.lag import BatchFacts, Lag
 from magnetar_spark.leases import Leases
@@ -36,7 +37,7 @@ from magnetar_spark.losses import Losses
 from magnetar_spark.namespace_holder import NamespaceHolder
 from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
 from magnetar_spark.options import SourceOptions
-from magnetar_spark.places import place_at
+from magnetar_spark.places import STARTING, place_at
 from magnetar_spark.plans import EARLIEST_PLACE, Limits, LogPlan, Planner
 from magnetar_spark.slicing import cut_into_slices
 from magnetar_spark.some_at_a_time import some_at_a_time
@@ -64,7 +65,7 @@ class TopicStream:
         self._options = options
         lease = new_lease(_LEASE_MS)
         holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
-        self._planner = Planner(admin, lease, options.listener_name, holder)
+        self._planner = Planner(admin, lease, options.listener_name, holder, "the query's checkpoint")
         self._leases = Leases(admin, lease)
         self._namespaces = NamespaceHolder(
             admin, lease, options.topics.name_prefixes(), holder, options.fail_on_data_loss, self._adopt_new
@@ -205,9 +206,14 @@ class TopicStream:
             await asyncio.sleep(max(0.0, self._idle_since + _IDLE_S - asyncio.get_running_loop().time()))
 
     async def _first_logs(self, *, needed: bool) -> Sequence[str]:
-        await self._namespaces.take()
-        wait_s = self._options.wait_for_topic_s
-        found = await find_topics(self._admin, self._topics, self._options.topics, wait_s, needed=needed)
+        found = await find_topics(
+            self._admin,
+            self._topics,
+            self._options.topics,
+            self._options.wait_for_topic_s,
+            needed=needed,
+            before_look=self._namespaces.take,
+        )
         return [log.log for log in found]
 
     async def _logs(self) -> Sequence[str]:
@@ -229,7 +235,7 @@ class TopicStream:
         """The query begins with this log here. `joins`: though others have begun before."""
         incarnation, place = "", EARLIEST_PLACE
         if point != EARLIEST:
-            placed = await place_at(self._admin, log, point)
+            placed = await place_at(self._admin, log, point, STARTING)
             incarnation, place = placed.incarnation, placed.place
         plan = await self._planner.plan(log, incarnation, place, limits=Limits(messages=1))
         if plan.other_incarnation:
@@ -252,7 +258,7 @@ class TopicStream:
 
     async def _end_of(self, log: str) -> LogOffset | None:
         try:
-            placed = await place_at(self._admin, log, LATEST)
+            placed = await self._admin.reading.place(log, MessageId.latest)
         except TopicNotFound:
             if self._must_be_there:
                 raise

@@ -2,18 +2,19 @@
 
 A query that begins needs each topic that it names, or one that matches its pattern. It looks every `_LOOK_EVERY_S`
 until all are there or the time is over, and says then which topic is missing. A stream with a pattern takes what there
-is: it waits only where the option is given, and begins without any topic when the time is over.
+is: it waits only where the option is given, and begins without any topic when the time is over. A namespace that does
+not exist is waited for as a topic is, and needed in any case: it is never created by publishing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magnetar import MessageId
-from magnetar.exceptions import TopicNotFound
+from magnetar.exceptions import NotFound, TopicNotFound
 from magnetar_spark.errors import NoSuchTopic
 from magnetar_spark.some_at_a_time import some_at_a_time
 from magnetar_spark.topic_choice import TopicChoice
@@ -29,22 +30,40 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 async def find_topics(
-    admin: AsyncAdmin, topics: Topics, choice: TopicChoice, wait_s: float, *, needed: bool = True
+    admin: AsyncAdmin,
+    topics: Topics,
+    choice: TopicChoice,
+    wait_s: float,
+    *,
+    needed: bool = True,
+    before_look: Callable[[], Awaitable[None]] | None = None,
 ) -> Sequence[ReadLog]:
-    """Return the logs of all topics. Raises NoSuchTopic where one is `needed` that does not exist in time."""
+    """Return the logs of all topics. Raises NoSuchTopic where one is `needed`, or the namespace of a pattern, that does
+    not exist in time. `before_look` is awaited before each look."""
     deadline = time.monotonic() + wait_s
+    waited = f", and none was made within the {wait_s:g} s of waitForTopic" if wait_s else ""
     while True:
-        logs = await topics.find(now=True)
-        missing = await _missing(admin, choice, logs)
-        if missing is None or not (needed or wait_s):
+        if before_look is not None:
+            await before_look()
+        logs: Sequence[ReadLog] | None
+        try:
+            logs = await topics.find(now=True)
+        except NotFound:
+            logs = None
+        missing = None if logs is None else await _missing(admin, choice, logs)
+        if logs is not None and (missing is None or not (needed or wait_s)):
             return logs
         left = deadline - time.monotonic()
         if left <= 0:
             break
         await asyncio.sleep(min(_LOOK_EVERY_S, left))
+    if logs is None:
+        raise NoSuchTopic(
+            f"there is no namespace {choice.namespace}{waited}: create it first, correct the pattern, or have the "
+            "query wait for it by the option waitForTopic, such as 5m"
+        )
     if not needed:
         return logs
-    waited = f", and none was made within the {wait_s:g} s of waitForTopic" if wait_s else ""
     raise NoSuchTopic(
         f"there is no topic {missing}{waited}: create it or publish to it first, correct the name, or have the query "
         "wait for it by the option waitForTopic, such as 5m"
@@ -63,6 +82,6 @@ async def _missing(admin: AsyncAdmin, choice: TopicChoice, logs: Sequence[ReadLo
 async def _exists(admin: AsyncAdmin, log: str) -> bool:
     try:
         await admin.reading.place(log, MessageId.latest)
-    except TopicNotFound:
+    except (NotFound, TopicNotFound):
         return False
     return True

@@ -32,6 +32,8 @@ class FakeLog:
     # The broker's time of each entry that there ever was.
     times: dict[tuple[int, int], int] = field(default_factory=dict)
     ledger_id: int = 1
+    # The highest ledger id when the topic was created: its own are above it.
+    floor: int = 0
     # How many messages there ever were.
     published: int = 0
     # What was there once ends here.
@@ -111,7 +113,9 @@ class FakeService:
         for one in names:
             if str(one) not in self.logs:
                 self.made += 1
-                log = FakeLog(f"incarnation-{self.made}", ledger_id=100 * self.made, retained=retained)
+                log = FakeLog(
+                    f"incarnation-{self.made}", ledger_id=100 * self.made, floor=100 * self.made - 1, retained=retained
+                )
                 for (namespace, lease_id), prefix in self.namespace_leases.items():
                     if namespace == str(one.namespace_name) and one.local_name.startswith(prefix):
                         log.leases[lease_id] = (0, 600_000)
@@ -192,7 +196,8 @@ class FakeService:
     ) -> Plan:
         self._note("plan")
         there = self._log(log)
-        if incarnation and incarnation != there.incarnation:
+        of_other = any(place and 0 < place.ledger_id <= there.floor for place in (start, stop))
+        if of_other or (incarnation and incarnation != there.incarnation):
             return Plan(
                 there.incarnation, NOWHERE, NOWHERE, [], {}, 0, 0, True, False, NOWHERE, NOWHERE, 0, 0, there.retained
             )

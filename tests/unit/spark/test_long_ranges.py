@@ -92,17 +92,18 @@ def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
         end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
         behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
         farther = json.dumps({LOG: NextMessage(300, 0, 0)._asdict()})
-        for starting, ending in (
-            ("earliest", behind),
-            (behind, "latest"),
-            (behind, "earliest"),
-            ("latest", behind),
-            (behind, farther),
-            (farther, behind),
+        for starting, ending, option in (
+            ("earliest", behind, "endingOffsets"),
+            (behind, "latest", "startingOffsets"),
+            (behind, "earliest", "startingOffsets"),
+            ("latest", behind, "endingOffsets"),
+            (behind, farther, "startingOffsets"),
+            (farther, behind, "startingOffsets"),
         ):
             for fails in (True, False):
                 with pytest.raises(
-                    PositionBeyondEnd, match=f"{LOG} is to be .* position [23]00:0:0 and ends at 110:0:0"
+                    PositionBeyondEnd,
+                    match=f"{LOG} is to be .* position [23]00:0:0, which {option} gives, and ends at 110:0:0",
                 ):
                     await batch(ledgers_of_one(), fails, startingOffsets=starting, endingOffsets=ending)
         assert await batch(ledgers_of_one(), True, endingOffsets=end) == [*range(100, 110)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from magnetar_spark.bounds import EARLIEST, parse_bound
@@ -39,7 +41,9 @@ def test_the_zone_of_a_time_is_its_own_or_the_options(text: str, zone: str) -> N
 @pytest.mark.parametrize("text", ["2026-07-01T12:00:00", "2026-07-01", '{"t": "2026-07-01T12:00:00"}'])
 def test_a_time_without_any_zone_is_refused(text: str) -> None:
     """SPK-1: the session's zone is not known to the source, and UTC would read other messages than are meant"""
-    with pytest.raises(InvalidOptions, match=r"has no time zone: append one, 2026.*Z or .*spark.sql.session.timeZone"):
+    with pytest.raises(
+        InvalidOptions, match=r"has no time zone: write 2026-07-01T\d\d:00:00Z or .*spark.sql.session.timeZone"
+    ):
         ms_of(text)
 
 
@@ -75,7 +79,37 @@ def test_zones_that_are_none(zone: str) -> None:
         parse_zone(zone)
 
 
-@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "1969-12-31T23:59:59Z"])
-def test_times_beyond_what_can_be_asked_for(text: str) -> None:
-    with pytest.raises(InvalidOptions):
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"])
+def test_a_time_before_all_messages_is_earliest(text: str) -> None:
+    """SPK-1: `1970-01-01T00:00:00Z` is a usual way to ask for all messages"""
+    assert ms_of(text) == EARLIEST
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-21T10:00:00Z", 1_764_000_000),
+        ("1970-01-01T00:00:00.001Z", 1),
+        ("9999-12-31T23:59:59-14:00", 253_402_300_799_999),
+        ("2026-07-01T10:00:00.123Z", SUMMER_MS + 123),
+        ("2262-04-11T23:47:16.001Z", 9_223_372_036_001),
+    ],
+)
+def test_a_written_out_time_is_not_taken_for_seconds(text: str, ms: int) -> None:
+    """SPK-1: only numbers can have the wrong unit. To the millisecond, without rounding."""
+    assert ms_of(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("2026-01-01", "2026-01-01T00:00:00Z"),
+        ("2026-01-01Z", "2026-01-01T00:00:00Z"),
+        ("2026-01-01+01:00", "2026-01-01T00:00:00+01:00"),
+    ],
+)
+def test_the_hint_for_a_date_is_a_time_that_is_understood(text: str, hint: str) -> None:
+    """SPK-1"""
+    with pytest.raises(InvalidOptions, match=rf"write {re.escape(hint)}\b"):
         ms_of(text)
+    assert isinstance(ms_of(hint), int)

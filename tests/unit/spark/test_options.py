@@ -160,11 +160,11 @@ def test_hints_name_options_and_columns_that_there_are() -> None:
         ),
         ({"url": "http://here:8080"}, "does not begin with magnetar://, but is for HTTP. The port here is 6652"),
         ({"url": "here:6652"}, "does not begin with magnetar://: write magnetar://host:port"),
-        ({"startingOffsets": "soon"}, "no place in a topic"),
+        ({"startingOffsets": "soon"}, "no position in a topic"),
         ({"startingOffsets": "{"}, "is no JSON"),
         ({"startingOffsets": '{"t": {"ledger_id": -5, "entry_id": 0}}'}, "ledger_id is -5"),
         ({"startingOffsets": '{"t": {"ledger_id": 5, "entry_id": true}}'}, "entry_id is True"),
-        ({"startingOffsets": '{"t": [1]}'}, "no place in a topic"),
+        ({"startingOffsets": '{"t": [1]}'}, "no position in a topic"),
         (
             {"startingOffsets": '{"t": 1, "persistent://public/default/t": 2}'},
             "names persistent://public/default/t twice",
@@ -245,7 +245,7 @@ def test_places_by_partition_and_topic() -> None:
     with pytest.raises(InvalidOptions, match="not among what is read"):
         bound.check_names("startingOffsets", [LOG])
     place = batch(startingOffsets='{"t": {"ledger_id": 7, "entry_id": 3}}').starting
-    with pytest.raises(InvalidOptions, match="places are of one of them"):
+    with pytest.raises(InvalidOptions, match="positions are of one of them"):
         place.check_names("startingOffsets", [f"{LOG}-partition-0"])
 
 
@@ -266,7 +266,9 @@ def test_a_position_without_a_topic() -> None:
         ):
             batch(startingOffsets=text)
     kafka = '{"t": {"0": 23, "1": -2}}'
-    with pytest.raises(InvalidOptions, match=r"which is no place: ledger_id is None .*; give earliest, latest, a time"):
+    with pytest.raises(
+        InvalidOptions, match=r"which is no position: ledger_id is None .*; give earliest, latest, a time"
+    ):
         batch(startingOffsets=kafka)
 
 

@@ -49,5 +49,5 @@ def test_whether_there_is_more_than_may_be_looked_through(
 ) -> None:
     """SPK-1"""
     answer = replace(ANSWER, first=first, before=before, pieces=[a_piece(9, 3)])
-    planner = Planner(cast(AsyncAdmin, Answers(answer)), new_lease(1000), "", "a test")
+    planner = Planner(cast(AsyncAdmin, Answers(answer)), new_lease(1000), "", "a test", "a test")
     assert run(planner.plan("t", "i", START, entered=entered)).more_before is more

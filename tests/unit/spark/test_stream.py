@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from magnetar.admin import AsyncAdmin, NextMessage
-from magnetar.exceptions import ConnectError
+from magnetar.exceptions import ConnectError, NotFound
 from magnetar_spark.decoding import Decoding, Unreadable
 from magnetar_spark.errors import (
     DataLost,
@@ -556,6 +556,29 @@ def test_a_stream_waits_for_its_topic() -> None:
     run(go())
 
 
+def test_a_stream_waits_for_its_namespace() -> None:
+    """SPK-1: waitForTopic; the lease on the namespace is taken once it is there, before the topics are looked for"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.failing = {name: NotFound("no namespace") for name in ("list", "hold_namespace")}
+        service.before["list"] = lambda: service.create("t") if service.asked.count("list") == 2 else None
+        stream = a_stream(service, topicsPattern="t.*", waitForTopic="1h")
+        assert list(await stream.initial()) == [LOG]
+        assert [*service["t"].leases] == [lease_id for _, lease_id in service.namespace_leases]
+        await stream.close()
+        service = FakeService()
+        service.failing = {name: NotFound("no namespace") for name in ("list", "hold_namespace")}
+        with pytest.raises(NoSuchTopic, match="there is no namespace public/default: create it first"):
+            await a_stream(service, topicsPattern="t.*").initial()
+        service = FakeService()
+        service.create("t")
+        service.failing["place"] = NotFound("no namespace")
+        assert list(await a_stream(service, waitForTopic="1h").initial()) == [LOG]
+
+    run(go())
+
+
 def test_a_stream_whose_messages_nobody_keeps_does_not_start() -> None:
     """SPK-1: it names both ways out, and starts if losses are all right; from a checkpoint, too"""
 
@@ -699,12 +722,14 @@ def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None:
             offsets[LOG] |= beyond._asdict()
             shown = "{}:{}:{}"
             with pytest.raises(
-                PositionBeyondEnd, match=f"(?s){LOG}.* {shown.format(*beyond)} .* {shown.format(*end)},"
+                PositionBeyondEnd,
+                match=f"(?s){LOG}.* {shown.format(*beyond)}, which the query's checkpoint gives, "
+                f"and ends at {shown.format(*end)},",
             ):
                 await a_stream(service, failOnDataLoss="false").latest(offsets, ALL)
             starting = json.dumps({LOG: beyond._asdict()})
             for fails in ("true", "false"):
-                with pytest.raises(PositionBeyondEnd):
+                with pytest.raises(PositionBeyondEnd, match="which startingOffsets gives"):
                     await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).initial()
                 with pytest.raises(PositionBeyondEnd):
                     before = json.loads(query.planned[-1])
