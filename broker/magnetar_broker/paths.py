@@ -2,6 +2,7 @@
 
     /tenants/<tenant>                                     TenantNode
     /namespaces/<tenant>/<namespace>                      NamespaceNode
+    /namespace-incarnations/<hex>                         empty: the namespace is still this one
     /partitioned/<tenant>/<namespace>/<domain>/<topic>    PartitionedTopicNode
     /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
     /topics/…/<topic>/incarnation-<uuid>                  empty: the topic is still this one
@@ -29,6 +30,7 @@ __all__ = ["BROKERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED",
 
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
+NAMESPACE_INCARNATIONS: Final = "/namespace-incarnations"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
 REMAINS: Final = "/leased-remains"
@@ -43,6 +45,10 @@ def tenant(name: str) -> str:
 
 def namespace(name: NamespaceName) -> str:
     return f"{NAMESPACES}/{name}"
+
+
+def namespace_incarnation(incarnation: bytes) -> str:
+    return f"{NAMESPACE_INCARNATIONS}/{incarnation.hex()}"
 
 
 def partitioned(topic: TopicName) -> str:

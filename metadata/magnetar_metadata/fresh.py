@@ -1,13 +1,11 @@
-"""A read that is as new as the call, in the time of one answer.
+"""A read that is as new as the call.
 
-The read need not wait for the answer to the sync: a session's requests are taken in the order in which they were made.
-Should the connection break between the two, the read is either lost with it, or made over another one, to a server that
-has seen what this session was told last, the sync's answer included.
+The read is sent when the sync is answered, and not right behind it: concurrent callers may share a sync
+(shared_sync.py), which is then sent later than the read would be. Should the connection break between the two, the read
+is made over another one, to a server that has seen what this session was told last, the sync's answer included.
 """
 
 from __future__ import annotations
-
-import asyncio
 
 from magnetar_metadata.store import MetadataStore, Node
 
@@ -16,5 +14,5 @@ __all__ = ["get_fresh"]
 
 async def get_fresh(store: MetadataStore, path: str) -> Node | None:
     """The node as it was at this call or later."""
-    _, node = await asyncio.gather(store.sync(), store.get(path))
-    return node
+    await store.sync()
+    return await store.get(path)

@@ -199,7 +199,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def sync(self) -> None:
-        """Later reads of this store see all that was done before this call."""
+        """Reads of this store that begin after the return see all that was done before this call."""
 
     @abstractmethod
     async def ping(self) -> None:

@@ -8,7 +8,7 @@ only saves questions.
 
 A log that is new to the query is entered at its earliest message, by one plan that takes the lease and finds that
 message in one. A log that joins later, since it is in no offset of the checkpoint, must begin with its first message
-then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted (namespace_leases.py).
+then: if that was deleted, it is a loss. While the query runs nothing of such a log is deleted (namespace_holder.py).
 After that each plan moves the lease to where the query is, and says from where on all must be kept that
 the next batch may need: what is committed moves the progress subscription there, and no further.
 """
@@ -33,7 +33,7 @@ from magnetar_spark.lag import BatchFacts, Lag
 from magnetar_spark.leases import Leases
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.losses import Losses
-from magnetar_spark.namespace_leases import NamespaceLeases
+from magnetar_spark.namespace_holder import NamespaceHolder
 from magnetar_spark.offsets import LogOffset, ReadRange, parse_offsets, ranges_between, shown_offsets
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.places import place_at
@@ -66,7 +66,7 @@ class TopicStream:
         holder = f"spark.readStream, {socket.gethostname()}, process {os.getpid()}"
         self._planner = Planner(admin, lease, options.listener_name, holder)
         self._leases = Leases(admin, lease)
-        self._namespaces = NamespaceLeases(
+        self._namespaces = NamespaceHolder(
             admin, lease, options.topics.name_prefixes(), holder, options.fail_on_data_loss, self._adopt_new
         )
         self._topics = Topics(admin, options.topics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import read
 from magnetar_metadata.errors import Unavailable
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
+from magnetar_metadata.zookeeper.store import ZooKeeperStore
 from magnetar_wire.clock import SystemClock
 from tests.contract.metadata_store_contract import Backend, MetadataStoreContract, Space, backend_of, count_with
 from tests.contract.zookeeper_space import ZooKeeperSpace
@@ -28,6 +29,30 @@ class TestZooKeeperStore(MetadataStoreContract):
             return ZooKeeperSpace(zookeeper.hosts)
 
         return backend_of(make)
+
+
+def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-49: each is a write of a majority, and any client can make a broker sync"""
+
+    async def share() -> None:
+        space = ZooKeeperSpace(zookeeper.hosts)
+        try:
+            store = await space.connect()
+            assert isinstance(store, ZooKeeperStore)
+            request, sent = store._kazoo.request, 0
+
+            async def count(*args: Any, **options: Any) -> Any:
+                nonlocal sent
+                sent += 1
+                return await request(*args, **options)
+
+            monkeypatch.setattr(store._kazoo, "request", count)
+            await asyncio.gather(*(store.sync() for _ in range(100)))
+            assert sent == 1
+        finally:
+            await space.close()
+
+    run(share())
 
 
 @pytest.fixture(scope="class")

@@ -7,17 +7,25 @@ round, and it must keep nobody from the others.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar_metadata.errors import ForeignValue
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
+from magnetar_metadata.fresh import get_fresh
+from magnetar_metadata.store import Change, MetadataStore, Put
+from magnetar_wire.randomness import Randomness
 
-__all__ = ["ForeignNodes", "decode_node"]
+__all__ = ["ForeignNodes", "decode_node", "replace_undecodable"]
 
 _log = logging.getLogger(__name__)
 # So many are remembered. Were there more, some would be told of again.
 _REMEMBERED: Final = 1000
+
+# How many bytes of a node that can't be decoded are logged.
+_LOGGED_BYTES: Final = 1_024
 
 M = TypeVar("M", bound=Message)
 
@@ -46,3 +54,30 @@ def decode_node(kind: type[M], path: str, payload: bytes) -> M:
         return kind.FromString(payload)
     except DecodeError as error:
         raise ForeignValue(f"{path!r} holds no {kind.__name__}: {error}") from None
+
+
+async def replace_undecodable(
+    kind: type[Message], store: MetadataStore, path: str, randomness: Randomness, along: Sequence[Change] = ()
+) -> None:
+    """Log a node that holds no `kind`, and replace it by an empty one at the version that was read.
+
+    A node that decodes by now, or that another writer changes meanwhile, is left as it is. Raises `MetadataError`:
+    `Refused` if one of `along` is refused.
+    """
+    node = await get_fresh(store, path)
+    if node is None:
+        return
+    try:
+        decode_node(kind, path, compare_and_set.made(node.value).payload)
+    except ForeignValue as error:
+        value = compare_and_set.first_value(kind().SerializeToString(), randomness)
+        try:
+            await store.transaction([Put(path, value, node.version), *along])
+        except (BadVersion, NoNode) as refused:
+            if refused.index:
+                raise
+            return
+        _log.error(
+            "%s can't be decoded and was replaced by an empty node: %s; its %d bytes began with %s",
+            path, error, len(node.value), node.value[:_LOGGED_BYTES].hex(),
+        )  # fmt: skip

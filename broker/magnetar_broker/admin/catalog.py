@@ -21,7 +21,7 @@ from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.admin.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.admin.namespace_leases import NamespaceLeases
+from magnetar_broker.admin.namespace_lease_calls import NamespaceLeaseCalls
 from magnetar_broker.admin.namespaces import Namespaces, standing
 from magnetar_broker.admin.options import CatalogOptions
 from magnetar_broker.admin.partitioned_topics import PartitionedTopics
@@ -61,7 +61,7 @@ class Catalog:
         max_partitions = self.options.max_num_partitions_per_partitioned_topic
         self.tenants = Tenants(self._nodes, cluster)
         self.namespaces = Namespaces(self._nodes, self.options)
-        self.namespace_leases = NamespaceLeases(self._nodes, randomness, self.options.max_leases_per_namespace)
+        self.namespace_leases = NamespaceLeaseCalls(self._nodes, randomness, self.options.max_leases_per_namespace)
         self.partitioned = PartitionedTopics(self._nodes, max_partitions)
         # When each was read, on the monotonic clock; the one that was asked for last is at the end.
         self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
@@ -112,7 +112,11 @@ class Catalog:
         await self._nodes.sync()
         namespace = await self.namespaces.get(name.namespace_name, fresh=False)
         policies = standing(name.namespace_name, namespace.node).policies
-        checks: list[Change] = [Check(paths.namespace(name.namespace_name), namespace.version)]
+        # A namespace that was deleted and created again may be at the same version.
+        checks: list[Change] = [
+            Check(paths.namespace(name.namespace_name), namespace.version),
+            Check(paths.namespace_incarnation(namespace.node.incarnation), 0),
+        ]
         await self._check_room(name)
         if name.is_partition:
             version = await self._partition(name)

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_bookie.client.foreign_nodes import replace_undecodable
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, SessionLost
@@ -48,12 +49,26 @@ class CatalogNodes:
     async def read(self, kind: type[M], path: str, *, fresh: bool = False) -> Found[M] | None:
         """Possibly stale, unless it is to be fresh."""
         with _told(path):
-            stored = await compare_and_set.read(self._store, path, fresh=fresh)
-            return Found(_decoded(kind, path, stored.payload), stored.version) if stored else None
+            return await self._read(kind, path, fresh=fresh)
+
+    async def _read(self, kind: type[M], path: str, *, fresh: bool) -> Found[M] | None:
+        stored = await compare_and_set.read(self._store, path, fresh=fresh)
+        return Found(_decoded(kind, path, stored.payload), stored.version) if stored else None
+
+    async def read_decodable(self, kind: type[M], path: str) -> Found[M] | None:
+        """Read afresh a node that counts as absent if it can't be decoded."""
+        with _told(path), contextlib.suppress(ForeignValue):
+            return await self._read(kind, path, fresh=True)
+        return None
 
     async def exists(self, path: str) -> bool:
+        return await self.version(path) is not None
+
+    async def version(self, path: str) -> int | None:
+        """Return the node's version, None if there is none. Possibly stale."""
         with _told(path):
-            return await self._store.exists(path) is not None
+            stat = await self._store.exists(path)
+            return stat.version if stat is not None else None
 
     async def sync(self) -> None:
         """What is read after it is at least as new."""
@@ -71,6 +86,12 @@ class CatalogNodes:
 
         `update` may alter what it is given. One of `along` that is refused raises its `Refused`; nothing was changed.
         """
+        with _told(path):
+            return await self._change(kind, path, update, along)
+
+    async def _change(
+        self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change]
+    ) -> M | None:
         made: M | None = None
 
         def changed(payload: bytes | None) -> bytes | compare_and_set.Instead:
@@ -81,16 +102,15 @@ class CatalogNodes:
             encoded = made.SerializeToString(deterministic=True)
             return compare_and_set.LEAVE if encoded == payload else encoded
 
-        with _told(path):
-            await compare_and_set.change(
-                self._store,
-                path,
-                changed,
-                clock=self._clock,
-                randomness=self._randomness,
-                along=along,
-                timeout_s=self._timeout_s,
-            )
+        await compare_and_set.change(
+            self._store,
+            path,
+            changed,
+            clock=self._clock,
+            randomness=self._randomness,
+            along=along,
+            timeout_s=self._timeout_s,
+        )
         return made
 
     async def remove_empty(self, path: str) -> None:
@@ -98,12 +118,23 @@ class CatalogNodes:
         with contextlib.suppress(MetadataError):
             await self._store.delete(path, ANY)
 
-    async def remove_unused(self, kind: type[Message], path: str) -> None:
-        """Delete a node that is as if it had just been made. If that can't be done now, the node stays."""
-        with contextlib.suppress(MetadataError):
-            stored = await compare_and_set.read(self._store, path, fresh=True)
-            if stored is not None and _decoded(kind, path, stored.payload) == kind():
-                await self._store.delete(path, stored.version)
+    async def make_if_absent(self, kind: type[Message], path: str, along: Sequence[Change] = ()) -> None:
+        """Make an empty node unless there is one, whatever that holds. One of `along` that is refused raises its
+        `Refused`."""
+        if not await self.exists(path):
+            await self.change_or_replace(kind, path, lambda node: node or kind(), along)
+
+    async def change_or_replace(
+        self, kind: type[M], path: str, update: Callable[[M | None], M | None], along: Sequence[Change] = ()
+    ) -> M | None:
+        """As `change`, for a node that costs little to lose: one that can't be decoded is logged and replaced by an
+        empty one first."""
+        with _told(path):
+            try:
+                return await self._change(kind, path, update, along)
+            except ForeignValue:
+                await replace_undecodable(kind, self._store, path, self._randomness, along)
+            return await self._change(kind, path, update, along)
 
     def making(self, path: str, node: Message) -> Put:
         """The change that makes a node along with that of another."""

@@ -5,6 +5,11 @@ namespace's node is at the version at which it was read and not marked; making a
 `partitioned_made` besides. Deleting marks the node first, then looks for topics. Whatever was made before the mark is
 found, and nothing is made behind it.
 
+A namespace can be deleted and created again under the same name, and the new node has the same versions as the old one
+had. So each incarnation has a node of its own, made and deleted with the namespace; the making of a topic, and each
+change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction: so
+none is left behind, and its versions do not repeat within the life of an incarnation.
+
 A deletion that finds topics and has no force takes its mark away again. Killed before that, it leaves a mark that says
 that nothing was deleted yet (IF_EMPTY): deleting it again finishes or takes it away, and creating the namespace takes
 it away. A deletion by force that was killed (BEGUN) can only be finished.
@@ -21,6 +26,7 @@ from magnetar_broker.admin.tenants import check_tenant_name, no_tenant
 from magnetar_broker.core.policies import check_policies
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata.errors import Refused
+from magnetar_metadata.store import ABSENT, Change, Check, Delete, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
 from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
@@ -72,9 +78,12 @@ class Namespaces:
             tenant.namespaces_made += 1
             return tenant
 
-        making = self._nodes.making(paths.namespace(name), node)
+        making = [
+            self._nodes.making(paths.namespace(name), node),
+            Put(paths.namespace_incarnation(node.incarnation), b"", ABSENT),
+        ]
         try:
-            await self._nodes.change(TenantNode, paths.tenant(name.tenant), raised, along=[making])
+            await self._nodes.change(TenantNode, paths.tenant(name.tenant), raised, along=making)
         except Refused:
             await self._take_mark_away(name)
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a namespace {name} already") from None
@@ -123,12 +132,27 @@ class Namespaces:
                 changed = node is not None and node != marked
                 return node if changed else None
 
-            await self._nodes.change(NamespaceNode, paths.namespace(name), deleted)
+            try:
+                along = await self._delete_along(name, marked.incarnation)
+                await self._nodes.change(NamespaceNode, paths.namespace(name), deleted, along=along)
+            except Refused:
+                continue  # a lease was taken, renewed or ended meanwhile
             if not changed:
                 # Where its bundles' owners stood; whoever has one still takes it away when he notices.
                 await self._nodes.remove_empty(paths.owners(name))
-                await self._nodes.remove_unused(LeasesNode, paths.namespace_leases(name))
                 return
+
+    async def _delete_along(self, name: NamespaceName, incarnation: bytes) -> list[Change]:
+        """Return the deletions that go with that of the namespace's node: of its incarnation's and its leases' node."""
+        marker, leases = paths.namespace_incarnation(incarnation), paths.namespace_leases(name)
+        await self._nodes.sync()
+        changes: list[Change] = []
+        if await self._nodes.version(marker) is not None:
+            changes.append(Delete(marker, 0))
+            # So that none is made between this and the deletion.
+            await self._nodes.make_if_absent(LeasesNode, leases, along=[Check(marker, 0)])
+        version = await self._nodes.version(leases)
+        return changes if version is None else [*changes, Delete(leases, version)]
 
     async def _mark(self, name: NamespaceName, mark: Deletion) -> NamespaceNode:
         """Returns the node, marked. A stronger mark stays."""

@@ -21,7 +21,8 @@ class CatalogOptions(Configuration):
     max_num_partitions_per_partitioned_topic: int = Field(default=4096, ge=1)
     # Topics that one namespace may have, those of the system not counted; 0: any number.
     max_topics_per_namespace: int = Field(default=0, ge=0)
-    # Leases that readers may have on the topics to come of one namespace.
+    # Maximum number of leases on one namespace, which new topics are made with. At most
+    # managed_ledger_max_leases_per_topic.
     max_leases_per_namespace: int = Field(default=1000, ge=1, le=1000)
     # Into how many bundles a namespace is divided where its maker doesn't say, and how many it may have: neither its
     # maker nor a split makes more.

@@ -50,11 +50,18 @@ class ReadingCalls:
         check_known(request, "hold_namespace")
         name = namespace_named(request.namespace)
         leases = self._catalog.namespace_leases
+        try:
+            incarnation = (await self._catalog.namespaces.get(name)).node.incarnation
+        except BrokerError as error:
+            if error.code != ErrorCode.NOT_FOUND or request.lease_ms:
+                raise
+            return pb.HoldNamespaceAnswer()  # the leases were deleted with it
         if not request.lease_ms:
-            await leases.end(name, request.lease_id)
+            await leases.end(name, incarnation, request.lease_id)
             return pb.HoldNamespaceAnswer()
-        await self._catalog.namespaces.get(name)
-        taken = await leases.hold(name, request.name_prefix, request.lease_id, request.lease_ms, request.holder)
+        taken = await leases.hold(
+            name, incarnation, request.name_prefix, request.lease_id, request.lease_ms, request.holder
+        )
         return pb.HoldNamespaceAnswer(taken=taken)
 
     async def namespace_leases(self, request: pb.NamespaceLeasesRequest) -> pb.NamespaceLeasesAnswer:

@@ -1,4 +1,4 @@
-"""What is asked of the broker that serves a topic about its subscriptions there."""
+"""Administrative calls about subscriptions, answered by the broker that serves their topic."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ class SubscriptionsHere:
         return pb.Done()
 
     async def _peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
-        await topic.cursors.wait_until_open(request.subscription)
-        cursor = topic.cursors.get(request.subscription)
-        if cursor is None:
-            raise no_subscription(str(topic.name), request.subscription)
+        cursor = await topic.subscriptions.wait_for_cursor(request.subscription)
         answer = pb.PeekAnswer()
         size, start = 0, topic.log.first_after(cursor.mark_delete)
         while len(answer.entries) < request.entries:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from magnetar_bookie.client.options import LedgerClientOptions
+from magnetar_broker.core.namespace_leases import check_lease_bounds
 from magnetar_broker.grpc_options import BrokerGrpcOptions
 from magnetar_broker.lag_bound import check_lag_bound
 from magnetar_broker.options import BrokerOptions
@@ -115,6 +116,7 @@ class BrokerSettings(BrokerOptions, LedgerClientOptions, BrokerGrpcOptions, Http
     def _bounds_fit(self) -> Self:
         check_lag_bound(self.max_bookie_lag_bytes, self.max_message_publish_buffer_size_in_mb)
         check_topic_bound(self.max_pending_publish_bytes_per_topic, self.managed_ledger_max_pending_bytes)
+        check_lease_bounds(self.max_leases_per_namespace, self.managed_ledger_max_leases_per_topic)
         check_load_seconds(self.slow_topic_load_seconds, self.topic_load_timeout_seconds)
         return self
 

@@ -150,7 +150,7 @@ class CursorNodes:
         except ForeignValue as error:
             return await self._replace_undecodable_table(node, checks, error)
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
         assert stored is not None
         return stored.version
 
@@ -160,7 +160,7 @@ class CursorNodes:
         try:
             node = await get_fresh(self._client.ledgers.store, path)
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
         if node is None or _decodes(node):
             return await self._write_life(checks)
         value = compare_and_set.first_value(payload, self._randomness)
@@ -176,7 +176,7 @@ class CursorNodes:
         try:
             children = await self._client.ledgers.store.children(folder)
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
         names = []
         for child in children:
             try:
@@ -190,7 +190,7 @@ class CursorNodes:
         try:
             node = await self._client.ledgers.store.get(path)
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
         if node is None:
             return KnownNode()
         try:
@@ -223,7 +223,7 @@ class CursorNodes:
             try:
                 known.set(await self._client.ledgers.record(made, path, update, self._claimed, known.stored))
             except (MetadataError, BrokerError) as error:
-                raise _told(error, self._topic) from error
+                raise _translate_error(error, self._topic) from error
 
     async def remove(self, name: str, known: KnownNode) -> None:
         def update(found: bytes | None) -> compare_and_set.Instead:
@@ -259,7 +259,7 @@ class CursorNodes:
         try:
             await self._client.ledgers.store.transaction([change, *checks])
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
 
     async def _change(
         self,
@@ -271,7 +271,7 @@ class CursorNodes:
         try:
             return await self._compare_and_set(path, update, checks, seen)
         except MetadataError as error:
-            raise _told(error, self._topic) from error
+            raise _translate_error(error, self._topic) from error
 
     async def _compare_and_set(
         self,
@@ -308,7 +308,7 @@ def _decodes(node: Node) -> bool:
     return True
 
 
-def _told(error: Exception, topic: TopicName) -> Exception:
+def _translate_error(error: Exception, topic: TopicName) -> Exception:
     if isinstance(error, BrokerError | IntentSwept):
         return error
     if isinstance(error, Refused) and error.index > 0:

@@ -1,9 +1,10 @@
-"""Opens a topic's durable cursors, and has those that are not open.
+"""Opens a topic's durable cursors, and holds the cursors that are not open.
 
-The nodes are read at once (`read_nodes`). A cursor without a ledger is open then. The others are fenced and read in
-tasks, `_OPENED_AT_ONCE` at a time; what fails for now is tried again for as long as the topic is served. A cursor that
-is damaged, its node or a record of its ledger, is not tried again. Its subscription is refused until an administrator
-moves the cursor (`replace`) or deletes it. See unopened_cursor.py.
+The nodes are read at once (`read_nodes`). A cursor without a ledger is open then. The ledgers of the others are fenced
+and read in tasks, `_OPENED_AT_ONCE` at a time (opening_places.py). An attempt that fails because of its bookies or the
+metadata store, or that others need the place of, is repeated for as long as the topic is served. A cursor that is
+damaged, its node or a record of its ledger, is not retried. Its subscription is refused until an administrator moves
+the cursor (`replace`) or deletes it. See unopened_cursor.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import damaged_cursor, read_cursor_ledger
 from magnetar_broker.managed_ledger.cursor_nodes import KnownNode, point_node
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
 from magnetar_broker.managed_ledger.unopened_cursor import UnopenedCursor
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -34,7 +37,9 @@ _OPENED_AT_ONCE: Final = 16
 # Between two attempts to open one: the first pause, and the longest.
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
-# A cursor's count of its moves begins below this, so that it stays within the number that clients are told.
+# How long an administrator's change waits for the first attempt.
+_CHANGE_WAITS_S: Final = 3.0
+# A cursor's count of its moves begins below this, so that it stays within the field that clients get it in.
 _MAX_FIRST_MOVES: Final = 2**31
 
 
@@ -69,6 +74,7 @@ class CursorOpener:
         """Read all nodes and begin to open the cursors, once. Returns those whose deletion was begun in an earlier
         life, for the caller to delete. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_OPENED_AT_ONCE)
+        places = OpeningPlaces(_OPENED_AT_ONCE, self._home.clock)
 
         async def read_one(name: str) -> KnownNode:
             async with gate:
@@ -83,8 +89,8 @@ class CursorOpener:
         deleted = []
         for name, task in reading:
             known = task.result()
-            unopened = UnopenedCursor(name, known, gate)
-            # One of a topic that was deleted was to be deleted with it.
+            unopened = UnopenedCursor(name, known, places)
+            # A cursor of a former topic of this name: the deletion of that topic has left it.
             if known.foreign:
                 self._keep_damaged(unopened, damaged_cursor(self._describe(name), known.foreign))
             elif known.exists and (known.node.deleted or known.node.incarnation != self._home.incarnation):
@@ -102,11 +108,10 @@ class CursorOpener:
 
     async def _open(self, unopened: UnopenedCursor) -> None:
         """Try until it is open, or found damaged. Raises `TopicGivenUp`."""
-        pause_s = _PAUSE_S
+        pause_s, slice_s = _PAUSE_S, FIRST_SLICE_S
         while True:
             try:
-                async with unopened.gate:
-                    cursor = await self._read(unopened)
+                cursor = await unopened.places.run_read(lambda: self._read(unopened), slice_s)
                 break
             except TopicGivenUp:
                 raise
@@ -114,7 +119,10 @@ class CursorOpener:
                 unopened.task = None
                 self._keep_damaged(unopened, error)
                 return
-            except BrokerError as error:
+            except (BrokerError, TimeoutError) as error:
+                if isinstance(error, TimeoutError):
+                    error = self._not_opened_within(unopened, slice_s)
+                    slice_s *= 2
                 _log.warning("%s, again in %.1f s", error, pause_s)
                 unopened.end_attempt(error)
             await self._home.clock.sleep(pause_s)
@@ -144,6 +152,13 @@ class CursorOpener:
         unopened.end_attempt(problem)
         _log.error("%s; the log is kept from %s on for it", unopened.reason, unopened.place)
 
+    def _not_opened_within(self, unopened: UnopenedCursor, seconds: float) -> BrokerError:
+        return BrokerError(
+            ErrorCode.SERVICE_NOT_READY,
+            f"{self._describe(unopened.name)} can't be opened now: its ledger {unopened.known.ledger_id} was not read "
+            f"within {seconds:g} s",
+        )
+
     def _describe(self, name: str) -> str:
         return f"cursor {name!r} of {self._home.topic}"
 
@@ -152,20 +167,31 @@ class CursorOpener:
     async def wait_until_open(self, name: str, *, wait_again: bool) -> None:
         """See `interface.CursorTable`."""
         while (unopened := self._unopened.get(name)) is not None:
-            if unopened.problem is None or (wait_again and unopened.task is not None):
+            if self._ended is not None:
+                raise self._ended.again()
+            if not wait_again:
+                await self._wait_for_first_attempt(unopened)
+            elif unopened.problem is None or unopened.task is not None:
                 await unopened.wait_for_attempt()
             if self._ended is not None:
                 raise self._ended.again()
             if unopened.problem is not None:
                 raise unopened.problem.again()
 
-    async def wait_for_first_attempts(self) -> None:
-        """Returns when each cursor is open, or one attempt at it has failed."""
-        for unopened in self.unopened():
-            while self._ended is None and unopened.task is not None and unopened.problem is None:
-                if self._unopened.get(unopened.name) is not unopened:
-                    break
+    async def _wait_for_first_attempt(self, unopened: UnopenedCursor) -> None:
+        """Return when an attempt has failed, or the cursor is not unopened any more. Raises `BrokerError` where that
+        takes longer than `_CHANGE_WAITS_S`."""
+        if unopened.problem is not None:
+            return
+        loop = asyncio.get_running_loop()
+        timer = self._home.clock.call_later(_CHANGE_WAITS_S, lambda: deadline.reschedule(loop.time()))
+        try:
+            async with asyncio.timeout(None) as deadline:
                 await unopened.wait_for_attempt()
+        except TimeoutError:
+            raise self._not_opened_within(unopened, _CHANGE_WAITS_S) from None
+        finally:
+            timer.cancel()
 
     # Replacing and deleting.
 
@@ -223,9 +249,10 @@ class CursorOpener:
             unopened.end_attempt()
 
     def end(self, error: TopicGivenUp) -> None:
-        """Wakes all callers that wait. The tasks are their owner's to cancel."""
+        """Wakes all callers that wait. The owner of the tasks cancels them."""
         self._ended = self._ended or error
         for unopened in self._unopened.values():
+            unopened.task = None
             unopened.end_attempt(error)
 
 

@@ -150,10 +150,6 @@ class CursorTable:
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
         await self._opener.wait_until_open(name, wait_again=wait_again)
 
-    async def wait_for_first_attempts(self) -> None:
-        """Returns when each cursor is open, or one attempt at it has failed."""
-        await self._opener.wait_for_first_attempts()
-
     def slowest_saved(self) -> Position | None:
         places = [cursor.saved_mark_delete for cursor in self._cursors.values()]
         places += self._making.values()

@@ -22,6 +22,11 @@ Neither opening nor closing a cursor waits for the deletion of former ledgers, n
 It runs in a task of its own, so that an acknowledgement that needs only bookies does not wait for the metadata store.
 Changes of the node are made one at a time (`_write_node`), whichever task makes them.
 
+A bookie that is overloaded fails each ledger soon. So the next ledger is created after a pause (ledger_pause.py), which
+each failed ledger and each failed attempt to begin one makes longer, as for a topic's log. The acknowledgements that
+came before wait for it. A cursor that is deleted does not wait; nor does one that is closed or reset: if it has no
+holes, its mark-delete position is written to its node, which needs no bookie; else it begins its ledger at once.
+
 An add that meets a fence is no different: the node tells whether another broker has opened the cursor, or repair has
 closed its ledger. In the first case it can't be changed any more, and the topic is unloaded.
 """
@@ -43,6 +48,7 @@ from magnetar_broker.managed_ledger.cursor import AnyCursor
 from magnetar_broker.managed_ledger.cursor_home import CursorHome
 from magnetar_broker.managed_ledger.cursor_ledger import CursorLedger, delete_all_ledgers
 from magnetar_broker.managed_ledger.cursor_nodes import KnownNode, point_node
+from magnetar_broker.managed_ledger.ledger_pause import LedgerPause
 from magnetar_broker.managed_ledger.trimming import delete_ledgers
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -52,8 +58,6 @@ from magnetar_wire.clock import Timer
 __all__ = ["DurableCursor"]
 
 _log = logging.getLogger(__name__)
-# Between two attempts to begin a ledger.
-_PAUSE_S: Final = 0.5
 # Ledgers that a cursor's node names to be deleted later.
 _MOST_LEFT_LEDGERS: Final = 4
 
@@ -66,6 +70,7 @@ class DurableCursor(AnyCursor):
         "_idle_since",
         "_known",
         "_ledger",
+        "_ledger_pause",
         "_paused",
         "_problem",
         "_saved_changes",
@@ -86,6 +91,7 @@ class DurableCursor(AnyCursor):
         # The node as this life has it; and the ledger that it points at, once this life has begun one.
         self._known = known
         self._ledger: CursorLedger | None = None
+        self._ledger_pause = LedgerPause(home.clock, home.client.randomness)
         # `AckState.changes` of which all are durable, and the mark-delete position then.
         self._saved_changes = state.changes
         self._saved_mark_delete = state.mark_delete
@@ -135,7 +141,8 @@ class DurableCursor(AnyCursor):
             raise self._problem.again()
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
-        await self.saved()
+        with self._ledger_pause.hurry():
+            await self.saved()
 
     def begin_deleting_former_ledgers(self) -> bool:
         """Begin to delete this cursor's former ledgers, unless there are none or they are being deleted. Returns
@@ -231,13 +238,17 @@ class DurableCursor(AnyCursor):
         except AddFailed as error:
             _log.warning("%s goes on in another ledger: %s", self, error)
             self._drop_ledger()
+            self._count_failure(error)
             return
         self._now_saved(changes, mark_delete)
 
     async def _begin_ledger(self) -> None:
-        """Begin a ledger with the whole state, in the place of the present one."""
+        """Begin a ledger with the whole state, in the place of the present one, after the pause that is due."""
         home, state = self._home, self._state
         while True:
+            if await self._is_saved_by_place():
+                self.waiting_for = ""
+                return
             changes, mark_delete = state.changes, state.mark_delete
             state.take_unsaved()
             try:
@@ -250,12 +261,11 @@ class DurableCursor(AnyCursor):
                 break
             except TopicGivenUp:
                 raise
-            except NotEnoughBookies as error:
-                self.waiting_for = str(error)
+            except NotEnoughBookies as error:  # of the creation, or of an add to a ledger that was created
+                self._count_failure(error)
                 await self._wait_for_bookies()
             except (AddFailed, IntentSwept, Unavailable, StoreFull, BrokerError) as error:
-                self.waiting_for = str(error)
-                await home.clock.sleep(_PAUSE_S)
+                self._count_failure(error)
             except (LedgerError, SessionLost) as error:
                 raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
         self.waiting_for = ""
@@ -263,12 +273,32 @@ class DurableCursor(AnyCursor):
         self._ledger = ledger
         self._now_saved(changes, mark_delete)
 
+    def _count_failure(self, error: Exception) -> None:
+        self._ledger_pause.count_failure()
+        self.waiting_for = str(error)
+
+    async def _is_saved_by_place(self) -> bool:
+        """Pause before the next ledger, if a pause is due. Return whether the cursor needs no ledger after all: it is
+        closed or reset meanwhile, and its position alone was saved."""
+        pause = self._ledger_pause
+        while pause.is_due:
+            if pause.is_hurried and not self._state.has_holes:
+                try:
+                    await self._leave_place()
+                    return True
+                except TopicGivenUp:
+                    raise
+                except BrokerError as error:
+                    self.waiting_for = str(error)
+            if await pause.wait() and self._state.has_holes:
+                break
+        return False
+
     async def _wait_for_bookies(self) -> None:
         try:
             await self._home.client.wait_for_bookies(self._home.striping)
         except ClientClosed as error:
             raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
-        await self._home.clock.sleep(_PAUSE_S)
 
     def _drop_ledger(self) -> None:
         """Write to it no more. Its records are read all the same, as long as the node points at it."""
@@ -336,15 +366,16 @@ class DurableCursor(AnyCursor):
 
     async def settle(self) -> None:
         """Save everything. A cursor without holes drops its ledger with that, so that no broker has to recover it."""
-        while self._saver is not None:
-            await self._wait_for_saver()
-        if self._problem is None and self._dirty:
-            if self._state.has_holes:
-                await self.saved()
-            else:
-                self._cancel_timer()
-                self._saver = self._home.tasks.spawn(self._rest())
+        with self._ledger_pause.hurry():
+            while self._saver is not None:
                 await self._wait_for_saver()
+            if self._problem is None and self._dirty:
+                if self._state.has_holes:
+                    await self.saved()
+                else:
+                    self._cancel_timer()
+                    self._saver = self._home.tasks.spawn(self._rest())
+                    await self._wait_for_saver()
 
     async def close(self) -> None:
         """Save everything. A cursor without holes leaves no ledger behind.
@@ -352,13 +383,14 @@ class DurableCursor(AnyCursor):
         Raises `BrokerError`, and then it may be called again, or `end`.
         """
         self._cancel_timer()
-        while self._saver is not None:
-            await self._wait_for_saver()
-        if self._problem is None:
-            if self._state.has_holes:
-                await self.saved()
-            elif self._dirty or self._known.ledger_id:
-                await self._leave_place()
+        with self._ledger_pause.hurry():
+            while self._saver is not None:
+                await self._wait_for_saver()
+            if self._problem is None:
+                if self._state.has_holes:
+                    await self.saved()
+                elif self._dirty or self._known.ledger_id:
+                    await self._leave_place()
         if self._problem is None and self._ledger is not None:
             try:
                 await self._ledger.writer.close()

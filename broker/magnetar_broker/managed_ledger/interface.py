@@ -194,8 +194,9 @@ class CursorTable(Protocol):
     def unopened(self) -> Sequence[Unopened]: ...
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
-        """Return when the cursor is open, or there is none. Raises `BrokerError`: it can't be opened now, and is tried
-        again; `DamagedCursor`: it can't be opened. Without `wait_again` no attempt is waited for after a failed one."""
+        """Return when the cursor is open, or there is none. Raises `BrokerError`: it can't be opened now, and is
+        retried; `DamagedCursor`: it can't be opened. Without `wait_again` only the first attempt is waited for, and at
+        most for some seconds."""
 
     async def replace(self, name: str, mark_delete: Position) -> Cursor:
         """Moves a cursor that is not opened, and opens it there. Raises `BrokerError`, SUBSCRIPTION_NOT_FOUND where no

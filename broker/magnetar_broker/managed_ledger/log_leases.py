@@ -173,7 +173,13 @@ class LogLeases:
 
     def _check_number(self, lease_id: bytes, *, shared: bool) -> None:
         """Raises TOO_MANY_REQUESTS if there are as many others as there may be. Those that several reads share have
-        half of the bound at most, so that streams, which have one each, find the other half."""
+        half of the bound at most, so that streams, which have one each, find the other half.
+
+        A lease that stands can be written again however many there are: a broker with a higher bound may have made the
+        topic."""
+        found = self._node.leases.get(lease_id, self._now)
+        if found is not None and (found.shared or not shared):
+            return
         others = [one for one in self._node.leases.standing(self._now) if one.lease_id != lease_id]
         most = self._options.managed_ledger_max_leases_per_topic
         others_shared = sum(one.shared for one in others)

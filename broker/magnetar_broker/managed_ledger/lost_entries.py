@@ -1,10 +1,11 @@
-"""The lost entries of one topic that this life of it has found: logged, counted and listed in its stats.
+"""The lost entries of one topic that were found since its broker opened it: logged, counted and listed in its stats.
 
 Consumers and readers meet a lost entry each time that they pass it, so the set of known ones decides whether an entry
-is new: each is logged and counted once. The set is a bitmap in chunks of 1,024 entries of one ledger, and has at most
-4,096 chunks, about 1 MB: a lost ledger takes few of them. With all chunks in use an entry outside of them is neither
-logged nor counted, so the count is a lower bound: it is never more than what is lost. The first 1,000 are listed with
-the reason, until their ledgers are deleted.
+is new: each is counted once. The first 1,000 are logged one by one. The set is a bitmap in chunks of 1,024 entries of
+one ledger, and has at most 4,096 chunks, about 1 MB: a lost ledger takes few of them. With all chunks in use an entry
+outside of them is not counted, so the count is a lower bound: it is never more than what is lost. Up to 1,000 are
+listed with the reason, until their ledgers are deleted. A read in flight can report an entry of a ledger that was
+deleted meanwhile: the report is ignored.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ __all__ = ["LostEntries"]
 
 _log = logging.getLogger(__name__)
 _MAX_LISTED: Final = 1_000
+_MAX_LOGGED: Final = 1_000
 _MAX_CHUNKS: Final = 4_096
 _CHUNK_ENTRIES: Final = 1_024
 
 
 class LostEntries:
-    __slots__ = ("_chunks", "_full", "_name", "_on_found", "_reasons", "count")
+    __slots__ = ("_chunks", "_forgotten_up_to", "_full", "_name", "_on_found", "_reasons", "count")
 
     def __init__(self, name: TopicName, on_found: Callable[[], object] = lambda: None) -> None:
         """`on_found` is called for each entry that is counted."""
@@ -37,11 +39,15 @@ class LostEntries:
         self._chunks: dict[tuple[int, int], int] = {}
         # It was logged that there was no chunk for an entry.
         self._full = False
+        # The last ledger whose entries were forgotten.
+        self._forgotten_up_to = -1
         # The entries that were counted, those of ledgers that were deleted since among them.
         self.count = 0
 
     def report(self, error: UnreadableEntry) -> None:
         """Log and count the entry, unless it is known."""
+        if error.position.ledger_id <= self._forgotten_up_to:
+            return
         number, bit = divmod(error.position.entry_id, _CHUNK_ENTRIES)
         key = (error.position.ledger_id, number)
         bits = self._chunks.get(key, 0)
@@ -60,14 +66,18 @@ class LostEntries:
             self._reasons[error.position] = str(error)
         self.count += 1
         self._on_found()
-        _log.error("topic %s has lost an entry, and goes on without it: %s", self._name, error)
+        if self.count <= _MAX_LOGGED:
+            _log.error("topic %s has lost an entry, and goes on without it: %s", self._name, error)
+        elif self.count == _MAX_LOGGED + 1:
+            _log.error("topic %s has lost more than %d entries: further ones are only counted", self._name, _MAX_LOGGED)
 
     def list_known(self) -> list[tuple[Position, str]]:
         """Return the position of each listed entry and the reason, in the order of the log."""
         return sorted(self._reasons.items())
 
     def forget_ledgers(self, last_ledger_id: int) -> None:
-        """Forget the entries of ledgers up to this one, which were deleted."""
+        """Forget the entries of ledgers up to this one, which were deleted. Later reports of them are ignored."""
+        self._forgotten_up_to = max(self._forgotten_up_to, last_ledger_id)
         for position in [one for one in self._reasons if one.ledger_id <= last_ledger_id]:
             del self._reasons[position]
         for key in [one for one in self._chunks if one[0] <= last_ledger_id]:

@@ -118,7 +118,7 @@ class TopicNode:
         incarnation = self._randomness.token(_UUID_BYTES).hex()
         # After a sync, so it is no less than what whoever had the name before has drawn and used.
         floor = await self._client.ledgers.last_ledger_id()
-        leases, leases_unchanged = await read_leases_for(self.name, self._store, self._clock, self._randomness)
+        leases: list[pb.LedgerLease] = []
 
         def made(payload: bytes | None) -> bytes | Instead:
             if payload is not None:
@@ -127,15 +127,19 @@ class TopicNode:
                 incarnation=incarnation, life=self._life, floor=floor, leases=leases
             ).SerializeToString()
 
-        along = [*along, Put(paths.incarnation(self.name, incarnation), b"", ABSENT), leases_unchanged]
+        allowed, changes = len(along), list(along)
         try:
-            await self._changed_to(made, along)
+            leases, leases_unchanged = await read_leases_for(
+                self.name, self._store, self._clock, self._randomness, along
+            )
+            changes += [Put(paths.incarnation(self.name, incarnation), b"", ABSENT), leases_unchanged]
+            await self._changed_to(made, changes)
         except StoreFull:
             raise
         except Refused as error:
             if not error.index:
                 raise
-            if error.index == len(along):
+            if error.index > allowed + 1:
                 return  # a lease on the namespace was taken, renewed or ended meanwhile: the caller tries again
             text = f"what allows topic {self.name} to be made was changed meanwhile; try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error

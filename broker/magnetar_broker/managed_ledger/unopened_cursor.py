@@ -1,7 +1,7 @@
 """A durable cursor whose stored state is not read yet, or can't be read.
 
-    opening   Its ledger is being fenced and read. Where that fails for now (bookies are away) it is tried again, for as
-              long as the topic is served.
+    opening   Its ledger is being fenced and read, or it waits for that (opening_places.py). An attempt that fails
+              because bookies are away is repeated, for as long as the topic is served.
     damaged   Its node can't be decoded, or a record of its ledger is damaged on all bookies: `problem` is a
               `DamagedCursor`. It stays so until an administrator moves the cursor, or deletes it.
 
@@ -18,14 +18,15 @@ from collections.abc import Mapping
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedCursor
 from magnetar_broker.managed_ledger.cursor_nodes import KnownNode
+from magnetar_broker.managed_ledger.opening_places import OpeningPlaces
 
 __all__ = ["UnopenedCursor"]
 
 
 class UnopenedCursor:
-    __slots__ = ("_attempt_ended", "gate", "known", "name", "place", "problem", "properties", "task")
+    __slots__ = ("_attempt_ended", "known", "name", "place", "places", "problem", "properties", "task")
 
-    def __init__(self, name: str, known: KnownNode, gate: asyncio.Semaphore) -> None:
+    def __init__(self, name: str, known: KnownNode, places: OpeningPlaces) -> None:
         node = known.node
         self.name = name
         self.known = known
@@ -35,8 +36,8 @@ class UnopenedCursor:
         self.problem: BrokerError | None = None
         # Reads it; None: it is damaged, or is being replaced or deleted.
         self.task: asyncio.Task[None] | None = None
-        # Limits how many cursors of the topic are read at a time.
-        self.gate = gate
+        # Limit how many cursors of the topic are read at a time.
+        self.places = places
         self._attempt_ended: asyncio.Future[None] | None = None
 
     @property

@@ -77,6 +77,7 @@ class ProduceSession:
                 await asyncio.wait([receiver, told], return_when=asyncio.FIRST_COMPLETED)
                 receiver.cancel()
                 told.cancel()
+                await asyncio.wait([receiver])  # one task at a time may wait in `_change`
                 for channel in list(self._channels.values()):
                     self._close(channel, tasks)
                 while self._channels or len(self.answers) or self._sending:

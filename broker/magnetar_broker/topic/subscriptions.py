@@ -129,6 +129,13 @@ class Subscriptions:
             yield from () if subscription.durable else (subscription.counters,)
             yield from (consumer.counters for consumer in subscription.consumers)
 
+    async def wait_for_cursor(self, name: str) -> Cursor:
+        """Return the cursor of the durable subscription when it is open. Raises `BrokerError`."""
+        self._check_open()
+        await self._cursors.wait_until_open(name)
+        self._check_open()
+        return self._cursor(name)
+
     async def backlog_messages(self, name: str) -> int:
         """Return the number of messages behind the durable subscription's mark-delete position, with those of
         acknowledged entries. Raises `BrokerError`."""

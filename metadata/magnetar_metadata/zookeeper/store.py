@@ -11,6 +11,9 @@ that checks nothing: every answer to it was agreed on by a majority.
 its own tree without asking anybody. That tree may lack a change that a follower has applied and answered already, and
 lacks all changes of the next leader where this one has not noticed yet that it is deposed. A server applies changes in
 one order, so after the ping's answer its tree has every change that was answered before.
+
+Each ping is a write of a majority, and clients can make a broker sync. So concurrent calls share one
+(`../shared_sync.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from magnetar_metadata.core.paths import (
 from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.flags import Flag
 from magnetar_metadata.session import StoreSession
+from magnetar_metadata.shared_sync import SharedSync
 from magnetar_metadata.store import ABSENT, ANY, Change, Made, MetadataStore, Node, SessionState, Stat
 from magnetar_metadata.zookeeper.kazoo_errors import culprit, refusal_of, refused, to_metadata_error
 from magnetar_metadata.zookeeper.kazoo_session import KazooSession
@@ -80,6 +84,7 @@ class ZooKeeperStore(MetadataStore):
         self._chroot = "" if chroot == ROOT else chroot
         self._roots = roots
         self._watches = ZooKeeperWatches(kazoo, clock)
+        self._syncs = SharedSync(self.ping)
         kazoo.on_reconnected = self._watches.reconnected
         kazoo.on_lost = lambda: self._watches.end(self.session.over)
 
@@ -131,7 +136,7 @@ class ZooKeeperStore(MetadataStore):
         raise NotSent(f"{changes[0].path!r}: others made and deleted its nodes {_ROUNDS} times in a row; not changed")
 
     async def sync(self) -> None:
-        await self.ping()
+        await self._syncs.sync()
 
     async def ping(self) -> None:
         multi = self._kazoo.client.transaction()
@@ -153,6 +158,7 @@ class ZooKeeperStore(MetadataStore):
         try:
             await self._kazoo.close()
         finally:
+            await self._syncs.wait_ended()
             await self._watches.close()
 
     async def make_own_nodes(self) -> None:

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from tests.sim.disk import SimulatedDisk
     from tests.sim.process import Process
 
-__all__ = ["Chain", "Disk", "History", "Ledger", "Violation", "payload_of", "record_fields", "stored_payload"]
+__all__ = [
+    "TOPIC_GOES",
+    "Chain",
+    "Disk",
+    "History",
+    "Ledger",
+    "Violation",
+    "payload_of",
+    "record_fields",
+    "stored_payload",
+]
+
+# Why a cursor's ledger may go before the cursor's node does.
+TOPIC_GOES: Final = "its topic goes"
 
 _HEADER: Final = struct.Struct(">QQqQI")
 LEDGERS: Final = "/ledgers/"
@@ -166,8 +179,8 @@ class History:
         self.forgotten: set[int] = set()
         # Bookies that are marked as leaving.
         self.leaving: dict[str, None] = {}
-        # By the name of a log: its newest ledger; and for each failed ledger when the next one was listed, and how many
-        # entries it stored.
+        # By the name of a log, or the purpose of a cursor's ledgers: its newest ledger; and for each failed ledger when
+        # the next one was listed or created, and how many entries it stored.
         self.newest: dict[str, int] = {}
         self.ledger_failures: dict[str, list[tuple[float, int]]] = {}
         # Of all entries that were appended.

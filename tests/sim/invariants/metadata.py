@@ -18,12 +18,14 @@ from tests.sim.invariants.history import (
     LEAVING,
     LEDGERS,
     TASKS,
+    TOPIC_GOES,
     Chain,
     History,
     Ledger,
     Violation,
     stored_payload,
 )
+from tests.sim.invariants.saturation import ledger_created
 from tests.sim.process import Process
 
 __all__ = ["metadata_changed"]
@@ -66,6 +68,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
         if new.state != _OPEN or ledger.records:
             raise Violation("26", f"ledger {ledger.ledger_id} was made in state {new.state}, or made again")
         ledger.maker = by
+        ledger_created(history, ledger)
         return
     _state_changed(history, ledger, old, new, by)
     if new.state == _TOMBSTONE:
@@ -162,7 +165,7 @@ def _gone(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | Non
     history.look("26")
     if old.state != _TOMBSTONE or not ledger.may_go:
         raise Violation("26", f"{name} is gone from the metadata, and was in state {old.state}")
-    if any(ledger.ledger_id in chain.ledgers for chain in history.chains.values()):
+    if ledger.may_go != TOPIC_GOES and any(ledger.ledger_id in chain.ledgers for chain in history.chains.values()):
         raise Violation("58", f"{name} is gone, and a chain lists it")
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.invariants.history import History, Violation
+from tests.sim.invariants.history import History, Ledger, Violation
 
-__all__ = ["check_unanswered", "ledger_listed"]
+__all__ = ["check_unanswered", "ledger_created", "ledger_listed"]
 
-# The most ledgers that one process may list for one log within the window, each after a ledger that failed: one without
-# an acknowledged entry, or with entries that its writer added and that were not acknowledged. The number of stored
-# entries does not matter. A log that stays open gets 10; each reopened log begins without a pause, hence 20.
-_MOST_FAILURES: Final = 20
-_WINDOW_S: Final = 5.0
+# Windows in seconds, and the most ledgers that one process may list for one log, or create for one cursor, within each.
+# Only a ledger that follows a failed one counts. Failed is one without an acknowledged entry, or with entries that its
+# writer added and that were not acknowledged. The number of stored entries does not matter. A log or cursor that stays
+# open gets 10 within 5 s and 33 within 60 s; each one that is reopened begins without a pause, hence 20 and 60.
+_MOST_FAILURES: Final = {5.0: 20, 60.0: 60}
+# The intent of a cursor's ledger begins so.
+_CURSOR: Final = "cursor "
 # What an add takes in memory besides the entry, at least what the production counts.
 _OVERHEAD_BYTES: Final = 700
 
@@ -23,11 +25,23 @@ _OVERHEAD_BYTES: Final = 700
 def ledger_listed(history: History, log: str, ledger_id: int) -> None:
     """The log's list has a new ledger."""
     history.look("66")
-    before, history.newest[log] = history.newest.get(log), ledger_id
+    _ledger_follows(history, log, history.ledger(ledger_id))
+
+
+def ledger_created(history: History, ledger: Ledger) -> None:
+    """A process has created the ledger. Those of cursors count even if no cursor's node ever points at them."""
+    intent = history.intents.get(ledger.ledger_id)
+    if intent is not None and intent.purpose.startswith(_CURSOR):
+        history.look("66")
+        _ledger_follows(history, intent.purpose, ledger)
+
+
+def _ledger_follows(history: History, log: str, new: Ledger) -> None:
+    before, history.newest[log] = history.newest.get(log), new.ledger_id
     failures = history.ledger_failures.setdefault(log, [])
     if before is None:
         return
-    old, new = history.ledger(before), history.ledger(ledger_id)
+    old = history.ledger(before)
     if old.maker is not new.maker:
         failures.clear()
         return
@@ -35,14 +49,15 @@ def ledger_listed(history: History, log: str, ledger_id: int) -> None:
     if stored and len(old.payloads) == stored:  # it was closed whole
         return
     now = history.now()
-    failures[:] = [*(one for one in failures if one[0] > now - _WINDOW_S), (now, stored)]
-    if len(failures) > _MOST_FAILURES:
-        entries = sum(one[1] for one in failures)
-        raise Violation(
-            "66",
-            f"{log} got {len(failures)} ledgers within {now - failures[0][0]:.2f} s, each after one that failed, and "
-            f"{entries} entries were stored in those",
-        )
+    failures[:] = [*(one for one in failures if one[0] > now - max(_MOST_FAILURES)), (now, stored)]
+    for window_s, most in _MOST_FAILURES.items():
+        recent = [one for one in failures if one[0] > now - window_s]
+        if len(recent) > most:
+            raise Violation(
+                "66",
+                f"{log} got {len(recent)} ledgers within {now - recent[0][0]:.2f} s, each after one that failed, and "
+                f"{sum(one[1] for one in recent)} entries were stored in those",
+            )
 
 
 def check_unanswered(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar_protos.ledger_pb2 import OPEN, LedgerIntent, LedgerMetadata
 from tests.sim.invariants import Checker
 from tests.sim.invariants.history import History, Violation
 from tests.sim.invariants.saturation import check_unanswered, ledger_listed
@@ -51,13 +52,46 @@ def test_failed_ledgers_are_seen_however_many_entries_they_store() -> None:
         Scene().lists(100, 0.02, stores=10)
 
 
+def test_failed_ledgers_that_follow_each_other_slowly_but_for_long_are_seen() -> None:
+    """CHK-66: 11 within 5 s are no violation, and 61 within 60 s are one."""
+    scene = Scene()
+    scene.lists(61, 0.5)
+    with pytest.raises(Violation, match="got 61 ledgers within 30") as raised:
+        scene.lists(1, 0.5)
+    assert raised.value.item == "66"
+
+
+@pytest.mark.parametrize(("every_s", "most"), [(0.1, 20), (0.5, 60)])
+def test_failed_ledgers_of_a_cursor_are_seen_when_they_are_created(every_s: float, most: int) -> None:
+    """CHK-66: no cursor's node ever points at them. Those of other cursors do not count."""
+    now = 0.0
+    checker = Checker(lambda: now)
+    by = new_loop().process("broker")
+
+    def create(ledger_id: int, purpose: str) -> None:
+        head = bytes(10)
+        intent = LedgerIntent(purpose=purpose)
+        checker.metadata_changed(f"/ledger-intents/{ledger_id:016x}", head + intent.SerializeToString(), by)
+        metadata = LedgerMetadata(state=OPEN)
+        checker.metadata_changed(f"/ledgers/{ledger_id:016x}", head + metadata.SerializeToString(), by)
+
+    for number in range(most + 1):
+        now += every_s
+        create(2 * number + 1, "cursor 's' of t")
+        create(2 * number + 2, f"cursor 's{number % 10}' of u")
+    now += every_s
+    with pytest.raises(Violation, match=f"cursor 's' of t got {most + 1} ledgers") as raised:
+        create(1_000, "cursor 's' of t")
+    assert raised.value.item == "66"
+
+
 def test_ledgers_that_are_closed_whole_may_follow_each_other_fast() -> None:
     Scene().lists(100, 0.02, stores=1, fails=False)
 
 
 def test_ledgers_in_vain_may_be_made_seldom_and_by_others() -> None:
     scene = Scene()
-    scene.lists(100, 0.5)
+    scene.lists(100, 1.1)
     for number in range(30):
         scene.process = scene.loop.process(f"broker{number}")
         scene.lists(5, 0.02)

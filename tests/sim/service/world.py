@@ -18,7 +18,7 @@ from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
-from tests.sim.invariants.history import LEDGERS, Chain, Violation, stored_payload
+from tests.sim.invariants.history import LEDGERS, TOPIC_GOES, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.invariants.saturation import ledger_listed
 from tests.sim.process import Process
@@ -184,7 +184,7 @@ class ServiceWorld(World):
         history = self.checker.history
         for name, chain in history.chains.items():
             for ledger_id in chain.ledgers if name.startswith(f"{topic} ") else ():
-                history.ledger(ledger_id).may_go = "its topic goes"
+                history.ledger(ledger_id).may_go = TOPIC_GOES
 
     def _cursor_listed(self, name: str, node: cursor_pb2.CursorNode | None) -> None:
         if node is None:

@@ -20,7 +20,7 @@ from magnetar_wire.randomness import SeededRandomness
 from tests.unit.bookie.small_cluster import SmallCluster, in_cluster
 from tests.unit.broker.plain_log import PlainLog
 
-__all__ = ["CursorScene", "with_cursors"]
+__all__ = ["CursorScene", "wait_for_first_attempts", "with_cursors"]
 
 OPTIONS = CursorOptions(
     managed_ledger_default_ensemble_size=3, managed_ledger_default_write_quorum=3, managed_ledger_default_ack_quorum=2
@@ -53,7 +53,7 @@ class CursorScene:
         table = await CursorTable.open(
             self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
         )
-        await table.wait_for_first_attempts()
+        await wait_for_first_attempts(table)
         return table
 
     async def make_topic(self) -> None:
@@ -105,6 +105,12 @@ class CursorScene:
         """Whatever needs no time happens."""
         for _ in range(count):
             await asyncio.sleep(0)
+
+
+async def wait_for_first_attempts(table: CursorTable) -> None:
+    """Returns when each cursor is open, or one attempt at it has failed."""
+    while any(unopened.task is not None and unopened.problem is None for unopened in table._opener.unopened()):
+        await asyncio.sleep(0)
 
 
 def with_cursors(test: Callable[[CursorScene], Coroutine[Any, Any, None]], **cluster: Any) -> None:

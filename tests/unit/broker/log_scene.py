@@ -31,6 +31,7 @@ from tests.registered_bookies import register_bookie
 from tests.running import run
 from tests.unit.bookie.honest_bookie import HonestBookie
 from tests.unit.bookie.small_cluster import SmallCluster
+from tests.unit.broker.cursor_scene import wait_for_first_attempts
 
 __all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "numbered", "payload"]
 
@@ -191,7 +192,7 @@ class Scene(SmallCluster):
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
         table = await CursorTable.open(log, self.client, CursorOptions(), self.clock, SeededRandomness(5))
-        await table.wait_for_first_attempts()
+        await wait_for_first_attempts(table)
         return table
 
     async def subscribe(self, log: ManagedLedger) -> CursorTable:

@@ -191,6 +191,15 @@ def test_a_lag_bound_below_the_publish_buffer_is_refused() -> None:
     assert settings(max_bookie_lag_bytes=2**20, max_message_publish_buffer_size_in_mb=1).lag_bound_bytes == 2**20
 
 
+def test_more_leases_of_a_namespace_than_of_a_topic_are_refused() -> None:
+    """SPK-5: a topic is made with all leases of its namespace. The error names both settings, and what to do."""
+    with pytest.raises(ValidationError) as refused:
+        settings(max_leases_per_namespace=3, managed_ledger_max_leases_per_topic=2)
+    for part in ("max_leases_per_namespace is 3", "managed_ledger_max_leases_per_topic, which is 2", "Lower", "raise"):
+        assert part in str(refused.value)
+    assert settings(max_leases_per_namespace=2, managed_ledger_max_leases_per_topic=2).max_leases_per_namespace == 2
+
+
 def test_a_lag_bound_of_zero_is_twice_the_publish_buffer() -> None:
     """CHK-66: in a broker. Elsewhere it is what several ledgers may have pending."""
     options = settings(max_message_publish_buffer_size_in_mb=3)

@@ -323,6 +323,27 @@ def test_while_the_store_is_away_a_lease_is_refused_and_one_that_stands_is_kept(
     in_scene(test)
 
 
+def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_bound() -> None:
+    """SPK-5, CHK-49: a broker with a higher bound may have made the topic. A lease that is new is refused."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_leases_per_topic=3))
+        for lease_id in (ONE, OTHER):
+            await scene.patiently(log.leases.take(lease_id, 0, _TEN_MIN_MS, ""))
+        await scene.patiently(log.close())
+        log = await scene.open(options=ManagedLedgerOptions(managed_ledger_max_leases_per_topic=1))
+        scene.clock.advance(_TEN_MIN_MS / 1000 * 0.6)
+        await scene.patiently(log.leases.take(ONE, 0, _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.renew(OTHER, _TEN_MIN_MS))
+        scene.clock.advance(_TEN_MIN_MS / 1000 * 0.6)
+        assert {lease.lease_id for lease, _ in log.leases.standing()} == {ONE, OTHER}
+        with pytest.raises(BrokerError) as refused:
+            await scene.patiently(log.leases.take(bytes(16), 0, _TEN_MIN_MS, ""))
+        assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
+
+    in_scene(test)
+
+
 def test_what_can_not_be_a_lease_is_refused_with_the_bound() -> None:
     """SPK-5: no reader holds more, or for longer, than an administrator allows."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from magnetar_bookie.client.foreign_nodes import ForeignNodes
 from magnetar_broker import paths
+from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.core.namespace_leases import (
     LapseDetector,
     end_lease,
@@ -16,17 +18,24 @@ from magnetar_broker.core.namespace_leases import (
     leases_for_topic,
     remove_lapsed,
 )
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import topic_node
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
+from magnetar_metadata.store import ANY, Change, Delete, Made
+from magnetar_protos.admin_pb2 import TenantSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.managed_ledger_pb2 import NamespaceLease, NamespaceLeases
 from magnetar_wire.randomness import SeededRandomness
-from magnetar_wire.topic_name import TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.log_scene import TOPIC, Scene, in_scene, numbered
 
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 _TEN_MIN_MS = 600_000
 _PATH = paths.namespace_leases(TOPIC.namespace_name)
+_TENANT, _NAMESPACE = "acme", NamespaceName("acme", "shop")
+_IN_SHOP = TopicName.parse("persistent://acme/shop/orders")
 
 
 def lease(lease_id: bytes = ONE, prefix: str = "", renewal: bytes = b"1") -> NamespaceLease:
@@ -95,6 +104,18 @@ async def hold(scene: Scene, *leases: NamespaceLease) -> None:
     )
 
 
+async def make_namespace(scene: Scene) -> Catalog:
+    catalog = Catalog(scene.registry, scene.clock, SeededRandomness("a broker"))
+    await catalog.bootstrap()
+    await catalog.tenants.create(_TENANT, TenantSettings())
+    await catalog.namespaces.create(_NAMESPACE, Policies())
+    return catalog
+
+
+async def incarnation_of(catalog: Catalog) -> bytes:
+    return (await catalog.namespaces.get(_NAMESPACE)).node.incarnation
+
+
 async def leases_of(scene: Scene) -> list[bytes]:
     stored = await compare_and_set.read(scene.registry, paths.topic(TOPIC), fresh=True)
     assert stored is not None
@@ -155,7 +176,160 @@ def test_a_topic_that_there_is_already_gets_no_lease() -> None:
     in_scene(test)
 
 
+def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5, TOP-4: both nodes of the later one are at the versions that were read of the earlier one, and a reader has
+    a lease on it by then. Its maker is refused, and makes it with that lease when it tries again."""
+
+    async def test(scene: Scene) -> None:
+        catalog = await make_namespace(scene)
+        rounds = 0
+
+        async def slowly(*args: Any) -> Any:
+            nonlocal rounds
+            found = await read_leases_for(*args)
+            rounds += 1
+            if rounds == 1:
+                await catalog.delete_namespace(_NAMESPACE, None)
+                await catalog.namespaces.create(_NAMESPACE, Policies())
+                later = await incarnation_of(catalog)
+                await catalog.namespace_leases.hold(_NAMESPACE, later, "", ONE, _TEN_MIN_MS, "a query")
+            return found
+
+        monkeypatch.setattr("magnetar_broker.managed_ledger.topic_node.read_leases_for", slowly)
+        with pytest.raises(BrokerError) as refused:
+            await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+        await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+        stored = await compare_and_set.read(scene.registry, paths.topic(_IN_SHOP), fresh=True)
+        assert stored is not None
+        assert [one.lease_id for one in topic_node.decode_topic("", stored.payload).leases] == [ONE]
+
+    in_scene(test)
+
+
+def test_what_was_read_of_a_namespace_makes_no_leases_node_after_its_deletion() -> None:
+    """SPK-5: neither a reader's call nor the maker of a topic"""
+
+    async def test(scene: Scene) -> None:
+        catalog = await make_namespace(scene)
+        earlier = await incarnation_of(catalog)
+        along = await catalog.creation(_IN_SHOP, asked=True)
+        await catalog.delete_namespace(_NAMESPACE, None)
+        leases = catalog.namespace_leases
+        with pytest.raises(BrokerError) as refused:
+            await leases.hold(_NAMESPACE, earlier, "", ONE, _TEN_MIN_MS, "")
+        assert refused.value.code == ErrorCode.NOT_FOUND
+        await leases.end(_NAMESPACE, earlier, ONE)
+        with pytest.raises(BrokerError) as refused:
+            await scene.open(name=_IN_SHOP, along=along)
+        assert refused.value.code == ErrorCode.SERVICE_NOT_READY
+        assert await scene.registry.get(paths.namespace_leases(_NAMESPACE)) is None
+
+    in_scene(test)
+
+
+def test_a_namespace_is_deleted_with_the_leases_that_readers_have_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5, CHK-58: one that is taken while the namespace is deleted, too; nothing is left of the namespace"""
+
+    async def test(scene: Scene) -> None:
+        catalog = await make_namespace(scene)
+        incarnation = await incarnation_of(catalog)
+        await catalog.namespace_leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "")
+        transaction, held = scene.registry.transaction, False
+
+        async def while_it_is_deleted(changes: Sequence[Change]) -> list[Made]:
+            nonlocal held
+            if not held and Delete(paths.namespace_incarnation(incarnation), 0) in changes:
+                held = True
+                await catalog.namespace_leases.hold(_NAMESPACE, incarnation, "", OTHER, _TEN_MIN_MS, "")
+            return await transaction(changes)
+
+        monkeypatch.setattr(scene.registry, "transaction", while_it_is_deleted)
+        await catalog.delete_namespace(_NAMESPACE, None)
+        assert held
+        for path in (
+            paths.namespace(_NAMESPACE),
+            paths.namespace_incarnation(incarnation),
+            paths.namespace_leases(_NAMESPACE),
+        ):
+            assert await scene.registry.get(path) is None
+
+    in_scene(test)
+
+
+# ── damage ──
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("work", ["make", "hold", "end", "delete"])
+def test_leases_that_can_not_be_decoded_are_replaced(
+    caplog: pytest.LogCaptureFixture, work: str, wrapped: bool
+) -> None:
+    """CHK-67, SPK-5: by the maker of a topic, and by a reader's next call; their bytes are logged. They keep no
+    administrator from listing them or from deleting the namespace."""
+
+    async def test(scene: Scene) -> None:
+        catalog = await make_namespace(scene)
+        leases, incarnation = catalog.namespace_leases, await incarnation_of(catalog)
+        path, value = paths.namespace_leases(_NAMESPACE), b"\xff\xfe\xfd"
+        if wrapped:
+            value = compare_and_set.first_value(value, SeededRandomness(3))
+        await scene.registry.put(path, value, ANY)
+        assert await leases.list(_NAMESPACE) == ()
+        match work:
+            case "make":
+                await scene.open(name=_IN_SHOP, along=await catalog.creation(_IN_SHOP, asked=True))
+            case "hold":
+                assert await leases.hold(_NAMESPACE, incarnation, "", ONE, _TEN_MIN_MS, "") is True
+                assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [ONE]
+            case "end":
+                await leases.end(_NAMESPACE, incarnation, ONE)
+            case "delete":
+                await catalog.delete_namespace(_NAMESPACE, None)
+                assert await scene.registry.get(path) is None
+                return
+        stored = await compare_and_set.read(scene.registry, path, fresh=True)
+        assert stored is not None
+        assert stored.version >= 1
+        NamespaceLeases.FromString(stored.payload)
+        assert caplog.text.count("fffefd") == 1
+
+    in_scene(test)
+
+
 # ── sweeping ──
+
+
+def test_a_sweeper_changes_no_leases_of_a_later_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-5: which stand at the version that it has read"""
+
+    async def test(scene: Scene) -> None:
+        catalog = await make_namespace(scene)
+        leases = catalog.namespace_leases
+        counted: list[int] = []
+        store = scene.server.connect()
+        sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        await leases.hold(_NAMESPACE, await incarnation_of(catalog), "", ONE, 1000, "")
+        await sweeper.sweep()
+        scene.clock.advance(2)
+        transaction, deleted = store.transaction, False
+
+        async def after_a_deletion(changes: Sequence[Change]) -> list[Made]:
+            nonlocal deleted
+            if not deleted:
+                deleted = True
+                await catalog.delete_namespace(_NAMESPACE, None)
+                await catalog.namespaces.create(_NAMESPACE, Policies())
+                await leases.hold(_NAMESPACE, await incarnation_of(catalog), "", OTHER, _TEN_MIN_MS, "")
+            return await transaction(changes)
+
+        monkeypatch.setattr(store, "transaction", after_a_deletion)
+        await sweeper.sweep()
+        assert deleted
+        assert counted == []
+        assert [one.lease_id for one in await leases.list(_NAMESPACE)] == [OTHER]
+
+    in_scene(test)
 
 
 def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +345,8 @@ def test_lapsed_leases_are_removed_and_counted_by_any_broker(monkeypatch: pytest
             )
             for number in range(2)
         ]
+
+        await Catalog(scene.registry, scene.clock, SeededRandomness("a broker")).bootstrap()
 
         async def sweep() -> None:
             for sweeper in sweepers * 2:
@@ -208,6 +384,7 @@ def test_a_sweeper_goes_on_after_an_outage_of_the_metadata_store() -> None:
         counted: list[int] = []
         store = scene.server.connect()
         sweeper = NamespaceLeaseSweeper(store, scene.clock, SeededRandomness(3), 1.0, ForeignNodes(), counted.append)
+        await Catalog(scene.registry, scene.clock, SeededRandomness("a broker")).bootstrap()
         await hold(scene, lease())
         sweeping = asyncio.ensure_future(sweeper.run())
         await scene.idle()

@@ -229,6 +229,27 @@ def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -> None
     played(play, max_pending_publish_bytes_per_topic=BOUND)
 
 
+def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> None:
+    """CHK-66, PRD-1: its receiver waits for capacity, and its entries are stored after the end was asked for."""
+
+    async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
+        client = connect()
+        await client.open(1)
+        sending = asyncio.create_task(fill(client, server.log(), 100))
+        [session] = server.sessions
+        await until(lambda: session.stream_budget.full and session._changed is not None, "the receiver waits")
+        session.end()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        server.log().prompt = True
+        server.log().decide()
+        await until(lambda: client.over, "serve() returns")
+        assert len(client.receipts) == len(server.log().stored)
+        sending.cancel()
+
+    played(play, max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND)
+
+
 def test_a_producer_opened_on_a_full_topic_is_paused_at_once() -> None:
     async def play(server: ProduceServer, connect: Callable[[], ProduceClient]) -> None:
         client, other = connect(), connect()

@@ -92,6 +92,7 @@ def test_a_lag_bound_below_the_publish_buffer_is_refused() -> None:
     [
         ("managed_ledger_max_pending_bytes=1048576", "max_pending_publish_bytes_per_topic, which is 33554432"),
         ("max_pending_publish_bytes_per_topic=268435456", "managed_ledger_max_pending_bytes is 67108864"),
+        ("managed_ledger_max_leases_per_topic=5", "max_leases_per_namespace is 1000"),
         ("topic_load_timeout_seconds=5", "slow_topic_load_seconds is 10"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.exceptions import NotFound, TooManyLookupRequestException
+from magnetar.exceptions import NotFound, Timeout, TooManyLookupRequestException
 from magnetar_spark.errors import DataLost
 from magnetar_spark.options import stream_options
 from magnetar_spark.plans import Limits
@@ -136,6 +136,47 @@ def test_a_log_that_joins_begins_with_its_first_message() -> None:
         query.stream._topics._not_before = 0.0
         with pytest.raises(DataLost, match="x-2 are lost: it has joined this query"):
             await query.plan()
+
+    asyncio.run(go())
+
+
+def test_a_refused_lease_on_a_namespace_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SPK-5: with failOnDataLoss=false a stream starts while a broker restarts, and has its lease soon after"""
+    monkeypatch.setattr("magnetar_spark.stream._LEASE_MS", 300)
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("x-1")
+        service.failing["hold_namespace"] = Timeout("the broker is being restarted")
+        stream = a_stream(service, topicsPattern="x-.*", failOnDataLoss="false")
+        await stream.initial()
+        assert service.asked.count("hold_namespace") == 1
+        while not service.namespace_leases:
+            await asyncio.sleep(0.01)
+        await stream.close()
+        assert service.namespace_leases == {}
+        assert "had lapsed" not in caplog.text
+
+    asyncio.run(go())
+
+
+def test_a_namespace_that_is_made_again_is_held_again() -> None:
+    """SPK-5: the renewal finds none, and the stream's next look takes a lease on the new one"""
+
+    async def go() -> None:
+        service = FakeService()
+        service.create("x-1")
+        stream = a_stream(service, topicsPattern="x-.*")
+        await stream.initial()
+        service.namespace_leases.clear()
+        service.failing["hold_namespace"] = NotFound("there is no namespace")
+        with pytest.raises(NotFound):
+            await stream._namespaces._renew("public/default")
+        await stream._namespaces.take()
+        assert service.namespace_leases
+        await stream.close()
 
     asyncio.run(go())
 

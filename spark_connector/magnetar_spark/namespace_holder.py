@@ -7,6 +7,9 @@ plan takes that lease over when the stream joins the topic.
 
 A micro-batch may run for longer than a lease lasts, and nothing is looked for meanwhile. So the stream looks with each
 renewal, too, and from then on renews the leases of the logs that it finds.
+
+With failOnDataLoss=false a stream starts without a lease that a broker refuses, and asks for it again with each
+renewal: a broker may be restarting, or the namespace may have too many leases.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ from magnetar_spark.task_lease import Lease
 if TYPE_CHECKING:
     from magnetar.admin import AsyncAdmin
 
-__all__ = ["NamespaceLeases"]
+__all__ = ["NamespaceHolder"]
 
 _LONGEST_GOODBYE_S: Final = 15.0
 
 _log = logging.getLogger(__name__)
 
 
-class NamespaceLeases:
+class NamespaceHolder:
     def __init__(
         self,
         admin: AsyncAdmin,
@@ -50,8 +53,10 @@ class NamespaceLeases:
         self._holder = holder
         self._required = required
         self._after_renewal = after_renewal
-        # Namespaces whose lease was asked for.
+        # Namespaces whose lease is asked for with each renewal.
         self._asked: dict[str, None] = {}
+        # Those of them whose lease a broker has given once.
+        self._held: set[str] = set()
         self._renewals = Renewals(self._renew, lease.renew_every_s, {})
 
     async def take(self) -> None:
@@ -63,6 +68,7 @@ class NamespaceLeases:
         """Gives them back as far as brokers can be reached at once: the rest lapses."""
         await self._renewals.end()
         asked, self._asked = list(self._asked), {}
+        self._held.clear()
         try:
             async with asyncio.timeout(_LONGEST_GOODBYE_S):
                 await some_at_a_time(self._end, asked)
@@ -77,14 +83,27 @@ class NamespaceLeases:
         except MagnetarException as error:
             if self._required:
                 raise
-            _log.warning("topics that come to %s are not retained until they are read: %s", namespace, error)
-            self._asked[namespace] = None
-            return
+            _log.warning(
+                "topics that come to %s are not retained until a broker gives this query a lease, which it asks for "
+                "again: %s",
+                namespace,
+                error,
+            )
+        else:
+            self._held.add(namespace)
         self._asked[namespace] = None
         self._renewals.add(namespace)
 
     async def _renew(self, namespace: str) -> None:
-        if await self._hold(namespace):
+        try:
+            taken = await self._hold(namespace)
+        except NotFound:
+            self._asked.pop(namespace, None)  # deleted: the next look asks again, and there may be another one by then
+            raise
+        if namespace not in self._held:
+            self._held.add(namespace)
+            _log.info("topics that come to %s are retained from now on", namespace)
+        elif taken:
             _log.warning(
                 "the lease on namespace %s had lapsed: topics that came meanwhile may have lost messages, which the "
                 "query tells when it reads them",

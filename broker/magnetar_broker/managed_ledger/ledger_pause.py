@@ -1,0 +1,68 @@
+"""The pause before a cursor creates the ledger that replaces a failed one. Its length is core/ledger_backoff.py's.
+
+A close or a reset of the cursor does not wait for the pause: `hurry` ends the present pause, and says so to the task
+that pauses. Later pauses are as long as ever, so a bookie that refuses all adds gets one ledger more and not many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from magnetar_broker.core.ledger_backoff import LedgerBackoff
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+
+__all__ = ["LedgerPause"]
+
+
+class LedgerPause:
+    __slots__ = ("_backoff", "_clock", "_hurrying_calls", "_over", "_randomness")
+
+    def __init__(self, clock: Clock, randomness: Randomness) -> None:
+        self._clock = clock
+        self._randomness = randomness
+        self._backoff = LedgerBackoff()
+        # The calls that are within `hurry`.
+        self._hurrying_calls = 0
+        # Done when the present pause is over; its result is whether `hurry` ended it. None: no task pauses.
+        self._over: asyncio.Future[bool] | None = None
+
+    def count_failure(self) -> None:
+        """A ledger failed, or could not be created."""
+        self._backoff.count_failure(self._clock.monotonic(), self._randomness.random())
+
+    @property
+    def is_due(self) -> bool:
+        return self._backoff.pause_s(self._clock.monotonic()) > 0
+
+    @property
+    def is_hurried(self) -> bool:
+        return self._hurrying_calls > 0
+
+    async def wait(self) -> bool:
+        """Return when the pause is over, and whether `hurry` ended it. One task waits at a time."""
+        assert self._over is None, "one task waits at a time"
+        over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._over = over
+        timer = self._clock.call_later(self._backoff.pause_s(self._clock.monotonic()), lambda: self._end(hurried=False))
+        try:
+            return await over
+        finally:
+            timer.cancel()
+            self._over = None
+
+    def _end(self, *, hurried: bool) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(hurried)
+
+    @contextmanager
+    def hurry(self) -> Iterator[None]:
+        """End the present pause. `is_hurried` is true within the block."""
+        self._hurrying_calls += 1
+        self._end(hurried=True)
+        try:
+            yield
+        finally:
+            self._hurrying_calls -= 1

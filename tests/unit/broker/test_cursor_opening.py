@@ -1,0 +1,178 @@
+"""Cursors whose bookies hang keep no others waiting, and none that waits for a cursor waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.errors import BrokerError, TopicGivenUp
+from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
+from magnetar_wire.clock import ManualClock
+from magnetar_wire.randomness import SeededRandomness
+from tests.running import run, within
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
+from tests.unit.broker.subscription_scene import EARLIEST
+from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_without_bookies, subscriptions_of
+
+# Each cursor's ledger is on one bookie.
+_ON_ONE_BOOKIE = CursorOptions(
+    managed_ledger_default_ensemble_size=1, managed_ledger_default_write_quorum=1, managed_ledger_default_ack_quorum=1
+)
+
+
+def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
+    """CHK-67: of 80 cursors on two bookies, those on the healthy one open; the others open when theirs is back."""
+
+    async def test(scene: CursorScene) -> None:
+        scene.options = _ON_ONE_BOOKIE
+        table = await scene.open()
+        names = [f"c{number:03}" for number in range(80)]
+        for name in names:
+            cursor = await table.create(name, at(5, -1), {})
+            cursor.acknowledge(entries(5, 2))
+            await cursor.saved()
+        table.abandon()
+        ledgers = {name: (await scene.known(name)).ledger_id for name in names}
+        hanging = scene.cluster["b0"]
+        healthy = [name for name in names if not hanging.ledger(ledgers[name]).records]
+        assert 20 < len(healthy) < 60
+        hanging.hanging = {"read", "fence"}
+        began = scene.clock.monotonic()
+        table = await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+        while any(table.get(name) is None for name in healthy):
+            await asyncio.sleep(0)
+        assert scene.clock.monotonic() - began < 5.0
+        with pytest.raises(BrokerError, match="can't be opened now"):
+            await table.wait_until_open(next(name for name in names if name not in healthy))
+        bring_back_bookies(scene)
+        while table.unopened():
+            await asyncio.sleep(0)
+        assert all(cursor.acknowledged(at(5, 2)) for cursor in table.durable())
+
+    with_cursors(test, bookies=2)
+
+
+class Reads:
+    """Reads on two places that end when they are told."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.places = OpeningPlaces(2, self.clock)
+        self.running: dict[str, asyncio.Future[None]] = {}
+
+    async def read(self, name: str) -> str:
+        self.running[name] = asyncio.get_running_loop().create_future()
+        try:
+            await self.running[name]
+        finally:
+            del self.running[name]
+        return name
+
+    async def begin(self, *names: str, slice_s: float = FIRST_SLICE_S) -> list[asyncio.Task[str]]:
+        tasks = [
+            asyncio.create_task(self.places.run_read(lambda name=name: self.read(name), slice_s))  # type: ignore[misc]
+            for name in names
+        ]
+        await self.settle()
+        return tasks
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def test_a_read_past_its_slice_gives_its_place_to_one_that_waits() -> None:
+    async def test() -> None:
+        reads = Reads()
+        first, second = await reads.begin("first", "second", slice_s=1.0)
+        [third] = await reads.begin("third")
+        assert list(reads.running) == ["first", "second"]
+        await reads.advance(0.9)
+        assert list(reads.running) == ["first", "second"]
+        await reads.advance(0.2)
+        # One waits, so one is cancelled.
+        assert list(reads.running) == ["second", "third"]
+        with pytest.raises(TimeoutError):
+            await first
+        for name in ("second", "third"):
+            reads.running[name].set_result(None)
+        assert [await second, await third] == ["second", "third"]
+
+    run(test())
+
+
+def test_a_read_past_its_slice_goes_on_while_none_waits() -> None:
+    async def test() -> None:
+        reads = Reads()
+        [first] = await reads.begin("first")
+        await reads.advance(100.0)
+        await reads.begin("second", slice_s=1000.0)
+        assert list(reads.running) == ["first", "second"]
+        [third] = await reads.begin("third")
+        await reads.advance(FIRST_SLICE_S)
+        assert list(reads.running) == ["second", "third"]
+        with pytest.raises(TimeoutError):
+            await first
+        third.cancel()
+        await reads.settle()
+        # The places of reads that were cancelled, by either side, are free again.
+        await reads.begin("fourth")
+        assert list(reads.running) == ["second", "fourth"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("way", ["closed", "lost"])
+@pytest.mark.parametrize("turns", [0, 200])
+def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way: str, turns: int) -> None:
+    """CHK-69: a caller that comes after the table's end, in its turn of the event loop or later, does not hang."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with pytest.raises(BrokerError, match="can't be opened now"):
+            await table.wait_until_open("bad")
+        if way == "closed":
+            table.abandon()
+        else:
+            table._lose(TopicGivenUp("another broker has the topic"))
+        await scene.turns(turns)
+        for wait_again in (True, False):
+            with pytest.raises(TopicGivenUp):
+                await within(table.wait_until_open("bad", wait_again=wait_again), "the refusal", 10.0)
+        opened = OpenConsumer(subscription="bad", durable=True)
+        with pytest.raises(TopicGivenUp):
+            await within(subscriptions.subscribe(opened, object()), "the refusal", 10.0)  # type: ignore[arg-type]
+
+    with_cursors(test)
+
+
+def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:
+    """CHK-69: as a peek does. A caller that waits already is refused when the table is closed."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await open_without_bookies(scene)
+        subscriptions = subscriptions_of(scene, table)
+        with pytest.raises(BrokerError) as raised:
+            await subscriptions.wait_for_cursor("absent")
+        assert raised.value.code == ErrorCode.SUBSCRIPTION_NOT_FOUND
+        await subscriptions.create("open", EARLIEST)
+        assert await subscriptions.wait_for_cursor("open") is table.get("open")
+        waiting = asyncio.create_task(subscriptions.wait_for_cursor("bad"))
+        await asyncio.sleep(0)
+        await subscriptions.close()
+        with pytest.raises(BrokerError, match="was closed here"):
+            await subscriptions.wait_for_cursor("open")
+        table.abandon()
+        with pytest.raises(TopicGivenUp):
+            await within(waiting, "the refusal", 10.0)
+
+    with_cursors(test)
