@@ -8,7 +8,7 @@ SparkConnectorError
 ├── NobodyAnswers    none of the brokers that the user named has ever answered
 ├── BrokersAway        brokers that have answered this query could not for `reconnectSeconds`
 ├── NothingKept        a stream that could lose messages at any time, since nobody keeps them for it
-├── SubscriptionInUse  a progressSubscription that is another query's, or that has consumers
+├── SubscriptionInUse  a progressSubscription of another query, or a consumers' subscription
 ├── PositionBeyondEnd  a position behind the end of its log: of another log, or of a log that has lost its end
 ├── PositionOfOtherTopic  a position that the user gave, in a ledger from before the topic was created
 ├── NoSink            the user wants to write, which is not there yet
@@ -79,7 +79,7 @@ class NothingKept(SparkConnectorError):
 
 
 class SubscriptionInUse(SparkConnectorError):
-    """A progressSubscription that belongs to another query."""
+    """A progressSubscription that belongs to another query, or is a consumers' subscription."""
 
 
 class PositionBeyondEnd(SparkConnectorError):

@@ -75,7 +75,9 @@ def test_every_message_once_though_the_driver_is_killed(tmp_path: Path) -> None:
     ) as server:
         with Admin(server.grpc) as admin:
             admin.topics.create_partitioned("killed", 2)
-            admin.subscriptions.create("killed", "spark", magnetar.MessageId.earliest)
+            # A progress subscription that is there before its query retains what is published until then.
+            properties = {"magnetar.progress-owner": ""}
+            admin.subscriptions.create("killed", "spark", magnetar.MessageId.earliest, properties=properties)
         with magnetar.Client(server.grpc) as client:
             producer = client.create_producer("killed", batching_max_messages=15)
             for number in range(MESSAGES):

@@ -20,7 +20,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
 from magnetar_broker.topic.consumer import Consumer, ConsumerSink
-from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance
+from magnetar_broker.topic.progress import NO_OWNER, ProgressOwner, advance, check_consumable
 from magnetar_broker.topic.served_history import ServedHistory
 from magnetar_broker.topic.start_place import StartPlace, find_start
 from magnetar_broker.topic.subscription import Subscription
@@ -166,6 +166,7 @@ class Subscriptions:
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
         subscription = await self._found(opened)
         try:
+            check_consumable(subscription.name, subscription.cursor.properties)
             return subscription.join(opened, name, sink)
         finally:
             subscription.release()
@@ -342,7 +343,7 @@ class Subscriptions:
         """Acknowledge everything in front of that position, for a reader whose progress it is (progress.py). Return the
         mark-delete position that the subscription then has.
 
-        `only_make`: create the subscription, and do nothing where it exists.
+        `only_make`: create the subscription. One that has an owner stays where it is.
         """
         _check_name(name)
         owner.check()
@@ -354,7 +355,7 @@ class Subscriptions:
         if self._cursors.get(name) is None:
             await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
         subscription = self._loaded_or_load(name)
-        await advance(subscription, self._cursors, self._log, None if only_make else to, owner)
+        await advance(subscription, self._cursors, self._log, to, only_make, owner)
         return subscription.cursor.mark_delete
 
     async def _change(
@@ -430,6 +431,7 @@ class Subscriptions:
 
 def _check(opened: OpenConsumer) -> None:
     _check_name(opened.subscription)
+    check_consumable(opened.subscription, opened.subscription_properties)
     if opened.type == SubscriptionType.KEY_SHARED:
         raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
     if opened.type not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED):

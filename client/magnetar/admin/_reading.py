@@ -105,12 +105,16 @@ class AsyncReading:
         owner: str = "",
         owner_name: str = "",
     ) -> NextMessage:
-        """The durable subscription, made where there is none, has acknowledged all that is in front of `to`. It never
-        goes back, so this may be asked again. One that has consumers, or another owner, is refused (`ConsumerBusy`).
-        Returns the position of the first entry that it has not acknowledged whole.
+        """Acknowledge everything before `to` on a progress subscription, which is created where there is none. It never
+        goes back, so the call may be repeated. Return the position of the first entry that is not acknowledged whole.
 
-        `only_make`: one that is there stays where it is. `owner`: an id, drawn at random, of the reader whose progress
-        it is; the first one becomes the subscription's. `owner_name`: who that is, for people.
+        `only_make`: create the subscription at `to`. One that has an owner stays where it is; one that has none is
+        moved back to `to` if it is ahead of that, also without `only_make` if an `owner` is given.
+        `owner`: the id of the reader whose progress it is, drawn at random. The first one becomes the subscription's.
+        `owner_name`: a description of the owner for people.
+
+        Raises `ConsumerBusy` if the subscription has another owner, and `NotAllowedError` if it is not a progress
+        subscription: one that consumers or administrators created is refused whether or not it has consumers.
         """
         with _numbers_told("progress is at a place, whose numbers are"):
             request = pb.AdvanceProgressRequest(

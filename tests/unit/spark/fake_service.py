@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from magnetar import MessageId
 from magnetar.admin import LogPlace, NextMessage, Piece, PieceFragment, Plan
-from magnetar.exceptions import ConsumerBusy, NotFound, TopicNotFound
+from magnetar.exceptions import ConsumerBusy, NotAllowedError, NotFound, TopicNotFound
 from magnetar_spark.log_slice import LogSlice
 from magnetar_wire.topic_name import TopicName
 
@@ -42,6 +42,8 @@ class FakeLog:
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     progress: dict[str, NextMessage] = field(default_factory=dict)
     progress_owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Names of subscriptions that consumers have created.
+    consumed: set[str] = field(default_factory=set)
     retained: bool = False
     # So many ledgers back messages may have begun that are not whole yet.
     reach_ledgers: int = 0
@@ -271,12 +273,16 @@ class FakeService:
     ) -> NextMessage:
         self._note("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
+        if subscription in self._log(log).consumed:
+            raise NotAllowedError(f"subscription {subscription} is a consumers' subscription")
         known = owners.get(subscription)
         if known is not None and known[0] != owner and (owner or not only_make):
-            raise ConsumerBusy(f"subscription {subscription} keeps the progress of {known}, and not of {owner}")
+            raise ConsumerBusy(f"subscription {subscription} keeps the progress of another reader ({known[1]})")
+        if known is None and (owner or only_make):
+            progress[subscription] = min(progress.get(subscription, to), to)
         if owner:
             owners.setdefault(subscription, (owner, owner_name))
-        if not (only_make and subscription in progress):
+        if not only_make:
             progress[subscription] = max(progress.get(subscription, to), to)
         return progress[subscription]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,7 @@ from tests.unit.spark.fake_service import FakeService
 
 ALL = Limits()
 LOG = "persistent://public/default/t"
+DELETE_MINE = f"magnetar subscriptions delete {LOG} mine"
 
 
 def a_stream(service: FakeService, **options: str) -> TopicStream:
@@ -660,8 +662,10 @@ def test_a_progress_subscription_belongs_to_one_query() -> None:
 
         other = Query(service, progressSubscription="mine")
         assert await other.plan(Limits(messages=20))
-        with pytest.raises(SubscriptionInUse, match=f"(?s)'mine' of {LOG}.*{query_id}.*{holder}"):
+        with pytest.raises(SubscriptionInUse, match=f"'mine' of {LOG} .*{re.escape(holder)}.*{DELETE_MINE}") as raised:
             await other.work()
+        assert re.search(r", process \d+, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", str(raised.value))
+        assert query_id not in str(raised.value)
         await other.stream.commit(json.loads(other.planned[0]))
         assert log.progress_owners == {"mine": (query_id, holder)}
 
@@ -673,6 +677,51 @@ def test_a_progress_subscription_belongs_to_one_query() -> None:
         assert query.read == list(range(21))
         assert log.progress["mine"] <= log.place_of(21)
         assert {json.loads(planned)[LOG]["query"] for planned in query.planned} == {query_id}
+
+    run(go())
+
+
+def test_a_consumers_subscription_is_no_progress_subscription() -> None:
+    """SPK-1, SUB-1: it is refused by name, whether or not it has consumers: when the query begins, and when it goes on
+    after the subscription was deleted and consumers have taken its name."""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        service["t"].consumed.add("billing")
+        with pytest.raises(SubscriptionInUse, match=f"'billing' of {LOG} .*a name that no consumer uses") as raised:
+            await a_stream(service, progressSubscription="billing").initial()
+        assert "delete" not in str(raised.value)
+        query = Query(service, progressSubscription="mine")
+        assert await query.plan(Limits(messages=7))
+        service["t"].consumed.add("mine")
+        with pytest.raises(SubscriptionInUse, match="a name that no consumer uses"):
+            await query.work()
+        with pytest.raises(SubscriptionInUse, match="a name that no consumer uses"):
+            await query.crash()
+        assert query.read == []
+
+    run(go())
+
+
+def test_a_subscription_that_nobody_has_claimed_is_not_ahead_of_the_query_that_claims_it() -> None:
+    """SPK-1: the query that created it died before its first batch, and began at a later position."""
+
+    async def go() -> None:
+        service = filled(retained=False)
+        log = service["t"]
+        died = a_stream(service, progressSubscription="mine", startingOffsets="latest")
+        await died.initial()
+        assert log.progress == {"mine": log.end}
+        query = Query(service, progressSubscription="mine", startingOffsets="earliest")
+        assert await query.plan(Limits(messages=7))
+        assert log.progress == {"mine": log.first}
+        await died.initial()
+        await query.work()
+        assert log.progress == {"mine": log.first}
+        log.delete_ledgers_before(log.ledger_id + 1)
+        with pytest.raises(DataLost) as raised:
+            await query.plan()
+        assert "ahead" not in str(raised.value)
 
     run(go())
 

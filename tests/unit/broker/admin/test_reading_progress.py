@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar import exceptions
+from magnetar import ConsumerType, exceptions
 from magnetar.admin import NextMessage
 from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
@@ -42,10 +42,6 @@ def test_progress_goes_on_and_never_back() -> None:
                 assert await left() == numbers(first, 14)
             await reading.advance_progress(LOGS, plan.incarnation, "q", NextMessage(0, 0, 0))
             assert sorted(await scene.admin.subscriptions.list(LOGS)) == ["p", "q"]
-            await client.subscribe(LOGS, "q")
-            for only_make in (False, True):
-                with pytest.raises(exceptions.ConsumerBusy, match="consumer"):
-                    await reading.advance_progress(LOGS, plan.incarnation, "q", plan.stop, only_make=only_make)
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.advance_progress(LOGS, plan.incarnation, "", plan.stop)
 
@@ -91,18 +87,17 @@ def test_progress_belongs_to_its_first_owner() -> None:
             to = NextMessage(plan.start.ledger_id, 0, 3)
             await reading.advance_progress(LOGS, plan.incarnation, "p", to, owner=owner, owner_name="a query", **more)
 
-        await scene.admin.subscriptions.create(LOGS, "p", properties={"mine": "too"}, start=MessageId.earliest)
         await advance("", only_make=True)
+        assert (await scene.admin.topics.stats(LOGS)).subscription("p").properties == {"magnetar.progress-owner": ""}
         await advance("first", only_make=True)
         for _ in range(2):
             await advance("first")
             await advance("", only_make=True)  # does nothing
             for owner, only_make in (("second", False), ("second", True), ("", False)):
-                with pytest.raises(exceptions.ConsumerBusy, match=r"subscription p .* first \(a query\)"):
+                with pytest.raises(exceptions.ConsumerBusy, match=r"subscription p .* \(a query\)"):
                     await advance(owner, only_make=only_make)
             stats = (await scene.admin.topics.stats(LOGS)).subscription("p")
             assert stats.properties == {
-                "mine": "too",
                 "magnetar.progress-owner": "first",
                 "magnetar.progress-owner-name": "a query",
             }
@@ -113,6 +108,95 @@ def test_progress_belongs_to_its_first_owner() -> None:
         await advance("second")
         with pytest.raises(exceptions.ConsumerBusy):
             await advance("first")
+
+    in_broker(body)
+
+
+def test_a_subscription_of_consumers_keeps_no_progress() -> None:
+    """SPK-1, SUB-1: its messages stay, whether or not a consumer is connected."""
+
+    async def body(scene: BrokerScene) -> None:
+        async with scene.client() as client:
+            consumer = await client.subscribe(LOGS, "billing")
+            await scene.admin.subscriptions.create(LOGS, "created", start=MessageId.earliest)
+            await publish(client, 4)
+            plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+
+            async def check_refused() -> None:
+                for name in ("billing", "created"):
+                    for more in ({"only_make": True}, {"only_make": True, "owner": "reader"}, {"owner": "reader"}, {}):
+                        with pytest.raises(exceptions.NotAllowedError, match=f"{name} is a consumers' subscription"):
+                            await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, plan.stop, **more)
+
+            await check_refused()
+            await consumer.close()
+            await check_refused()
+            await scene.admin.topics.unload(LOGS)
+            await check_refused()
+            consumer = await client.subscribe(LOGS, "billing")
+            assert [(await consumer.receive()).data() for _ in range(4)] == numbers(0, 4)
+
+    in_broker(body)
+
+
+def test_a_progress_subscription_has_no_consumers() -> None:
+    """SPK-1, SUB-1: with and without an owner, and after another broker has opened the topic. Administrators may change
+    it, and delete it; after that the name is free."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        async with scene.client() as client:
+            await publish(client, 4)
+            plan = await admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+
+            async def check_refused() -> None:
+                for kind in (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover):
+                    with pytest.raises(exceptions.NotAllowedError, match=r"subscription p keeps the progress"):
+                        await client.subscribe(LOGS, "p", consumer_type=kind)
+
+            for owner in ("", "reader"):
+                await admin.reading.advance_progress(
+                    LOGS, plan.incarnation, "p", plan.start, only_make=True, owner=owner, owner_name="a query"
+                )
+                await check_refused()
+                await admin.topics.unload(LOGS)
+                await check_refused()
+            await admin.subscriptions.skip(LOGS, "p", 1)
+            assert [one.payload for one in await admin.subscriptions.peek(LOGS, "p", 9)] == numbers(1, 4)
+            await admin.subscriptions.reset(LOGS, "p", MessageId.earliest)
+            assert [one.payload for one in await admin.subscriptions.peek(LOGS, "p", 9)] == numbers(0, 4)
+            await check_refused()
+            await admin.subscriptions.delete(LOGS, "p")
+            with pytest.raises(exceptions.NotAllowedError, match="keeps the progress"):
+                await client.subscribe(LOGS, "p", subscription_properties={"magnetar.progress-owner": ""})
+            assert await admin.subscriptions.list(LOGS) == []
+            await client.subscribe(LOGS, "p")
+
+    in_broker(body)
+
+
+def test_a_subscription_without_an_owner_is_moved_back() -> None:
+    """SPK-1: to a reader that begins before it, within a batch, too; never forward, and not once it has an owner."""
+
+    async def body(scene: BrokerScene) -> None:
+        async with scene.client() as client:
+            await publish(client, 14, batch=7)
+        plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        ledger = plan.start.ledger_id
+
+        async def check_left(name: str, to: NextMessage, first: int, **more: Any) -> None:
+            await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, to, **more)
+            left = await scene.admin.subscriptions.peek(LOGS, name, 20)
+            assert [one.payload for one in left] == numbers(first, 14)
+
+        for name, last in (("p", {"only_make": True, "owner": "me"}), ("q", {"owner": "me"})):
+            await check_left(name, plan.stop, 14, only_make=True)
+            await check_left(name, NextMessage(ledger, 1, 3), 10, only_make=True)
+            await check_left(name, NextMessage(ledger, 1, 5), 10, only_make=True)
+            await check_left(name, NextMessage(ledger, 1, 2), 9, only_make=True)
+            await check_left(name, NextMessage(ledger, 0, 4), 4, **last)
+            await check_left(name, NextMessage(0, 0, 0), 4, only_make=True)
+            await check_left(name, NextMessage(0, 0, 0), 4, **last)
 
     in_broker(body)
 

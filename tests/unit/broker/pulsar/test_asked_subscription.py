@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from magnetar.admin import NextMessage
 from magnetar_broker.pulsar.asked_subscription import open_consumer_of
 from magnetar_protos.broker_pb2 import StartAt
-from magnetar_protos.pulsar_pb2 import BaseCommand, CommandRedeliverUnacknowledgedMessages, CommandSubscribe
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSubscribe,
+    ServerError,
+)
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, in_pulsar
 
 
@@ -25,6 +31,25 @@ def test_a_subscription_begins_where_it_is_asked_to(asked: dict[str, Any], start
     """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
     command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
     assert open_consumer_of(command, 100_000).start == start
+
+
+def test_a_progress_subscription_refuses_consumers() -> None:
+    """SPK-1, WIRE-1: with an error that client libraries do not retry, and the connection goes on. A reader's
+    subscription of the same name is another one."""
+
+    async def test(scene: PulsarScene) -> None:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, 0, 1, name=opened.producer_name)
+        await scene.admin.reading.advance_progress("t", "", "p", NextMessage(0, 0, 0), only_make=True)
+        for kind in (0, 1, 2):
+            refused = await client.try_subscribe(1, subscription="p", sub_type=kind)
+            assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+            assert "subscription p keeps the progress" in refused.error.message
+        await client.subscribe(2, subscription="p", durable=False)
+        assert len(await client.wait_delivered(2, 2)) == 2
+
+    in_pulsar(test)
 
 
 def test_a_client_is_told_its_own_epoch_with_what_comes_again() -> None:
