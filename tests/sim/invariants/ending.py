@@ -96,7 +96,7 @@ def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata,
         for bookie in ledger.where(entry_id):
             if bookie in gone and not spare:
                 continue
-            # A bookie may leave its limbo while the metadata store has forgotten the ledger, so it is not repaired then.
+            # While the metadata store has forgotten a ledger, a bookie may leave its limbo without repairing it.
             # The weekly check of the auditor finds what is missing.
             if ledger.ledger_id in history.forgotten and history.disks[bookie].lost.get(ledger.ledger_id):
                 continue
