@@ -182,7 +182,7 @@ def test_a_progress_subscription_of_two_queries(spark: SparkSession, url: str, t
     available_now(frame, first)
     shutil.copytree(first / "checkpoint", old / "checkpoint")
     send(url, "shared", range(5, 40), batching_enabled=False)
-    with pytest.raises(Exception, match=r"progressSubscription 'spark' of \S+/shared is not this query's"):
+    with pytest.raises(Exception, match=r"progressSubscription 'spark' of \S+/shared belongs to another query"):
         available_now(frame, second)
     assert read_rows(second) == []
     available_now(frame, first)
@@ -194,6 +194,18 @@ def test_a_progress_subscription_of_two_queries(spark: SparkSession, url: str, t
         available_now(frame, old)
     available_now(frame, first)
     assert read_rows(first) == [b"%d" % number for number in range(50)]
+
+
+def test_the_name_of_a_consumers_subscription_is_refused(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    """SPK-1, SUB-1: its messages come to the consumer that is connected next."""
+    with magnetar.Client(url) as client:
+        client.subscribe("bills", "billing").close()
+        send(url, "bills", range(4))
+        frame = stream(spark, url, topic="bills", startingOffsets="earliest", progressSubscription="billing")
+        with pytest.raises(Exception, match=r"'billing' of \S+/bills is not one: .* a name that no consumer uses"):
+            available_now(frame, tmp_path)
+        consumer = client.subscribe("bills", "billing")
+        assert [consumer.receive(30_000).data() for _ in range(4)] == [b"0", b"1", b"2", b"3"]
 
 
 def test_options_of_the_other_mode_are_refused(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from magnetar import ConsumerType, exceptions
 from magnetar.admin import NextMessage
-from magnetar_protos.broker_pb2 import MessagePlace, StartAt
+from magnetar_broker.core.position import Position
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.admin.read_logs import LOGS, numbers, publish
 from tests.unit.broker.broker_scene import BrokerScene, in_broker
@@ -198,6 +201,38 @@ def test_a_subscription_without_an_owner_is_moved_back() -> None:
             await check_left(name, NextMessage(0, 0, 0), 4, only_make=True)
             await check_left(name, NextMessage(0, 0, 0), 4, **last)
 
+    in_broker(body)
+
+
+def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-1: a subscription that could not be moved back has no owner yet."""
+    move_to, failures = DurableCursor.move_to, 1
+
+    async def fail_once(cursor: DurableCursor, position: Position) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise BrokerError(ErrorCode.UNSUPPORTED, "not now")
+        await move_to(cursor, position)
+
+    async def body(scene: BrokerScene) -> None:
+        async with scene.client() as client:
+            await publish(client, 14, batch=7)
+        reading = scene.admin.reading
+        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        await reading.advance_progress(LOGS, plan.incarnation, "p", plan.stop, only_make=True)
+
+        async def claim() -> NextMessage:
+            return await reading.advance_progress(
+                LOGS, plan.incarnation, "p", plan.start, only_make=True, owner="reader"
+            )
+
+        with pytest.raises(exceptions.OperationNotSupported):
+            await claim()
+        assert await claim() == plan.start
+        assert await claim() == plan.start
+
+    monkeypatch.setattr(DurableCursor, "move_to", fail_once)
     in_broker(body)
 
 
