@@ -93,9 +93,8 @@ def test_a_consumer_that_joins_after_a_deletion_reads_no_deleted_subscription(fo
         (lambda subscriptions: subscriptions.skip("s", 3), 3),
         (lambda subscriptions: subscriptions.skip_all("s"), 4),
         (lambda subscriptions: subscriptions.expire("s", 0), 4),
-        (lambda subscriptions: subscriptions.advance("s", at_place(Scene().add(6)[4])), 2),
     ],
-    ids=["skip", "skip_all", "expire", "advance"],
+    ids=["skip", "skip_all", "expire"],
 )
 def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change: Change, entries: int) -> None:
     """CHK-69"""
@@ -107,6 +106,35 @@ def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change
         assert replaced.sink.positions == replaced.entries[2 + entries :]
         stats = replaced.scene.stats()
         assert stats.backlog_entries == stats.unacked_messages == 4 - entries
+
+    asyncio.run(check())
+
+
+def test_progress_of_a_subscription_that_changes_its_consumers_is_refused() -> None:
+    """CHK-69, SPK-1: the consumer that joins gets all that was not acknowledged."""
+
+    async def check() -> None:
+        replaced = Replaced(SHARED)
+        await replaced.run(lambda subscriptions, _: subscriptions.advance("s", at_place(replaced.entries[4])))
+        assert replaced.problem is not None
+        assert replaced.problem.code == ErrorCode.NOT_ALLOWED
+        assert replaced.sink.positions == replaced.entries[2:]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("progress_first", [False, True])
+def test_of_a_consumer_and_a_reader_one_creates_the_subscription(progress_first: bool) -> None:
+    """CHK-69, SPK-1: the first one; the other one is refused."""
+
+    async def check() -> None:
+        scene = Scene()
+        scene.add(6)
+        calls = [scene.subscribe(kind=SHARED), scene.subscriptions.advance("s", EARLIEST)]
+        results = await asyncio.gather(*(reversed(calls) if progress_first else calls), return_exceptions=True)
+        assert not isinstance(results[0], BaseException)
+        assert isinstance(results[1], BrokerError)
+        assert results[1].code == ErrorCode.NOT_ALLOWED
 
     asyncio.run(check())
 
