@@ -14,6 +14,7 @@ from typing import Any, Final
 from typer.testing import CliRunner
 
 from magnetar_cli.command import app
+from tests.child_process import ChildProcess
 from tests.running import GENEROUS_S
 
 __all__ = ["CommandLine", "Ended"]
@@ -55,10 +56,10 @@ class CommandLine:
         """The same in JSON."""
         return [json.loads(line) for line in self.said(*arguments, "--json", given=given).splitlines()]
 
-    def process(self, *arguments: str, shell_around: str = 'exec "$@"') -> subprocess.Popen[bytes]:
+    def process(self, *arguments: str, shell_around: str = 'exec "$@"') -> ChildProcess[bytes]:
         """Started, with pipes. `shell_around`: what a shell does with it."""
         paths = os.pathsep.join(str(_REPOSITORY / root) for root in _ROOTS)
-        return subprocess.Popen(
+        return ChildProcess(
             ["sh", "-c", shell_around, "sh", sys.executable, "-W", "error", "-m", "magnetar_cli", *arguments],
             env={**os.environ, **self.environment, "PYTHONPATH": paths},
             stdin=subprocess.PIPE,

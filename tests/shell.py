@@ -24,6 +24,7 @@ from typing import Final
 from typer.testing import CliRunner
 
 from magnetar_cli.command import app
+from tests.child_process import ChildProcess
 from tests.guide import SHOWN_URL, Block, words_of
 from tests.running_standalone import StandaloneProcess
 
@@ -90,7 +91,7 @@ class Shell:
     def _start_and_end(self, words: list[str], block: Block) -> str:
         free = [f"--{name}-port=0" for name in ("grpc", "pulsar", "http") if f"--{name}-port" not in words]
         environment = {name: value for name, value in self._environment.items() if not name.startswith("MAGNETAR_")}
-        with subprocess.Popen(
+        with ChildProcess(
             ["magnetar", *words, *free],
             cwd=self.folder,
             env=environment,

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 from magnetar._batch import Callback
 from magnetar.exceptions import Result
+from magnetar_wire.interruptible_wait import join
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["CallbackThread", "call_all"]
@@ -43,7 +44,7 @@ class CallbackThread:
         if self._thread is not None:
             self._line.put(None)
             if not self.inside:
-                self._thread.join(timeout_s)
+                join(self._thread, timeout_s)
 
     def _run(self) -> None:
         while (work := self._line.get()) is not None:

@@ -17,6 +17,7 @@ from magnetar._outgoing import check_size, outgoing
 from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
+from magnetar_wire.interruptible_wait import acquire
 from magnetar_wire.message_id import MessageId
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class _Receipt:
         self._lock.release()
 
     def wait(self) -> MessageId:
-        self._lock.acquire()
+        acquire(self._lock)
         if isinstance(self.outcome, MessageId):
             return self.outcome
         assert self.outcome is not None

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from magnetar._batch import Batch, Callback, Columns, Waiter
 from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
+from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
 __all__ = ["Bounds", "SendQueue"]
@@ -313,7 +314,7 @@ class SendQueue:
         self._wake_loop()
         self._waiting += 1
         try:
-            self._free.wait()
+            self._free.wait(SIGNAL_CHECK_S)
         finally:
             self._waiting -= 1
         self._count()

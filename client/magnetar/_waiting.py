@@ -19,6 +19,7 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_options import ConsumerBatchReceivePolicy
 from magnetar._message import Message
 from magnetar.exceptions import Timeout
+from magnetar_wire.interruptible_wait import acquire
 
 __all__ = ["TaskWaiting", "ThreadWaiting"]
 
@@ -86,7 +87,7 @@ class _Waiter:
         self._lock.release()
 
     def wait(self, seconds: float | None) -> None:
-        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        acquire(self._lock, seconds)
 
 
 class ThreadWaiting(_Waiting):

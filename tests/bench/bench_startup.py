@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.harness import Result
+from tests.child_process import ChildProcess
 
 STARTS: Final = 7
 # As long as it may take to load what it puts off until it serves.
@@ -51,7 +52,7 @@ def _start(compiled: str) -> tuple[float, float]:
         command += [f"--grpc-port={grpc_port}", f"--pulsar-port={pulsar_port}", f"--http-port={http_port}"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = compiled
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as server:
+        with ChildProcess(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as server:
             try:
                 assert client.stdout is not None
                 received = float(client.stdout.readline())

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import psutil
 
+from tests.child_process import ChildProcess
+
 
 @dataclass(frozen=True)
 class GrpcChild:
@@ -25,7 +27,7 @@ def grpc_child(**options: int) -> Iterator[GrpcChild]:
     """Fails where the child said anything on standard error: gRPC keeps quiet, whatever it meets."""
     flags = [f"{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "tests.faults.grpc_child", *flags]
-    with subprocess.Popen(
+    with ChildProcess(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:

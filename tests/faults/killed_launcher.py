@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from magnetar_cli.cluster import LocalCluster
+from tests.child_process import ChildProcess
 
 _STAND_IN = Path(__file__).parents[1] / "integration" / "stand_in_daemon.py"
 _DAEMON = (sys.executable, "-S", str(_STAND_IN))
@@ -38,7 +39,7 @@ cluster.up(3, 2, zookeeper="127.0.0.1:1")
 def run_round(folder: Path, chance: random.Random) -> None:
     """Raises `AssertionError`."""
     cluster = LocalCluster(folder, bookie_command=_DAEMON, broker_command=_DAEMON)
-    with subprocess.Popen([sys.executable, "-c", _UP, str(folder), *_DAEMON], stdout=subprocess.PIPE) as command:
+    with ChildProcess([sys.executable, "-c", _UP, str(folder), *_DAEMON], stdout=subprocess.PIPE) as command:
         assert command.stdout is not None
         command.stdout.readline()
         time.sleep(chance.random() ** 2 * _LONGEST_S)  # most of it happens early

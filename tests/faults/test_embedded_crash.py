@@ -30,6 +30,7 @@ from magnetar_metadata.errors import (
 from magnetar_metadata.locked_folder import forked
 from magnetar_metadata.store import ABSENT, Made, MetadataStore, Node, Put, SessionState, Stat
 from magnetar_wire.clock import SystemClock
+from tests.child_process import ChildProcess
 from tests.faults.failing_disk import preloaded
 from tests.running import run, until, within
 
@@ -53,7 +54,7 @@ def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half_there(tmp_pat
     for kill in range(_KILLS):
         first = 10_000 * kill
         command = [*_CHILD, str(tmp_path), str(first)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment()) as child:
+        with ChildProcess[bytes](command, stdout=subprocess.PIPE, env=_environment()) as child:
             assert child.stdout is not None
             # Each life ends at another place of the stream of transactions.
             acknowledged += [int(child.stdout.readline()) for _ in range(1 + 7 * kill)]
@@ -77,7 +78,7 @@ async def _check_after_kill(folder: Path, acknowledged: list[int]) -> None:
 
 @pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    with subprocess.Popen([*_CHILD, str(tmp_path), "0"], stdout=subprocess.PIPE, env=_environment()) as child:
+    with ChildProcess[bytes]([*_CHILD, str(tmp_path), "0"], stdout=subprocess.PIPE, env=_environment()) as child:
         assert child.stdout is not None
         child.stdout.readline()
         with pytest.raises(StoreInUse, match=str(tmp_path)):
@@ -100,7 +101,7 @@ def test_a_second_store_of_the_same_process_is_refused(tmp_path: Path) -> None:
 def test_a_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("forking_child.py")), str(tmp_path)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment()) as parent:
+    with ChildProcess[bytes](command, stdin=pipe, stdout=pipe, env=_environment()) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         try:

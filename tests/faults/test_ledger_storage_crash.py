@@ -18,6 +18,7 @@ from magnetar_bookie.storage.rocksdb import RocksOptions, RocksStorage, open_roc
 from magnetar_bookie.storage.rocksdb import segments as segments_module
 from magnetar_bookie.storage.rocksdb.segments import segment_path, segments_in
 from magnetar_metadata.locked_folder import sync_folder
+from tests.child_process import ChildProcess
 from tests.faults.failing_disk import preloaded
 from tests.running import run, until
 
@@ -91,7 +92,7 @@ def test_second_storage_on_the_folder_is_refused(tmp_path: Path) -> None:
 def test_forked_process_neither_uses_the_folder_nor_keeps_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.forking_storage_child", str(tmp_path)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=_REPOSITORY, env=_environment()) as parent:
+    with ChildProcess[bytes](command, stdin=pipe, stdout=pipe, cwd=_REPOSITORY, env=_environment()) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         try:

@@ -33,6 +33,7 @@ from magnetar_cli.cluster import (
 from magnetar_cli.cluster.process import ProcessId, is_running, send
 from magnetar_cli.cluster.state import load, locked, save
 from magnetar_cli.command import app
+from tests.child_process import ChildProcess
 from tests.running import run, until
 
 pytestmark = pytest.mark.slow
@@ -175,7 +176,7 @@ def test_down_ends_all_the_paused_and_the_deaf_too(cluster: LocalCluster) -> Non
 def test_a_pid_that_is_another_process_now_is_left_alone(three: LocalCluster) -> None:
     """The number of a dead bookie is given to somebody else: neither kill nor down hits that one."""
     three.kill("bookie-1")
-    with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"]) as bystander:
+    with ChildProcess([sys.executable, "-S", "-c", "import time; time.sleep(600)"]) as bystander:
         state = load(three.folder)
         written = state.bookies["bookie-1"].process
         assert written is not None
@@ -331,7 +332,7 @@ def test_processes_die_with_a_test_and_outlive_a_command(tmp_path: Path, bound: 
     command = [sys.executable, "-c", _STARTER, str(tmp_path), "bound" if bound else "free", *_STAND_IN]
     with (
         cluster_in(tmp_path) as cluster,
-        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as parent,
+        ChildProcess(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as parent,
     ):
         assert parent.stdout is not None
         started = int(parent.stdout.readline())

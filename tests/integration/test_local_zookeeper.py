@@ -17,6 +17,7 @@ from magnetar_metadata.errors import Unavailable
 from magnetar_metadata.store import ABSENT
 from magnetar_metadata.zookeeper import open_zookeeper
 from magnetar_wire.clock import SystemClock
+from tests.child_process import ChildProcess
 from tests.running import run, until
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ def _java() -> None:
 def test_servers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = os.pathsep.join(str(_REPOSITORY / root) for root in ("protos", "metadata", "deploy"))
     command = [sys.executable, "-c", _STARTER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as parent:
+    with ChildProcess(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as parent:
         assert parent.stdout is not None
         server = int(parent.stdout.readline())
         assert _runs(server)

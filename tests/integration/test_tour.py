@@ -17,6 +17,7 @@ import pytest
 
 import magnetar
 from magnetar_cli.local_java import NoJava, find_java
+from tests.child_process import ChildProcess
 from tests.guide import PROJECT
 from tests.shell import Shell
 
@@ -93,7 +94,7 @@ def test_make_run_once_shows_all_of_it_and_ends(tmp_path: Path, environment: dic
 def test_it_leaves_the_broker_running_where_others_have_its_ports(tmp_path: Path, environment: dict[str, str]) -> None:
     with (
         taken((6652, 6650, 8080)),
-        subprocess.Popen(
+        ChildProcess(
             [sys.executable, "-W", "error", "-c", _WITHOUT_SPARK, "--messages=2000"],
             cwd=tmp_path,
             env=environment,
@@ -151,7 +152,7 @@ def test_what_fails_says_why_and_where_its_logs_are(tmp_path: Path, environment:
 
 
 def test_killed_it_takes_what_it_started_with_it(tmp_path: Path, environment: dict[str, str]) -> None:
-    with subprocess.Popen(
+    with ChildProcess(
         [sys.executable, "-m", "magnetar_cli", "tour", "--messages=1000"],
         cwd=tmp_path,
         env=environment,

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
+
 __all__ = [
     "MAX_MESSAGE_BYTES",
     "BadInput",
@@ -66,9 +68,11 @@ Parse = Callable[[bytes], Given]
 def pieces_of(descriptor: int, stopped: int) -> Iterator[bytes]:
     """What can be read of it, as it comes; ends where it does, or when `stopped` is readable."""
     while True:
-        readable, _, _ = select.select([descriptor, stopped], [], [])
+        readable, _, _ = select.select([descriptor, stopped], [], [], SIGNAL_CHECK_S)
         if stopped in readable:
             return
+        if not readable:
+            continue
         piece = os.read(descriptor, _PIECE)
         if not piece:
             return

@@ -22,6 +22,7 @@ from magnetar import MessageId
 from magnetar.exceptions import AlreadyClosed, MagnetarException, Timeout
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.messages.showing import MessageWriter, Shown, as_shown
+from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 
 if TYPE_CHECKING:
     import magnetar
@@ -166,11 +167,11 @@ def _pumped(readers: Sequence[magnetar.Reader], shown: _Shown, look: Look) -> Ex
 
 
 def _next_batch(line: _Line) -> tuple[list[Shown], int]:
-    """What is there, and how many readers have come to their end. Waits for either."""
+    """What is there, and how many readers have come to their end. Waits a moment for either."""
     batch: list[Shown] = []
     ended = 0
-    one = line.get()
     with contextlib.suppress(queue.Empty):
+        one = line.get(timeout=SIGNAL_CHECK_S)
         while True:
             if isinstance(one, list):
                 batch += one

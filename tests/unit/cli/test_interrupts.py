@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
+import threading
 
 import pytest
 
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.interrupts import Interrupts
+from magnetar_cli.messages.reading import pieces_of
+from magnetar_cli.messages.tailing import _next_batch
 
 
 def strike(number: signal.Signals = signal.SIGINT) -> None:
@@ -51,3 +55,18 @@ def test_the_last_one_decides_the_exit_status_and_all_is_as_it_was() -> None:
             codes.append(interrupts.code)
         assert codes == [ExitCode.INTERRUPTED, ExitCode.TERMINATED]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("waits", ["for input", "for messages"])
+def test_one_that_comes_just_before_a_wait_ends_it(waits: str) -> None:
+    """Here it comes on another thread: either way the wait's system call does not hear of it."""
+    readable, writable = os.pipe()
+    try:
+        with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), interrupts.raised():
+            threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)).start()
+            while waits == "for messages":
+                _next_batch(queue.Queue())
+            next(pieces_of(readable, readable))
+    finally:
+        os.close(readable)
+        os.close(writable)

@@ -10,6 +10,8 @@ from typing import Any
 __all__ = ["STRIKES", "Striker", "Struck"]
 
 STRIKES = 400
+# The modules whose code is struck.
+_STRUCK = ("magnetar.", "magnetar_wire.interruptible_wait", "threading")
 
 
 class Struck(BaseException):
@@ -43,7 +45,7 @@ class Striker:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Not in a finalizer, whose errors nobody meets.
-        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(("magnetar.", "threading")):
+        if self.armed and frame is not None and frame.f_globals["__name__"].startswith(_STRUCK):
             self.armed = False
             self.hits += 1
             raise Struck

@@ -26,10 +26,9 @@ PROMPT_S = 10.0
 
 
 def interrupted(call: Callable[[], object]) -> None:
-    """The call waits, is interrupted, and ends."""
-    main = threading.main_thread().ident
-    assert main is not None
-    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    """The call waits, is interrupted, and ends. The signal goes to another thread: the system call in which the main
+    thread waits does not hear of it, as of one that arrives just before that call."""
+    timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         timer.start()
