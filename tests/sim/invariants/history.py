@@ -183,6 +183,8 @@ class History:
         # the next one was listed or created, and how many entries it stored.
         self.newest: dict[str, int] = {}
         self.ledger_failures: dict[str, list[tuple[float, int]]] = {}
+        # By topic: when a process opened it, and which.
+        self.openings: dict[str, list[tuple[float, Process]]] = {}
         # Of all entries that were appended.
         self.longest_payload = 0
         # Entries of which every durable replica was damaged: ledger and entry. They alone may be lost.

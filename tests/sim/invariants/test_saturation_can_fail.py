@@ -7,7 +7,7 @@ import pytest
 from magnetar_protos.ledger_pb2 import OPEN, LedgerIntent, LedgerMetadata
 from tests.sim.invariants import Checker
 from tests.sim.invariants.history import History, Violation
-from tests.sim.invariants.saturation import check_unanswered, ledger_listed
+from tests.sim.invariants.saturation import check_unanswered, ledger_listed, topic_opened
 from tests.sim.loop import new_loop
 from tests.sim.service.memory_watch import check_log, check_stream, check_topic
 
@@ -82,6 +82,21 @@ def test_failed_ledgers_of_a_cursor_are_seen_when_they_are_created(every_s: floa
     now += every_s
     with pytest.raises(Violation, match=f"cursor 's' of t got {most + 1} ledgers") as raised:
         create(1_000, "cursor 's' of t")
+    assert raised.value.item == "66"
+
+
+def test_a_topic_that_is_opened_again_may_fail_a_few_ledgers_more() -> None:
+    """CHK-66: only for openings by the process that creates the ledgers, and within the window."""
+    scene = Scene()
+    topic_opened(scene.history, "t", scene.process)
+    scene.now = 6.0
+    for number in range(3):
+        topic_opened(scene.history, "t", scene.process)
+        topic_opened(scene.history, "t", scene.loop.process(f"broker{number}"))
+        topic_opened(scene.history, "u", scene.process)
+    scene.lists(33, 0.02)
+    with pytest.raises(Violation, match="got 33 ledgers") as raised:
+        scene.lists(1, 0.02)
     assert raised.value.item == "66"
 
 

@@ -20,7 +20,7 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.sim.invariants.history import LEDGERS, TOPIC_GOES, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
-from tests.sim.invariants.saturation import ledger_listed
+from tests.sim.invariants.saturation import ledger_listed, topic_opened
 from tests.sim.process import Process
 from tests.sim.service.adds_by_call import watch_calls
 from tests.sim.service.application import Application
@@ -153,6 +153,9 @@ class ServiceWorld(World):
                 self._dying[topic] = node.incarnation
                 self._cursors_go(topic)
             self.judged(self.history.topic_changed, topic, node, by)
+        elif parts[6:] == ["cursors"]:
+            if value is not None:
+                topic_opened(self.checker.history, topic, by)
         elif len(parts) == 8 and parts[6] == "cursors":
             cursor = None if value is None else cursor_pb2.CursorNode.FromString(stored_payload(value))
             name = decode_path_component(parts[7])
