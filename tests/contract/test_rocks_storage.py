@@ -99,7 +99,7 @@ class TestRocksStorage(LedgerStorageContract):
         return lambda: _Folder(tmp_path, monkeypatch, options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.lists(

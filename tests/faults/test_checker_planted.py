@@ -18,7 +18,7 @@ from tests.faults.invented_histories import Invented, Story, invent
 from tests.faults.planted_faults import PLANTS, Inapplicable
 
 SEEDS = st.integers(min_value=0, max_value=1 << 32)
-SOME = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+SOME = settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 def verdict_of(story: Story) -> Verdict:

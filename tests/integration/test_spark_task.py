@@ -116,7 +116,7 @@ def _place(row: dict[str, Any]) -> NextMessage:
     return NextMessage(at["ledger_id"], at["entry_id"], max(0, at["batch_index"]))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
     data: st.DataObject, server: StandaloneProcess, log: list[dict[str, Any]]

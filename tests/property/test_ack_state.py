@@ -123,7 +123,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(_STEPS)
 def test_acknowledgements_are_those_of_a_set_and_all_that_was_saved_comes_back(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
@@ -187,7 +187,7 @@ def _restored(log: PlainLog, records: list[bytes]) -> AckState:
     return state
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

@@ -352,4 +352,4 @@ class BookieRules(RuleBasedStateMachine):
 
 
 TestBookieRules = BookieRules.TestCase
-TestBookieRules.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBookieRules.settings = settings(max_examples=60, stateful_step_count=40)

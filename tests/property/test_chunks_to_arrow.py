@@ -112,7 +112,7 @@ def resent_logs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 
 @given(resent_logs(), st.lists(st.integers(0, 40), max_size=4))
-@settings(max_examples=120, derandomize=True, deadline=None, database=None)
+@settings(max_examples=120, derandomize=True, database=None)
 def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cuts: list[int]) -> None:
     """SPK-1, SPK-3: a message is in the slice in which its last chunk is, once, wherever the others are."""
     made = {name: chunks_of(name, 0, chunks) for name, _, chunks in log}

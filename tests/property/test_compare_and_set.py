@@ -35,7 +35,7 @@ class Told:
     ended: bool = field(default=False)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
     st.lists(st.tuples(st.sampled_from(_kinds), st.integers(0, _WRITERS - 1), st.integers(1, 6)), max_size=60),
@@ -48,7 +48,7 @@ def test_every_outcome_is_found_out_while_sessions_live(
     assert sum(each.unknown for each in told) == 0
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.lists(_faults, min_size=_WRITERS, max_size=_WRITERS),
     st.lists(

@@ -305,7 +305,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
 def test_nothing_is_lost_nor_given_to_two_and_one_consumer_gets_all_in_order(kind: SubscriptionType) -> None:
     """SUB-3, SUB-4, SUB-14, ACK-3, CON-8"""
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(st.integers(0, 2**32))
     def run(seed: int) -> None:
         asyncio.run(_run(kind, _program(seed)))

@@ -25,7 +25,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(_CHANGES)
 def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> None:
     fast, plain = PositionSet(), set[Position]()
@@ -56,7 +56,7 @@ def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> No
     assert fast.take(10**6) == sorted(plain)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.lists(
         st.one_of(
@@ -105,7 +105,7 @@ def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]])
     assert not fast
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40))
 def test_past_deliveries_are_a_count_for_each_entry(deliveries: list[tuple[int, bool]]) -> None:
     """CON-8"""

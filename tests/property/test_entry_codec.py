@@ -45,7 +45,7 @@ NOT_MINE, REFUSED = "not mine", "refused"
 
 def stable(examples: int) -> settings:
     """The same examples in every run."""
-    return settings(max_examples=examples, derandomize=True, deadline=None, database=None)
+    return settings(max_examples=examples, derandomize=True, database=None)
 
 
 # -- messages an application may send ----------------------------------------------------------------------------------

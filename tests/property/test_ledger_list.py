@@ -138,7 +138,7 @@ class Both:
                 assert listed.entries_between(other, place) == model.between(other, place)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_steps)
 def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """RET-3: over rolls, trims and openings, in pages of three ledgers."""
@@ -154,7 +154,7 @@ def test_places_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
         ledger_list._PAGE_LEDGERS, ledger_list._MOST_IN_NODE = pages, most  # type: ignore[misc]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
 def test_everybody_is_told_once_in_order(steps: list[str]) -> None:
     """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""

@@ -76,7 +76,7 @@ def _left(draw: st.DrawFn) -> Left:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_left())
 def test_what_was_completed_is_kept_and_whole_after_any_recovery(left: Left) -> None:
     """CHK-3: all that was completed is kept, and what is kept is the writer's, on an ack quorum, length and all."""

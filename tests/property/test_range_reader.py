@@ -22,7 +22,7 @@ _STATES = st.sampled_from(["whole", "whole", "absent", "damaged"])
 _MANNERS = st.sampled_from(["honest", "honest", "short", "slow", "failing", "lying"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from(_STRIPINGS), st.integers(1, 15), st.sampled_from([1, 100, 300, 100_000]))
 def test_what_any_replica_has_is_read_and_what_none_has_is_told(
     data: st.DataObject, striping: Striping, count: int, max_bytes: int

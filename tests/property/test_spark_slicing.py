@@ -83,7 +83,7 @@ def entries_of(pieces: Sequence[SlicePiece] | Sequence[Piece]) -> list[tuple[int
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans(), some.integers(1, 40), some.integers(0, 60))
 def test_slices_are_what_was_planned(planned: list[LogPlan], most: int, least: int) -> None:
     """SPK-3: below the partition, each entry once, in as many tasks as pay, or as many as `minTasks` asks for"""
