@@ -397,13 +397,17 @@ class Subscriptions:
 
     async def close(self, problem: BrokerError | None = None) -> None:
         """End all consumers and cancel all changes. The topic closes the cursors."""
+        self.end(problem or TopicGivenUp(f"topic {self._name} was closed here: look it up again"))
+        await self._tasks.cancel()
+
+    def end(self, problem: BrokerError) -> None:
+        """End all consumers at once. Changes that run go on until they fail."""
         if self._closed is None:
-            self._closed = problem or TopicGivenUp(f"topic {self._name} was closed here: look it up again")
+            self._closed = problem
         for subscription in list(self._loaded.values()):
             subscription.end(self._closed.problem)
             subscription.receipts.fail(self._closed)
         self._loaded.clear()
-        await self._tasks.cancel()
 
     def _check_open(self) -> None:
         if self._closed is not None:

@@ -277,8 +277,10 @@ class Topic:
         self._abandon()
 
     def _abandon(self) -> None:
-        """What is closed takes no notice."""
-        self._end(self.ended or BrokerError(ErrorCode.SERVICE_NOT_READY, f"{self.name} was closed"))
+        """What is closed takes no notice. A close that was broken off has not told the consumers yet."""
+        problem = self.ended or BrokerError(ErrorCode.SERVICE_NOT_READY, f"{self.name} was closed")
+        self._end(problem)
+        self.subscriptions.end(problem)
         self.cursors.abandon()
         self.log.abandon()
 

@@ -395,6 +395,29 @@ def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> Non
     run(body())
 
 
+@pytest.mark.parametrize("in_peace", [True, False])
+def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool) -> None:
+    """OWN-2: a topic that is being closed is given up, by its session's end and by its bundle's."""
+
+    async def body() -> None:
+        topics = topics_on(FakeStorage())
+        topic = await topics.get(NAME, create=True)
+        if in_peace:
+            cursors_of(topic).settled.clear()
+            closing = asyncio.create_task(topics.close(TopicGivenUp("it ends in peace")))
+            await asyncio.sleep(0.01)
+            assert not subscriptions_of(topic).ended
+        else:
+            topics.give_up(TopicGivenUp("its session is over"))
+        topic.give_up(TopicGivenUp("its bundle is lost"))
+        await within(topics.wait_ended(), "all have ended")
+        if in_peace:
+            await within(closing, "the close returns")
+        assert len(subscriptions_of(topic).ended) == 1
+
+    run(body())
+
+
 def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -> None:
     async def body() -> None:
         topics = topics_on(FakeStorage())

@@ -167,7 +167,11 @@ class FakeSubscriptions:
     def appended(self) -> None: ...
 
     async def close(self, problem: BrokerError) -> None:
-        self.ended.append(problem)
+        self.end(problem)
+
+    def end(self, problem: BrokerError) -> None:
+        if not self.ended:
+            self.ended.append(problem)
         self.consumers = 0
 
 
