@@ -90,7 +90,8 @@ class _Loop(asyncio.SelectorEventLoop):
 
 class BackgroundLoop:
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        # Held while the process forks.
+        self.lock = threading.RLock()
         self._loop: _Loop | None = None
         self._thread: threading.Thread | None = None
         # One that is to end, and is waited for.
@@ -105,7 +106,7 @@ class BackgroundLoop:
 
     def enter(self, client: Forkable) -> None:
         """One more client uses the loop."""
-        with self._lock:
+        with self.lock:
             if self._loop is None:
                 self._loop = _Loop()
             if self._thread is None:
@@ -114,7 +115,7 @@ class BackgroundLoop:
 
     def leave(self, client: Forkable) -> None:
         """The client is closed. With the last one the thread ends."""
-        with self._lock:
+        with self.lock:
             self._clients.pop(client, None)
             if self._clients or self._loop is None or self._thread is None:
                 return
@@ -135,7 +136,7 @@ class BackgroundLoop:
             raise RuntimeError("a blocking call on the client's own loop would wait for itself: use magnetar.aio there")
         call = BlockingCall(work, undo)
         try:
-            with self._lock:  # the thread does not end between the look and the call, and a fork is waited for
+            with self.lock:  # the thread does not end between the look and the call, and a fork is waited for
                 if self._loop is None or self._thread is None:
                     work.close()
                     raise AlreadyClosed("the client is closed")
@@ -176,9 +177,8 @@ class BackgroundLoop:
         self._stopping = None
 
     def before_fork(self) -> None:
-        """Nobody enters, or leaves, until the fork is over. Ctrl-C waits until then: what is raised here nobody meets,
-        and half of this would leave the parent without its connections."""
-        self._lock.acquire()
+        """With the lock. Nobody enters, or leaves, until the fork is over. Ctrl-C waits until then: what is raised here
+        nobody meets, and half of this would leave the parent without its connections."""
         if "grpc" not in sys.modules or self.inside:
             return
         for step in (self._suspend_clients, self._collect, self._stop_for_fork):
@@ -225,13 +225,12 @@ class BackgroundLoop:
         log.warning("the process forks while others use gRPC, a client of magnetar.aio say: children should be spawned")
 
     def after_fork_in_parent(self) -> None:
+        """With the lock."""
         try:
             self._go_on()
         except BaseException:  # noqa: BLE001 (Ctrl-C, which is raised again)
             self._struck = True
             self._go_on()
-        finally:
-            self._lock.release()
 
     def _go_on(self) -> None:
         if not self._suspended or self._loop is None:
@@ -248,9 +247,9 @@ class BackgroundLoop:
 
     def after_fork_in_child(self) -> None:
         self._inherited.append(self._loop)
-        clients, inherited = list(self._clients), self._inherited
+        clients, inherited, lock = list(self._clients), self._inherited, self.lock
         BackgroundLoop.__init__(self)
-        self._inherited = inherited
+        self._inherited, self.lock = inherited, lock
         for client in clients:
             client._forked()
 
@@ -303,9 +302,16 @@ async def _settled() -> None:
 
 
 background: Final = BackgroundLoop()
+# Python ignores an exception of such a function. So Ctrl-C as it begins or ends must not keep the lock: acquiring and
+# releasing have functions of their own, which run no bytecode. `before` is called in reverse order.
 os.register_at_fork(
     before=background.before_fork,
     after_in_parent=background.after_fork_in_parent,
     after_in_child=background.after_fork_in_child,
+)
+os.register_at_fork(
+    before=background.lock.acquire,
+    after_in_parent=background.lock.release,
+    after_in_child=background.lock.release,
 )
 atexit.register(background.at_exit)

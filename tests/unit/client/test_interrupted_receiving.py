@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, Reader
+from magnetar._loop import background
 from magnetar.exceptions import StaleEpoch
 from tests.running import GENEROUS_S
 from tests.unit.client.scene import sync_scene
@@ -160,3 +164,25 @@ def test_ctrl_c_during_a_fork_comes_behind_it_and_the_parent_goes_on() -> None:
             producer.send(b"%d" % number)
         assert interrupted
         assert made.on_loop(lambda broker: len(broker.topic("t").payloads())) == 25
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("function", ["before_fork", "after_fork_in_parent"])
+def test_ctrl_c_as_a_function_of_a_fork_begins_keeps_no_lock(function: str) -> None:
+    """CHK-60: Python ignores it there, and other threads use their clients afterwards."""
+
+    def strike(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == function:
+            raise KeyboardInterrupt
+
+    sys.setprofile(strike)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+    finally:
+        sys.setprofile(None)
+    os.waitpid(pid, 0)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(background.lock.acquire, timeout=5).result()
+        other.submit(background.lock.release).result()
