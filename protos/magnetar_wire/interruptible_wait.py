@@ -10,7 +10,6 @@ enters the call. So no wait is longer than SIGNAL_CHECK_S without a look at what
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -35,11 +34,11 @@ def join(thread: threading.Thread, timeout_s: float | None = None) -> bool:
 
 
 def _in_slices(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
-    left = SIGNAL_CHECK_S if timeout_s is None else timeout_s
-    deadline = time.monotonic() + left
-    while not wait(max(0.0, min(left, SIGNAL_CHECK_S))):
-        if timeout_s is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-    return True
+    left = timeout_s
+    while left is None or left > 0:
+        slice_s = SIGNAL_CHECK_S if left is None else min(left, SIGNAL_CHECK_S)
+        if wait(slice_s):
+            return True
+        if left is not None:
+            left -= slice_s
+    return wait(0)

@@ -310,7 +310,7 @@ def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
         tasks: list[asyncio.Task[None]] = []
 
         async def look() -> None:
-            seen.append(await cluster.metadata(ledger_id))
+            seen.append(await cluster.client.ledgers.read(ledger_id))
 
         cluster["b3"].before = lambda method: tasks.append(asyncio.create_task(look())) if method == "add" else None
         metadata = await cluster.patiently(cluster.client.recover(ledger_id))
