@@ -6,7 +6,7 @@ Theory of operation
                  │
                  ├─ batch_reader.py, stream_reader.py: from where to where, by plans that each partition's broker makes
                  │  (magnetar.admin), held by leases
-                 └─ planning.py: plans dealt out into slices, one Spark task each
+                 └─ slicing.py: plans dealt out into slices, one Spark task each
     executor  task.py: a slice ─► entries, straight from the bookies ─► Arrow record batches ─► Spark
 
 Nothing here has a cursor or takes anything from a consumer. Where a query stands is in Spark's checkpoint alone, as

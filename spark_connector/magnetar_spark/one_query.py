@@ -29,6 +29,9 @@ __all__ = ["check_bounds", "check_query"]
 
 _WAY_OUT: Final = "call load() again for each query, as in spark.read….load().filter(…), or leave pushFilters out"
 _OLD_S: Final = 7 * 86_400.0
+# How often old marks are looked for: all of them are listed.
+_REMOVE_EVERY_S: Final = 3_600.0
+_REMOVED: Final = "old-marks-removed"
 # Of a DataFrame object, and of an action that has none, such as a write.
 _QUERY: Final = ("spark.sql.dataset.queryExecution.id", "spark.sql.execution.id")
 
@@ -64,8 +67,7 @@ def check_query(plan_id: str) -> None:
 
 def _first(name: str, text: str) -> str:
     """Return what was noted under the name first, on this host."""
-    folder = Path(tempfile.gettempdir()) / f"magnetar-spark-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = _own_folder()
     own = folder / f"{name}.{os.getpid()}.{time.monotonic_ns()}"
     own.write_text(text)
     try:
@@ -79,7 +81,21 @@ def _first(name: str, text: str) -> str:
     return text
 
 
+def _own_folder() -> Path:
+    """Raises InvalidOptions where another user of this host has made it, and could change what is in it."""
+    folder = Path(tempfile.gettempdir()) / f"magnetar-spark-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+        raise InvalidOptions(f"pushFilters keeps its marks in {folder}, which another user owns: remove it")
+    return folder
+
+
 def _remove_old(folder: Path) -> None:
+    removed = folder / _REMOVED
+    with contextlib.suppress(OSError):
+        if time.time() - removed.stat().st_mtime < _REMOVE_EVERY_S:
+            return
+    removed.touch()
     for file in folder.iterdir():
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > _OLD_S:

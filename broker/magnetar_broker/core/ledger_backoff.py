@@ -14,7 +14,8 @@ that a long outage is forgiven as soon as a short one. Examples:
     each ledger fails after a second          pauses grow to 4 s: then a ledger fails every 5 s
     each ledger fails at once                 pauses of 0, 0.05, 0.15, 0.35 … 5 s
 
-Hence within t seconds a log creates at most `_MOST_FAILURES` + t / 2.5 s + 1 replacements, whatever the disks do.
+Hence within t seconds a log creates at most `_MOST_FAILURES` + t / 2.5 s + 1 replacements, whatever the disks do, as
+long as the topic stays open here. A topic that is opened again begins without a pause.
 
 Logs that failed together do not come back together: a part of each pause is random.
 """

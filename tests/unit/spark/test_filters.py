@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import random
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -246,6 +248,27 @@ def test_a_lost_entry_at_the_end_of_the_range(service: FakeService) -> None:
     slices = planned(service, passing, failOnDataLoss="true")
     named = {(piece.ledger_id, piece.first_entry_id) for one in slices for piece in one.pieces}
     assert log.lost <= named
+
+
+def test_old_marks_are_removed_and_looked_for_once_an_hour(tmp_path: Path) -> None:
+    """A program may query as often as it likes: no query lists the marks of all others."""
+    check_bounds("first", repr(ALL))
+    (folder,) = tmp_path.iterdir()
+    os.utime(folder / "load-first", (0, 0))
+    check_bounds("second", repr(ALL))
+    assert (folder / "load-first").exists()
+    an_hour_ago = time.time() - 3_601
+    os.utime(folder / "old-marks-removed", (an_hour_ago, an_hour_ago))
+    check_bounds("third", repr(ALL))
+    assert {file.name for file in folder.iterdir()} == {"load-second", "load-third", "old-marks-removed"}
+
+
+def test_marks_are_not_kept_in_a_folder_that_another_user_can_change(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / f"magnetar-spark-{os.getuid()}").symlink_to(tmp_path / "theirs")
+    with pytest.raises(InvalidOptions, match="another user"):
+        check_bounds("a", repr(ALL))
+    assert list((tmp_path / "theirs").iterdir()) == []
 
 
 def test_one_load_is_for_one_set_of_filters() -> None:
