@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
-from magnetar_bookie.errors import LedgerError
+from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.ending import unrest
@@ -54,12 +54,24 @@ class _LastWriter(ChainWriter):
             self.doing = f"reads {chain}"
             payloads = []
             for ledger_id in world.checker.history.chains[chain].ledgers:
-                reader = await client.open(ledger_id)
-                async for entry_id, payload in reader.entries():
-                    world.checker.was_read(ledger_id, entry_id, payload)
-                    payloads.append(payload)
+                payloads += await self._read(client, ledger_id)
             world.checker.chain_was_read(chain, payloads)
         self.was_read = True
+
+    async def _read(self, client: LedgerClient, ledger_id: int) -> list[bytes]:
+        """A bookie with few places for reads refuses one while it has not heard yet that others were cancelled."""
+        while True:
+            payloads = []
+            try:
+                reader = await client.open(ledger_id)
+                async for entry_id, payload in reader.entries():
+                    self.world.checker.was_read(ledger_id, entry_id, payload)
+                    payloads.append(payload)
+                return payloads
+            except Unreadable as error:
+                self.doing = f"reads ledger {ledger_id}, and: {error}"
+                self.trace(self.doing)
+            await self.clock.sleep(0.5)
 
     async def _once(self, client: LedgerClient, tails: LedgerClient, store: MetadataStore, chain: str) -> None:
         world = self.world
