@@ -38,13 +38,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.handlers.utils import fileobj_to_fd
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -58,6 +61,8 @@ from magnetar_wire.clock import Clock
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 128
+_READABLE: Final = select.POLLIN | select.POLLPRI
+_WRITABLE: Final = select.POLLOUT
 # For the answer to a request for a session, at first.
 _FIRST_PATIENCE_S: Final = 1.0
 # For a connection, which a server's kernel makes by itself.
@@ -78,6 +83,31 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         options["timeout"] = min(options["timeout"], _CONNECT_TIMEOUT_S)
         self._connection = super().create_connection(*args, **options)
         return self._connection
+
+    def select(
+        self,
+        reading: Sequence[socket.socket],
+        writing: Sequence[socket.socket],
+        exceptional: Sequence[socket.socket],
+        timeout: float | None = None,
+    ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
+        """As select.select, for any file descriptor. kazoo's own makes an epoll for each wait, several for a request:
+        half of its thread's time while a broker opens 800 subscriptions."""
+        poll = select.poll()
+        for one in {*reading, *writing}:
+            poll.register(
+                fileobj_to_fd(one), (_READABLE if one in reading else 0) | (_WRITABLE if one in writing else 0)
+            )
+        ready = dict(poll.poll(None if timeout is None else max(0, math.ceil(timeout * 1000))))
+        if any(events & select.POLLNVAL for events in ready.values()):
+            raise ValueError("the socket is closed")
+        told = {one: ready.get(one.fileno(), 0) for one in {*reading, *writing}}
+        # A connection that broke off is ready for either: reading or writing says why.
+        return (
+            [one for one in reading if told[one] & ~_WRITABLE],
+            [one for one in writing if told[one] & ~_READABLE],
+            [],
+        )
 
     def cut(self) -> None:
         """Breaks the connection; kazoo goes on to the next server."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import Any, Final
 
@@ -76,3 +77,21 @@ def test_a_server_that_lost_the_request_for_a_session_is_asked_again_long_before
             server.close()
 
     run(body())
+
+
+def test_kazoo_waits_for_its_sockets() -> None:
+    """In place of kazoo's own wait."""
+    here, there = socket.socketpair()
+    handler = kazoo_session._Handler()
+    with here, there:
+        assert handler.select([here], [], [], 0) == ([], [], [])
+        assert handler.select([], [here], [], 0.01) == ([], [here], [])
+        assert handler.select([here], [here], [], None) == ([], [here], [])
+        there.send(b"x")
+        assert handler.select([here, there], [], [], None) == ([here], [], [])
+        assert handler.select([here], [here], [], 1) == ([here], [here], [])
+        here.recv(1)
+        there.shutdown(socket.SHUT_RDWR)
+        assert handler.select([here], [here], [], 1) == ([here], [here], [])
+    with pytest.raises(TypeError, match="descriptor"):
+        handler.select([here], [], [], 0)
