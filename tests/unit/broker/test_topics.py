@@ -395,8 +395,9 @@ def test_closing_all_refuses_what_comes_and_giving_up_waits_for_nothing() -> Non
     run(body())
 
 
+@pytest.mark.parametrize("steps", range(4))
 @pytest.mark.parametrize("in_peace", [True, False])
-def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool) -> None:
+def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool, steps: int) -> None:
     """OWN-2: a topic that is being closed is given up, by its session's end and by its bundle's."""
 
     async def body() -> None:
@@ -405,10 +406,12 @@ def test_consumers_are_told_when_a_close_is_broken_off(in_peace: bool) -> None:
         if in_peace:
             cursors_of(topic).settled.clear()
             closing = asyncio.create_task(topics.close(TopicGivenUp("it ends in peace")))
-            await asyncio.sleep(0.01)
+            await until(lambda: topic.ended is not None, "it is being closed")
             assert not subscriptions_of(topic).ended
         else:
             topics.give_up(TopicGivenUp("its session is over"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
         topic.give_up(TopicGivenUp("its bundle is lost"))
         await within(topics.wait_ended(), "all have ended")
         if in_peace:
