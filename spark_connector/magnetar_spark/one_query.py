@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -82,11 +83,13 @@ def _first(name: str, text: str) -> str:
 
 
 def _own_folder() -> Path:
-    """Raises InvalidOptions where another user of this host has made it, and could change what is in it."""
+    """Raises InvalidOptions where what has this name is not this user's, who alone may change what is in it."""
     folder = Path(tempfile.gettempdir()) / f"magnetar-spark-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
-        raise InvalidOptions(f"pushFilters keeps its marks in {folder}, which another user owns: remove it")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise InvalidOptions(f"pushFilters keeps its marks in {folder}, which is not a folder of this user: remove it")
     return folder
 
 
