@@ -48,6 +48,7 @@ from magnetar.exceptions import (
     IncarnationChanged,
     MagnetarException,
     ServiceUnitNotReady,
+    StaleEpoch,
     Timeout,
     TopicNotFound,
 )
@@ -295,12 +296,22 @@ class ConsumerPart:
         async def ask() -> None:
             self._sought = to
             try:
-                await self._ask(Seek(to=to), "moved the subscription")
+                await self._seek_from_here(to)
                 self._start = to
             finally:
                 self._sought = None
 
         await self._connections.retried(ask)
+
+    async def _seek_from_here(self, to: StartAt) -> None:
+        """Asks again where somebody else has moved the subscription meanwhile: the last seek counts."""
+        while True:
+            moves = self.eras.moves
+            try:
+                return await self._ask(Seek(to=to, moves=moves), "moved the subscription")
+            except StaleEpoch:
+                if self.eras.moves == moves:
+                    raise
 
     async def unsubscribe(self) -> None:
         """Deletes the subscription."""

@@ -378,14 +378,16 @@ class Redeliver(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[EntryRange, _Mapping]]] = ...) -> None: ...
 
 class Seek(_message.Message):
-    __slots__ = ("consumer_id", "request_id", "to")
+    __slots__ = ("consumer_id", "request_id", "to", "moves")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     request_id: int
     to: StartAt
-    def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., to: _Optional[_Union[StartAt, _Mapping]] = ...) -> None: ...
+    moves: int
+    def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., to: _Optional[_Union[StartAt, _Mapping]] = ..., moves: _Optional[int] = ...) -> None: ...
 
 class Flow(_message.Message):
     __slots__ = ("consumer_id", "epoch", "permits")

@@ -16,6 +16,7 @@ import pytest
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.client.ledger_writer import LedgerWriter
+from magnetar_bookie.client.options import LedgerClientOptions
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import AddFailed, NotEnoughBookies
 from magnetar_bookie.read.striping import Striping
@@ -101,7 +102,9 @@ def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path
     """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
 
     async def body() -> None:
-        async with TortureCluster(tmp_path, 3) as cluster, _client(cluster) as client:
+        # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
+        options = QUICK.model_copy(update={"bookie_quarantine_time_s": 600.0})
+        async with TortureCluster(tmp_path, 3) as cluster, _client(cluster, options) as client:
             whole = await _writer(client)
             await _add(whole, 20)
             victim, other, last = whole.metadata.last_fragment.bookies
@@ -170,11 +173,11 @@ def test_with_fewer_bookies_writing_goes_on_or_waits_and_says_why(tmp_path: Path
 
 
 @contextlib.asynccontextmanager
-async def _client(cluster: TortureCluster) -> AsyncIterator[LedgerClient]:
+async def _client(cluster: TortureCluster, options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
     clock = SystemClock()
     store = await open_metadata(cluster.metadata(), clock)
     transport = GrpcTransport()
-    client = LedgerClient(store, transport, clock, SystemRandomness(), QUICK)
+    client = LedgerClient(store, transport, clock, SystemRandomness(), options)
     try:
         await client.start()
         yield client

@@ -262,7 +262,8 @@ class ConsumeSession:
         elif isinstance(part, Flow):
             consumer.flow(part.epoch, part.permits)
         elif isinstance(part, Seek):
-            self._spawn(self._ask(part.consumer_id, part.request_id, consumer.seek(part.to)))
+            moves = part.moves if part.HasField("moves") else None
+            self._spawn(self._ask(part.consumer_id, part.request_id, consumer.seek(part.to, moves)))
         elif isinstance(part, Unsubscribe):
             self._spawn(self._unsubscribe(channel, part.request_id))
         elif isinstance(part, Redeliver):

@@ -123,9 +123,10 @@ class Consumer:
         """Raises `BrokerError` where the ranges are none."""
         self.subscription.redeliver(self, epoch, entries)
 
-    async def seek(self, to: StartAt) -> None:
-        """Durable when it returns; the new epoch has been told by then. Raises `BrokerError`."""
-        await self.subscription.seek_for(self, to)
+    async def seek(self, to: StartAt, moves: int | None = None) -> None:
+        """Durable when it returns; the new epoch has been told by then. `moves`: refused if the subscription was moved
+        since it had these. Raises `BrokerError`."""
+        await self.subscription.seek_for(self, to, moves)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Deletes the subscription; this consumer has left it then. `force`: also from under other consumers. Raises

@@ -47,6 +47,7 @@ from magnetar_wire.clock import Clock, Timer
 __all__ = ["Subscription"]
 
 _SHARED: Final = SubscriptionType.SHARED
+_TAKE_OVER_BITS: Final = 32
 
 
 class Subscription:
@@ -260,7 +261,7 @@ class Subscription:
     @property
     def moves(self) -> int:
         """Changes when what was delivered may not be acknowledged any more: it was moved, or changed hands."""
-        return (self.cursor.moves << 32) + self.cursor.take_overs
+        return (self.cursor.moves << _TAKE_OVER_BITS) + self.cursor.take_overs
 
     def release(self) -> None:
         if self.idle:
@@ -394,15 +395,14 @@ class Subscription:
             self._pump.run()
         self.release()
 
-    async def seek_for(self, consumer: Consumer, to: StartAt) -> None:
-        """Seeks at a consumer's request. Raises `BrokerError`."""
-        await self._changes.run_change(self.key, lambda: self.seek(to, consumer))
+    async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
+        """Seeks at a consumer's request, unless it was moved since it had `moves`. Raises `BrokerError`."""
+        await self._changes.run_change(self.key, lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves)))
 
-    async def seek(self, to: StartAt, asking: Consumer | None = None) -> None:
-        """Moves the cursor, under a new epoch. The caller runs it as a change."""
+    async def seek(self, to: StartAt, check: Callable[[], None] = lambda: None) -> None:
+        """Moves the cursor, under a new epoch, if `check` does not raise. The caller runs it as a change."""
         start = await find_start(self._log, to)
-        if asking is not None:
-            self._check_still_here(asking)
+        check()
         changes = Changes()
         if self._pump is not None:
             changes = self._pump.dispatch.move()
@@ -418,6 +418,15 @@ class Subscription:
     def _check_still_here(self, consumer: Consumer) -> None:
         if consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
+
+    def _check_may_seek(self, consumer: Consumer, moves: int | None) -> None:
+        self._check_still_here(consumer)
+        # Consumers are told of each move, but not of each take-over.
+        if moves is not None and moves >> _TAKE_OVER_BITS != self.cursor.moves:
+            raise BrokerError(
+                ErrorCode.STALE_EPOCH,
+                f"subscription {self.name} was moved after consumer {consumer.name} had asked for a seek: ask again",
+            )
 
     async def _move_to(self, start: StartPlace) -> None:
         await self.cursor.move_to(start.mark_delete)

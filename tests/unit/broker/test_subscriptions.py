@@ -486,6 +486,34 @@ def test_acks_from_before_a_reconnect_count_unless_another_was_served_meanwhile(
     asyncio.run(_acks_after_a_reconnect())
 
 
+async def _late_seeks() -> None:
+    scene = Scene()
+    entries = scene.add(3)
+    a, _ = await scene.subscribe(kind=FAILOVER, priority=1, consumer="a")
+    known = a.moves
+    await a.seek(LATEST, known)
+    for late in (known, known):
+        with pytest.raises(BrokerError) as stale:
+            await a.seek(EARLIEST, late)
+        assert stale.value.code == ErrorCode.STALE_EPOCH
+    assert scene.stats().backlog_entries == 0
+    # A take-over moves nothing, and those who are not served are not told of it.
+    known = a.moves
+    b, gets = await scene.subscribe(kind=FAILOVER, priority=0, consumer="b")
+    assert b.moves != known
+    await a.seek(EARLIEST, known)
+    b.flow(b.epoch, 10)
+    assert gets.take() == entries
+    # Who does not say what it knows is not asked.
+    await a.seek(LATEST)
+    assert scene.stats().backlog_entries == 0
+
+
+def test_a_seek_that_comes_late_does_not_undo_a_later_one() -> None:
+    """SUB-9"""
+    asyncio.run(_late_seeks())
+
+
 async def _an_entry_of_any_size() -> None:
     scene = Scene(max_unacked_messages_per_consumer=100, max_unacked_messages_per_subscription=200)
     huge = scene.log.add(300_000, batch=True)

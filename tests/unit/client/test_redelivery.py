@@ -191,6 +191,32 @@ def test_acknowledgements_from_before_a_seek_are_over() -> None:
     run(go())
 
 
+def test_the_last_seek_counts_though_another_consumer_s_was_not_known_of() -> None:
+    """SUB-9"""
+
+    async def go() -> None:
+        async with client_of() as (broker, client):
+            topic = broker.topic("t")
+            for number in range(3):
+                topic.publish(str(number).encode())
+            one, other = [await client.subscribe("t", "s", ConsumerType.Shared) for _ in range(2)]
+            cursor = topic.cursors.cursors["s"]
+            known = cursor.moves
+            broker.answering.clear()
+            seeking = asyncio.create_task(one.seek(MessageId.earliest))
+            await until(lambda: cursor.moves == known + 1, "the first is done")
+            seeking_too = asyncio.create_task(other.seek(MessageId(-1, *topic.log.order[1])))
+            await until(lambda: sum(len(request.seek) for request in broker.requests) == 2, "the second has come")
+            await asyncio.sleep(0)
+            assert cursor.moves == known + 1
+            broker.answering.set()
+            await asyncio.gather(seeking, seeking_too)
+            assert cursor.moves == known + 2
+            assert cursor.mark_delete == topic.log.order[1]
+
+    run(go())
+
+
 def test_what_was_on_its_way_before_a_seek_is_dropped() -> None:
     """SUB-9, CHK-52"""
 
