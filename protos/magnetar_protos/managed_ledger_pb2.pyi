@@ -15,7 +15,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases")
+    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class ManagedLedgerNode(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
+    UNSUBSCRIBED_UP_TO_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
     life: bytes
@@ -51,7 +52,8 @@ class ManagedLedgerNode(_message.Message):
     properties: _containers.ScalarMap[str, bytes]
     floor: int
     leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ...) -> None: ...
+    unsubscribed_up_to: int
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")

@@ -53,8 +53,7 @@ async def connected(server: StandaloneProcess) -> AsyncIterator[Connection]:
 
 
 async def consumed(connection: Connection, topic: str, last: bytes | None) -> list[bytes]:
-    """The topic's entries up to and with this one. None: only its subscription is made, without which closed ledgers
-    would be deleted."""
+    """Return the topic's entries up to and with this one. None: only create its subscription."""
     stream = connection.open_stream("consume")
     opened = OpenConsumer(consumer_id=1, topic=topic, subscription="keeps", durable=True, start=StartAt(earliest=True))
     await stream.send(ConsumeRequest(open=[opened]).SerializeToString())

@@ -86,7 +86,7 @@ class Both:
     def trim(self, back: int) -> None:
         entries = self.model.entries
         up_to = entries[-1 - back] if back < len(entries) else LATEST
-        going = self.listed.may_trim(up_to)
+        going = [one.ledger_id for one in self.listed.closed_up_to(up_to)]
         assert all(self.model.closed[one] for one in going)
         kept = [one for one in entries if one.ledger_id not in going]
         assert all(one <= up_to for one in entries if one.ledger_id in going)

@@ -106,7 +106,7 @@ class Log:
             self.listed.closed(5)
 
     def trim(self, count: int) -> None:
-        going = self.listed.may_trim(LATEST)[:count]
+        going = [one.ledger_id for one in self.listed.closed_up_to(LATEST)][:count]
         if going:
             self.deleted = going[-1]
             self.change(ListChange(trimmed=going[-1]))

@@ -22,7 +22,8 @@ from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 
 __all__ = ["ReadingHere"]
 
-# Nothing is kept of a log that all have acknowledged: topics have no retention.
+# Topics have no retention policies. What a topic without a durable subscription retains does not count: as soon as
+# there is a subscription, messages that it has acknowledged are deleted.
 _RETAINED: Final = False
 # Of what a cursor's places can say.
 _MAX_ID: Final = 2**63 - 1

@@ -18,7 +18,7 @@ what the last ledger holds.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
@@ -97,6 +97,8 @@ class LedgerList:
     # All ledgers that were ever in the list have higher ids.
     floor: int = 0
     trimmed_up_to: Position = EARLIEST
+    # Ledgers up to this one were written before the topic got its first durable subscription: see retention.py.
+    unsubscribed_up_to: int = 0
     # The last entry that may be read, or `before_first`.
     last: Position = EARLIEST
 
@@ -113,6 +115,7 @@ class LedgerList:
             last_time_ms=node.last_time_ms,
             floor=node.floor,
             trimmed_up_to=Position(place.ledger_id, place.entry_id) if node.HasField("trimmed_up_to") else EARLIEST,
+            unsubscribed_up_to=node.unsubscribed_up_to,
         )
         rank = 0
         for listed in [*(listed for page in pages for listed in page.ledgers), *node.ledgers]:
@@ -200,14 +203,18 @@ class LedgerList:
     def entries(self) -> int:
         return self.entries_up_to(self.last) - self.ledgers[0].rank if self.ledgers else 0
 
-    def may_trim(self, up_to: Position) -> list[int]:
-        """The ledgers, from the front, that are closed and end at or before it; not the last one, if that is empty."""
-        found = []
+    def closed_up_to(self, position: Position) -> Iterator[ListedLedger]:
+        """Yield the ledgers, from the front, that are closed and end at or before the position. The last one is left
+        out if it is empty."""
         for listed in self.ledgers:
-            if not listed.closed or not listed.entries or listed.last > up_to:
-                break
-            found.append(listed.ledger_id)
-        return found
+            if not listed.closed or not listed.entries or listed.last > position:
+                return
+            yield listed
+
+    def mark_unsubscribed(self) -> None:
+        """Count all ledgers of the list as written without a durable subscription. The next change makes it durable."""
+        if self.ledgers:
+            self.unsubscribed_up_to = max(self.unsubscribed_up_to, self.ledgers[-1].ledger_id)
 
     # ── the last ledger ──
 
@@ -283,6 +290,7 @@ class LedgerList:
         node.next_page = self.next_page + len(made)
         node.next_index = self.next_index
         node.last_time_ms = self.last_time_ms
+        node.unsubscribed_up_to = self.unsubscribed_up_to
         trimmed_up_to = self._trimmed_up_to(trimmed)
         if trimmed_up_to != EARLIEST:
             node.trimmed_up_to.ledger_id, node.trimmed_up_to.entry_id = trimmed_up_to

@@ -6,6 +6,9 @@ holds up its own subscription alone. Cursors whose deletion was begun in an earl
 finds that another broker has opened the cursors since, `on_lost` is called, once, and everything is refused from then
 on.
 
+Before the first durable cursor of a topic is created, the log records which ledgers were written without one
+(core/retention.py).
+
 Trimming keeps the log from `slowest_saved` on. A cursor that is being created counts from the call on, one that is
 being deleted until the metadata store has that, and one that is not open by the position in its node.
 """
@@ -50,6 +53,14 @@ MAX_PROPERTIES_BYTES: Final = 65_536
 _AT_ONCE: Final = 16
 
 
+class FirstCursorMark(Protocol):
+    """The part of `LogRetention` that cursors need."""
+
+    def mark_unsubscribed(self) -> None: ...
+
+    async def save_mark(self) -> None: ...
+
+
 class CursorLog(LogPlaces, Protocol):
     """The part of `interface.Log` that cursors need."""
 
@@ -62,6 +73,9 @@ class CursorLog(LogPlaces, Protocol):
     @property
     def still_ours(self) -> Sequence[Check]:
         """Checks of a transaction which hold only while the topic is this life's."""
+
+    @property
+    def retention(self) -> FirstCursorMark: ...
 
 
 class CursorTable:
@@ -192,6 +206,8 @@ class CursorTable:
                 f"{self._home.topic} has {limit} subscriptions, and may have no more: delete one, or raise "
                 "max_subscriptions_per_topic",
             )
+        if not self.names():
+            self._log.retention.mark_unsubscribed()
         # Trimming keeps its entries from now on.
         state = begin_state(self._log, mark_delete, self._randomness)
         self._making[name] = state.mark_delete
@@ -204,6 +220,7 @@ class CursorTable:
                 if left is not None:
                     await left.delete()
                     self._deleting.pop(name, None)
+                await self._log.retention.save_mark()
                 node = CursorNode(incarnation=self._home.incarnation, properties=properties)
                 point_node(node, 0, state.mark_delete, state.moves, 0)
                 known = KnownNode()

@@ -7,7 +7,7 @@ appends (writing.py), the cache of the last entries (entry_cache.py), reads of o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -18,11 +18,12 @@ from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
 from magnetar_broker.core.lost_entry import nearest_readable
-from magnetar_broker.core.position import LATEST, Position
+from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
@@ -61,7 +62,7 @@ class ManagedLedgerStats:
 class ManagedLedger:
     """`open` makes it. Implements `Log`."""
 
-    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases", "lost")
+    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases", "lost", "retention")
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class ManagedLedger:
         self._trimming = Trimming(node, client, self._given_up)
         self._writing = LogWriting(node, client, self._cached, options, clock, self._trimming.finish_soon, self._let_go)
         self.leases = LogLeases(node, options, clock, self._check_open, self._given_up)
+        self.retention = LogRetention(node, self.leases, options, clock, self._given_up)
 
     @classmethod
     async def open(
@@ -399,20 +401,20 @@ class ManagedLedger:
 
     def may_trim(self, up_to: Position | None) -> bool:
         """Whether `trim` would delete something."""
-        listed = self._node.list
-        first = listed.ledgers[0] if listed.ledgers else None
-        if first is None or not first.closed or not first.entries or (up_to is not None and first.last > up_to):
-            return self.has_rest
-        return not self.leases.hold(first.ledger_id) or self.has_rest
+        return self.has_rest or next(self.retention.deletable(up_to), None) is not None
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:
-        """Delete the closed ledgers that end at or before `up_to()`, or all of them where it is None, up to the first
-        that a lease holds. `up_to` is called again before each change of the list. Returns whether any was taken off.
+        """Delete the closed ledgers that no durable subscription needs and that are not retained (core/retention.py),
+        up to the first that a lease holds. Durable subscriptions have acknowledged everything up to `up_to()`; None:
+        the topic has none. It is called again before each change of the list. Returns whether any was taken off.
 
         A ledger that can't be deleted now is deleted by a later call. Raises `TopicGivenUp`.
         """
+        return await self._trim(lambda: self.retention.deletable(up_to()))
+
+    async def _trim(self, deletable: Callable[[], Iterator[int]]) -> bool:
         self._check_open()
-        trimmed = await self._trimming.trim(lambda: LATEST if (place := up_to()) is None else place, self.leases.hold)
+        trimmed = await self._trimming.trim(deletable)
         if trimmed:
             gone = self._node.list.trimmed_up_to
             self._cached.drop_up_to(gone)
@@ -422,11 +424,11 @@ class ManagedLedger:
         return trimmed
 
     async def truncate(self) -> None:
-        """Delete all entries that were stored before this call, read or not. Ledgers that leases hold are deleted by a
-        later trim. Raises `TopicGivenUp`."""
+        """Delete all entries that were stored before this call, read or not, retained or not. Ledgers that leases hold
+        are left to later trims. Raises `TopicGivenUp`."""
         last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
         await self._writing.roll()
-        await self.trim(lambda: Position(last, LATEST.entry_id))
+        await self._trim(lambda: self.retention.deletable_up_to(last))
 
     async def close(self) -> None:
         """Take no more appends, wait for those in flight, and close the ledger. May be called again."""

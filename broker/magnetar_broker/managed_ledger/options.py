@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker.core.retention import RetentionWithoutSubscription
 from magnetar_broker.core.roll import RollRule
 from magnetar_wire.configuration import Configuration
 
 __all__ = ["ManagedLedgerOptions"]
 
 _S_PER_MINUTE = 60
+_BYTES_PER_MB = 1_048_576
 
 
 class ManagedLedgerOptions(Configuration):
@@ -25,6 +27,13 @@ class ManagedLedgerOptions(Configuration):
     managed_ledger_max_size_per_ledger_bytes: int = Field(default=2_147_483_648, gt=0)
     managed_ledger_min_ledger_rollover_time_minutes: float = Field(default=10, ge=0)
     managed_ledger_max_ledger_rollover_time_minutes: float = Field(default=240, gt=0)
+    # Minutes for which a topic without a durable subscription retains messages, counted for each ledger from when it
+    # was closed. Ledgers written before the topic's first durable subscription was created are retained for as long.
+    # -1: no limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics retain nothing.
+    default_retention_without_subscription_minutes: float = Field(default=10_080, ge=-1, allow_inf_nan=False)
+    # Maximum size, in MiB of stored entries, of the ledgers retained by default_retention_without_subscription_minutes.
+    # The oldest closed ledgers are deleted when they exceed it, before their time. -1: no limit.
+    default_retention_without_subscription_size_mb: float = Field(default=-1, ge=-1, allow_inf_nan=False)
     # Memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date; each entry counts
     # with 512 bytes besides what is stored of it. 0: no entry is cached.
     managed_ledger_cache_size_mb: int = Field(default=64, ge=0)
@@ -42,6 +51,13 @@ class ManagedLedgerOptions(Configuration):
     # Seconds, about, between two rounds in which a broker looks for leases that have ended: on ledgers that deleted
     # topics have left behind, and on namespaces.
     managed_ledger_remains_sweep_interval_s: float = Field(default=120.0, gt=0)
+
+    @field_validator("default_retention_without_subscription_minutes", "default_retention_without_subscription_size_mb")
+    @classmethod
+    def _is_a_bound(cls, value: float) -> float:
+        if -1 < value < 0:
+            raise ValueError(f"must be -1 (no limit), 0 or more, not {value}")
+        return value
 
     @model_validator(mode="after")
     def _holds(self) -> Self:
@@ -73,9 +89,18 @@ class ManagedLedgerOptions(Configuration):
         )
 
     @property
+    def retention_without_subscription(self) -> RetentionWithoutSubscription:
+        minutes = self.default_retention_without_subscription_minutes
+        size_mb = self.default_retention_without_subscription_size_mb
+        return RetentionWithoutSubscription(
+            None if minutes == -1 else int(minutes * _S_PER_MINUTE * 1000),
+            None if size_mb == -1 else int(size_mb * _BYTES_PER_MB),
+        )
+
+    @property
     def max_lease_ms(self) -> int:
         return int(self.managed_ledger_max_lease_minutes * _S_PER_MINUTE * 1000)
 
     @property
     def cache_bytes(self) -> int:
-        return self.managed_ledger_cache_size_mb * 1_048_576
+        return self.managed_ledger_cache_size_mb * _BYTES_PER_MB

@@ -115,7 +115,7 @@ class TopicLedgers:
         if writer.failed is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
             self._last_failure = str(writer.failed)
-        self._node.list.closed(self._clock.time_ms())
+        self._node.list.closed(metadata.closed_ms)
 
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
         while True:

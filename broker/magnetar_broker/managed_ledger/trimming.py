@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_broker.core.ledger_list import ListChange
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import TopicGivenUp
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import MetadataError
@@ -42,8 +42,8 @@ class Trimming:
         self._running: asyncio.Future[None] | None = None
         self._background: asyncio.Task[None] | None = None
 
-    async def trim(self, up_to: Callable[[], Position], held: Callable[[int], bool]) -> bool:
-        """Closed ledgers that end at or before it go, up to the first that is held. Returns whether any left the list.
+    async def trim(self, deletable: Callable[[], Iterable[int]]) -> bool:
+        """Delete the ledgers that `deletable` names, the first ones of the list. Returns whether any was taken off.
 
         What can't be done now is logged, and done by the next call.
         """
@@ -52,7 +52,7 @@ class Trimming:
         running = self._running = asyncio.get_running_loop().create_future()
         before = self._node.list.trimmed_up_to
         try:
-            while await self._take_off(up_to, held):
+            while await self._take_off(deletable):
                 await self._delete()
             await self._delete()
         except TopicGivenUp as error:
@@ -65,20 +65,16 @@ class Trimming:
             running.set_result(None)
         return self._node.list.trimmed_up_to != before
 
-    async def _take_off(self, up_to: Callable[[], Position], held: Callable[[int], bool]) -> bool:
-        """As many as go at a time; returns whether there were any.
+    async def _take_off(self, deletable: Callable[[], Iterable[int]]) -> bool:
+        """Take as many ledgers off the list as fit into one change. Return whether there were any.
 
-        How far it may go, and what is held, is looked at in the turn in which a change begins, anew each time. Between
-        two changes ledgers are deleted, which takes long where a bookie is away, and a subscription that is made, or
-        moved back, meanwhile needs what it was told that it has. One that comes later, or a lease, finds them gone.
+        `deletable` is called in the turn in which the change begins, before each change. Between two changes ledgers
+        are deleted, which takes long where a bookie is away. A subscription that is created or moved back meanwhile
+        needs the ledgers that the list still has. A subscription or a lease that comes later finds them deleted.
         """
         await self._node.settled()
         listed = self._node.list
-        going: list[int] = []
-        for ledger_id in listed.may_trim(up_to())[:_LEDGERS_AT_A_TIME]:
-            if held(ledger_id):
-                break
-            going.append(ledger_id)
+        going = list(islice(deletable(), _LEDGERS_AT_A_TIME))
         if going or listed.empty is not None:
             await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty))
         return bool(going)

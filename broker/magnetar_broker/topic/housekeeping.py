@@ -2,10 +2,10 @@
 
 The topics are gone round once in an interval, in steps of a tenth of it with as many topics each as that takes; with
 very many of them a round takes longer, and what it costs stays the same (CHK-59). A log is ticked, which rolls it by
-age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed where no durable cursor
-asks for anything in its first ledger any more and no lease holds it, or one is not deleted yet. Leases that have lapsed
-are removed from its node, and counted. One that nobody uses,
-nor reads by a lease, is deleted or closed, where the options say so.
+age, and so are cursors, which give their ledgers up when they are idle. A log is trimmed if no durable cursor needs its
+first ledger, it is not retained and no lease holds it, or if a ledger is not deleted yet. Leases that have lapsed are
+removed from its node, and counted. One that nobody uses, nor reads by a lease, is deleted or closed, where the options
+say so.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ class TopicOptions(Configuration):
     max_waiting_publish_answers: int = Field(default=20_000, gt=0)
     # Each topic is looked after about so often: its log rolls and is trimmed.
     topic_housekeeping_interval_s: float = Field(default=1.0, gt=0)
-    # A topic that nobody is connected to and that has no subscription is deleted after so long.
+    # Delete a topic, with all its messages, when it has had no subscription, producer or consumer for
+    # broker_delete_inactive_topics_max_inactive_duration_seconds. Messages that
+    # default_retention_without_subscription_minutes retains are deleted, too.
     broker_delete_inactive_topics_enabled: bool = False
     broker_delete_inactive_topics_max_inactive_duration_seconds: float = Field(default=60.0, gt=0)
     # One that nobody is connected to is closed after so long, and opened again when it is used; 0: never.

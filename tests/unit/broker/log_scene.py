@@ -38,8 +38,12 @@ __all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "in_scene", "numbered
 T = TypeVar("T")
 _TURNS, _STEP_S, _STEPS = 60, 0.05, 12_000
 TOPIC = TopicName.parse("persistent://public/default/orders")
-# Ledgers of three entries, that end as soon as they are full.
-SMALL = ManagedLedgerOptions(managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0)
+# Ledgers of three entries, that end as soon as they are full. Without a durable subscription they are not retained.
+SMALL = ManagedLedgerOptions(
+    managed_ledger_max_entries_per_ledger=3,
+    managed_ledger_min_ledger_rollover_time_minutes=0,
+    default_retention_without_subscription_minutes=0,
+)
 
 
 def entry(payload: bytes, messages: int = 0) -> bytes:

@@ -8,6 +8,22 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["PlainLog"]
 
 
+class RecordedMarks:
+    """What cursors say of the first durable one: one entry of `calls` for each call."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fails: Exception | None = None
+
+    def mark_unsubscribed(self) -> None:
+        self.calls.append("mark")
+
+    async def save_mark(self) -> None:
+        self.calls.append("save")
+        if self.fails is not None:
+            raise self.fails
+
+
 class PlainLog:
     """Ledgers with so many entries each; the last one may be open."""
 
@@ -15,6 +31,7 @@ class PlainLog:
         self.name = TopicName.parse(name)
         self.incarnation = "i"
         self.still_ours = ()
+        self.retention = RecordedMarks()
         self.ledgers = dict(ledgers)
         self.is_open = is_open
         self._trimmed = EARLIEST

@@ -193,6 +193,29 @@ def test_what_is_not_durable_holds_back_no_trimming() -> None:
     with_cursors(test)
 
 
+def test_the_first_cursor_is_created_after_what_its_log_retains_is_recorded() -> None:
+    """RET-1: and not at all where that fails. A log is told of each first one, and of no other."""
+
+    async def test(scene: CursorScene) -> None:
+        table = await scene.open()
+        marks = scene.log.retention
+        marks.fails = BrokerError(ErrorCode.METADATA_ERROR, "not now")
+        with pytest.raises(BrokerError, match="not now"):
+            await table.create("s", at(5, -1), {})
+        assert (await scene.node("s"), table.names(), table.slowest_saved()) == (None, [], None)
+        marks.fails = None
+        for names in (("s", "other"), ("again",)):
+            marks.calls.clear()
+            for name in names:
+                await table.create(name, at(5, -1), {})
+            assert marks.calls[:2] == ["mark", "save"]
+            assert marks.calls.count("mark") == 1
+            for name in names:
+                await table.delete(name)
+
+    with_cursors(test)
+
+
 def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
     """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
 

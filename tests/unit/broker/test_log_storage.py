@@ -45,7 +45,8 @@ def test_a_deletion_of_one_incarnation_leaves_a_later_topic_alone() -> None:
 
 
 def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
-    """RET-1, RET-3: by whole ledgers, from the front; without a durable subscription all closed ones."""
+    """RET-3: by whole ledgers, from the front. Where nothing is retained without a durable subscription, all closed
+    ledgers go without one (test_log_retention.py has what is retained)."""
 
     async def test(scene: Scene) -> None:
         log = await scene.open()

@@ -25,6 +25,7 @@ from tests.unit.broker.cluster_scene import ClusterScene, in_cluster
 _OPTIONS: dict[str, Any] = {
     "managed_ledger_max_entries_per_ledger": 3,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
+    "default_retention_without_subscription_minutes": 0,
     "topic_housekeeping_interval_s": 0.02,
     "managed_ledger_remains_sweep_interval_s": 0.05,
 }

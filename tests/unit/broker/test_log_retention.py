@@ -1,0 +1,271 @@
+"""Retention without a durable subscription: over rolls and openings of a log, and as subscriptions come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from magnetar_broker.core.position import LATEST, Position
+from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.log_scene import SMALL, Scene, in_scene, numbered
+
+_MINUTES = 60
+_HOUR = SMALL.model_copy(update={"default_retention_without_subscription_minutes": 60})
+
+
+async def filled(scene: Scene, options: ManagedLedgerOptions = _HOUR) -> tuple[ManagedLedger, list[int]]:
+    """Three closed ledgers, and an open one."""
+    log = await scene.open(options=options)
+    await scene.append(log, *numbered(10))
+    return log, ids(log)
+
+
+def ids(log: ManagedLedger) -> list[int]:
+    return [one.ledger_id for one in log.stats().ledgers]
+
+
+async def trimmed(scene: Scene, log: ManagedLedger, cursors: CursorTable | None = None) -> bool:
+    """As housekeeping does it, which asks first."""
+    up_to = cursors.slowest_saved if cursors is not None else lambda: None
+    expected = log.may_trim(up_to())
+    assert await scene.patiently(log.trim(up_to)) == expected
+    return expected
+
+
+def test_messages_without_a_subscription_stay_for_their_time_over_openings() -> None:
+    """RET-1: after a graceful close, and after a take-over that recovers the last ledger."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        assert not await trimmed(scene, log)
+        await scene.patiently(log.close())
+        log = await scene.open(await scene.another(), _HOUR)
+        assert not await trimmed(scene, log)
+        scene.clock.advance(30 * _MINUTES)
+        await scene.append(log, b"half an hour later")
+        log = await scene.open(await scene.another(), _HOUR)
+        assert not await trimmed(scene, log)
+        assert await scene.payloads(log) == [*numbered(10), b"half an hour later"]
+        scene.clock.advance(29 * _MINUTES)
+        assert not await trimmed(scene, log)
+        scene.clock.advance(1 * _MINUTES)
+        assert await trimmed(scene, log)
+        assert await scene.payloads(log) == [b"half an hour later"]
+        assert not set(ledgers) & set(ids(log))
+        scene.clock.advance(31 * _MINUTES)
+        assert await trimmed(scene, log)
+        assert await scene.payloads(log) == []
+
+    in_scene(test)
+
+
+def test_each_ledgers_time_begins_when_it_is_closed() -> None:
+    """RET-1, RET-3: a ledger that was open for long keeps all of its time, also for its first message."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=_HOUR)
+        await scene.append(log, *numbered(2))
+        scene.clock.advance(120 * _MINUTES)
+        await scene.append(log, *numbered(8, 2))
+        first, second, third, _ = ids(log)
+        scene.clock.advance(59 * _MINUTES)
+        assert not await trimmed(scene, log)
+        await scene.append(log, *numbered(2, 10))
+        assert ids(log)[:3] == [first, second, third]
+        scene.clock.advance(2 * _MINUTES)
+        assert await trimmed(scene, log)
+        assert not await trimmed(scene, log)
+        assert await scene.payloads(log) == numbered(3, 9)
+
+    in_scene(test)
+
+
+def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
+    """RET-1: before their time is over."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        stored = log.stats().stored_bytes
+        two_and_open = stored - log.stats().ledgers[0].length_bytes
+        for max_bytes, left in ((stored, ledgers), (two_and_open, ledgers[1:]), (0, ledgers[3:])):
+            bounded = {"default_retention_without_subscription_size_mb": max_bytes / 1_048_576}
+            log = await scene.open(await scene.another(), _HOUR.model_copy(update=bounded))
+            await trimmed(scene, log)
+            assert ids(log) == left or (max_bytes == 0 and ids(log) == [])
+
+    in_scene(test)
+
+
+def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() -> None:
+    """RET-1: one that begins at the latest message, and acknowledges all that follows; whoever has the topic."""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        scene.clock.advance(20 * _MINUTES)
+        cursors = await scene.patiently(scene.cursors(log))
+        cursor = await scene.patiently(cursors.create("s", log.last, {}))
+        assert not await trimmed(scene, log, cursors)
+        await scene.append(log, *numbered(8, 10))
+        cursor.acknowledge_up_to(log.last)
+        await scene.patiently(cursor.saved())
+        for _ in range(2):
+            assert cursors.slowest_saved() == log.last
+            assert not await trimmed(scene, log, cursors)
+            assert await scene.payloads(log) == numbered(18)
+            cursors.abandon()
+            log = await scene.open(await scene.another(), _HOUR)
+            cursors = await scene.patiently(scene.cursors(log))
+        scene.clock.advance(38 * _MINUTES)
+        assert not await trimmed(scene, log, cursors)
+        scene.clock.advance(2 * _MINUTES)
+        assert await trimmed(scene, log, cursors)
+        # The ledger that was open when the subscription was created was closed 20 minutes later than the others.
+        assert await scene.payloads(log) == numbered(9, 9)
+        scene.clock.advance(20 * _MINUTES)
+        assert await trimmed(scene, log, cursors)
+        assert ids(log) == []
+        assert not set(ledgers) & set(ids(log))
+        # What is published from now on is the subscription's alone.
+        await scene.append(log, *numbered(4, 18))
+        opened = cursors.get("s")
+        assert opened is not None
+        opened.acknowledge_up_to(log.last)
+        await scene.patiently(opened.saved())
+        assert await trimmed(scene, log, cursors)
+        assert await scene.payloads(log) == numbered(1, 21)
+
+    in_scene(test)
+
+
+def test_what_no_subscription_has_read_is_needed_by_one_that_begins_at_the_earliest_message() -> None:
+    """RET-1: it stays when its time is over, until it is acknowledged."""
+
+    async def test(scene: Scene) -> None:
+        log, _ = await filled(scene)
+        cursors = await scene.patiently(scene.cursors(log))
+        cursor = await scene.patiently(cursors.create("s", log.before_first, {}))
+        scene.clock.advance(120 * _MINUTES)
+        assert not await trimmed(scene, log, cursors)
+        cursor.acknowledge_up_to(log.last)
+        await scene.patiently(cursor.saved())
+        assert await trimmed(scene, log, cursors)
+        assert await scene.payloads(log) == numbered(1, 9)
+
+    in_scene(test)
+
+
+def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> None:
+    """RET-1: for ledgers that it had read, and for those that it had not."""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=_HOUR)
+        cursors = await scene.patiently(scene.cursors(log))
+        one, _ = [await scene.patiently(cursors.create(name, log.last, {})) for name in ("one", "other")]
+        await scene.append(log, *numbered(10))
+        one.acknowledge_up_to(log.last)
+        await scene.patiently(one.saved())
+        for name in ("one", "other"):
+            assert not await trimmed(scene, log, cursors)
+            await scene.patiently(cursors.delete(name))
+        assert not await trimmed(scene, log, cursors)
+        # Another first one, which begins at the latest message: all of them were written before it.
+        await scene.patiently(cursors.create("later", log.last, {}))
+        assert not await trimmed(scene, log, cursors)
+        assert await scene.payloads(log) == numbered(10)
+        await scene.patiently(cursors.delete("later"))
+        scene.clock.advance(61 * _MINUTES)
+        assert await trimmed(scene, log, cursors)
+        assert await scene.payloads(log) == numbered(1, 9)
+
+    in_scene(test)
+
+
+def test_no_trim_comes_between_a_first_subscription_and_the_mark() -> None:
+    """RET-1: at whatever turn of the creation it begins, also of two at once; nor is the mark lost with the broker."""
+
+    async def test(scene: Scene) -> None:
+        for turns in range(0, 60, 2):
+            log = await scene.open(options=_HOUR, name=(name := TopicName.parse(f"t{turns}")))
+            await scene.append(log, *numbered(7))
+            cursors = await scene.patiently(scene.cursors(log))
+            making = [asyncio.create_task(cursors.create(one, log.last, {})) for one in ("a", "b")]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await scene.patiently(log.trim(cursors.slowest_saved))
+            for one in making:
+                await scene.patiently(asyncio.wait_for(one, None))
+            assert not await trimmed(scene, log, cursors)
+            assert log.entries_between(log.before_first, LATEST) == 7
+            cursors.abandon()
+            log = await scene.open(await scene.another(), _HOUR, name=name)
+            cursors = await scene.patiently(scene.cursors(log))
+            assert cursors.slowest_saved() == log.last
+            assert not await trimmed(scene, log, cursors)
+
+    in_scene(test)
+
+
+def test_the_mark_is_written_once() -> None:
+    """RET-1, CHK-59: a topic that is new, or has a subscription, or retains nothing, costs no write more."""
+
+    async def test(scene: Scene) -> None:
+        for options, appended, expected in ((_HOUR, 7, 1), (_HOUR, 0, 0), (SMALL, 7, 0)):
+            log = await scene.open(options=options, name=(name := TopicName.parse(f"t{appended}{expected}")))
+            await scene.append(log, *numbered(appended))
+            cursors = await scene.patiently(scene.cursors(log))
+            before = log.still_ours
+            await scene.patiently(cursors.create("a", log.last, {}))
+            after = log.still_ours
+            await scene.patiently(cursors.create("b", log.last, {}))
+            assert (log.still_ours, after != before) == (after, expected == 1)
+            node = await scene.node(name)
+            assert node is not None
+            assert (node.unsubscribed_up_to > 0) == (expected == 1)
+
+    in_scene(test)
+
+
+def test_system_topics_retain_nothing() -> None:
+    """RET-1, TOP-6"""
+
+    async def test(scene: Scene) -> None:
+        log = await scene.open(options=_HOUR, name=TopicName.parse("persistent://public/default/__events"))
+        await scene.append(log, *numbered(10))
+        assert await trimmed(scene, log)
+        assert await scene.payloads(log) == numbered(1, 9)
+
+    in_scene(test)
+
+
+def test_a_lease_holds_what_is_retained_no_longer() -> None:
+    """RET-1, SPK-5"""
+
+    async def test(scene: Scene) -> None:
+        log, ledgers = await filled(scene)
+        lease_id = bytes(16)
+        scene.clock.advance(61 * _MINUTES)
+        await scene.patiently(log.leases.take(lease_id, ledgers[1], 600_000, "a reader"))
+        assert await trimmed(scene, log)
+        assert ids(log) == ledgers[1:]
+        assert not await trimmed(scene, log)
+        await scene.patiently(log.leases.end(lease_id))
+        assert await trimmed(scene, log)
+        assert ids(log) == ledgers[3:]
+
+    in_scene(test)
+
+
+def test_truncate_deletes_what_is_retained() -> None:
+    """RET-1: it is asked for by name, also where ledgers are older than the first subscription."""
+
+    async def test(scene: Scene) -> None:
+        log, _ = await filled(scene)
+        cursors = await scene.patiently(scene.cursors(log))
+        await scene.patiently(cursors.create("s", log.last, {}))
+        await scene.patiently(log.truncate())
+        assert ids(log) == []
+        assert log.before_first == Position(*log.last)
+
+    in_scene(test)
