@@ -51,6 +51,13 @@ _BRANCHES: Final[list[Branch]] = [
         "magnetar_broker/core/ack_state.py",
         "if position <= self._log.before_first:\nreturn self._log.before_first",
     ),
+    # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
+    (
+        "magnetar_broker/core/retention.py",
+        "if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):\nreturn",
+    ),
+    ("magnetar_broker/core/retention.py", "retained_bytes -= ledger.length_bytes"),
+    ("magnetar_broker/managed_ledger/log_retention.py", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
     ("magnetar_broker/topic/topics.py", "ErrorCode.INCARNATION_CHANGED,"),
     ("magnetar/_partition_producer.py", "self._fail_all(exceptions.IncarnationChanged(str(error)))"),
@@ -84,9 +91,9 @@ class _OwnersDisagree(ServiceWorld):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
-    """OWN-1, OWN-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the judge asserts in
-    every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and each other's
-    topics, and administrators unload, split, delete, reset and truncate."""
+    """OWN-1, OWN-2, RET-1, CHK-30, CHK-31, CHK-33, CHK-34, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the judge
+    asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and each
+    other's topics, and administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS
     outcomes = list(run_seeds(range(first, first + _SEEDS), os.cpu_count() or 1, ["service"]))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
@@ -99,6 +106,7 @@ def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: 
     often = ("acknowledgements receipted", "lives of brokers", "found at the end", "drained at the end")
     for what in (*often, "entries added by calls"):
         assert counts[what] > _SEEDS, what
+    assert any("RET-1" in outcome.looked for outcome in outcomes)
 
 
 @pytest.mark.slow

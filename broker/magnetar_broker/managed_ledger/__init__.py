@@ -27,8 +27,8 @@ of some thousand ledgers, which never change and go when all in them was trimmed
 Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). The
 rule which ledgers may be deleted, and what a topic without a durable subscription retains, is in core/retention.py;
 log_retention.py applies it. A topic is deleted in steps, too, which whoever meets it half deleted goes on with
-(deletion.py). Neither deletes what a reader past the broker has leased: that is told in core/leases.py, log_leases.py and,
-of topics that are gone, leased_remains.py. A topic is made with the leases that readers have on its namespace
+(deletion.py). Neither deletes what a reader past the broker has leased: that is told in core/leases.py, log_leases.py
+and, of topics that are gone, leased_remains.py. A topic is made with the leases that readers have on its namespace
 (core/namespace_leases.py).
 
 Theory of operation: the cursors

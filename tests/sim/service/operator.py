@@ -107,6 +107,7 @@ class Operator(Host):
 
     async def _truncate(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
         self.world.judged(self.world.history.truncating, topic.name)
+        self.world.retained.truncating(topic.name)
         await admin.topics.truncate(topic.name)
         assert self.process is not None
         self.process.spawn(self._truncated(topic.name))

@@ -22,6 +22,8 @@ __all__ = ["ConsumerPlan", "ProducerPlan", "ServicePlan", "TopicPlan", "service_
 # Of messages that a producer sends at once, on average.
 MEAN_BURST: Final = 4.5
 _KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SHARED")
+# Minutes. 0: closed ledgers are deleted at once. Brokers' clocks are up to two minutes apart.
+_RETENTION: Final = (0, 0, 0, 0.02, 1.0, 10_080)
 _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "managed_ledger_cache_size_mb": (0,),
     "managed_ledger_max_pending_bytes": (10_000, 100_000),
@@ -149,7 +151,9 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         pause_s=plan.active_s * producers * MEAN_BURST / messages,
         everybody_owns=draw.random() < 0.15,
         session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
-        options=_options(draw, plan),
+        options=_options(draw, plan).model_copy(
+            update={"default_retention_without_subscription_minutes": chance.stream("retention").choice(_RETENTION)}
+        ),
         in_one_process=chance.stream("one process").random() < 0.35,
     )
 

@@ -18,6 +18,7 @@ from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
+from tests.sim.clock import SimulatedClock
 from tests.sim.invariants.history import LEDGERS, TOPIC_GOES, Chain, Violation, stored_payload
 from tests.sim.invariants.metadata import _chain_changed
 from tests.sim.invariants.saturation import ledger_listed, topic_opened
@@ -33,6 +34,7 @@ from tests.sim.service.operator import Operator
 from tests.sim.service.plan import service_plan
 from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
+from tests.sim.service.retained import Retained
 from tests.sim.service.sessions import watch_lives
 from tests.sim.service.storage_faults import StorageFaults
 from tests.sim.topics.history import chain_of
@@ -85,6 +87,12 @@ class ServiceWorld(World):
         ]
         self.operator = Operator(self, "operator")
         self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
+        self.retained = Retained(
+            self.service.options.retention_without_subscription.time_ms,
+            self._wall_clock_ms,
+            lambda ledger_id: self.checker.history.ledger(ledger_id).metadata,
+            self.history.look,
+        )
         self.plan_readers = [PlanReader(self, f"planner{number}") for number in range(self.service.plan_readers)]
         self.network.keeps_alive = True
         self.admins = []
@@ -153,6 +161,7 @@ class ServiceWorld(World):
                 self._dying[topic] = node.incarnation
                 self._cursors_go(topic)
             self.judged(self.history.topic_changed, topic, node, by)
+            self.judged(self.retained.topic_changed, topic, node, by)
         elif parts[6:] == ["cursors"]:
             if value is not None:
                 topic_opened(self.checker.history, topic, by)
@@ -163,6 +172,11 @@ class ServiceWorld(World):
             if cursor is not None and cursor.incarnation == self._dying.get(topic):
                 self._cursors_go(topic)
             self.history.cursor_changed(topic, name, cursor, by)
+            self.retained.cursor_changed(topic, cursor)
+
+    def _wall_clock_ms(self, process: Process) -> int:
+        skew_ms = next(broker.skew_ms for broker in self.brokers if broker.name == process.name)
+        return SimulatedClock(self.loop, skew_ms).time_ms()
 
     def _listed(self, name: str, new: Chain) -> None:
         history = self.checker.history

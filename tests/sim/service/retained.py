@@ -1,0 +1,84 @@
+"""What a topic without a durable subscription retains, and what must hold of it (RET-1).
+
+- While an incarnation of a topic never had a durable cursor, a ledger with entries leaves its list only after the
+  ledger was closed for the time of retention, by the clock of the broker that takes it off.
+- When it has had one, this holds for the ledgers up to the mark in its node, whoever owns the topic by then.
+
+Both are judged at the change of the topic's node. A topic that somebody has truncated is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from magnetar_protos import cursor_pb2, ledger_pb2
+from magnetar_protos import managed_ledger_pb2 as pb
+from tests.sim.invariants.history import Violation
+from tests.sim.process import Process
+from tests.sim.service.topic_lives import of_application
+
+__all__ = ["Retained"]
+
+
+@dataclass(slots=True)
+class _Log:
+    incarnation: str
+    listed: list[int] = field(default_factory=list)
+    mark: int = 0
+
+
+class Retained:
+    def __init__(
+        self,
+        time_ms: int | None,
+        wall_clock_ms: Callable[[Process], int],
+        ledger: Callable[[int], ledger_pb2.LedgerMetadata | None],
+        look: Callable[[str], None],
+    ) -> None:
+        """`time_ms`: None: for ever. `ledger`: its metadata as they stand in the metadata store."""
+        self._time_ms = time_ms
+        self._wall_clock_ms = wall_clock_ms
+        self._ledger = ledger
+        self._look = look
+        # By full name of a topic or partition.
+        self._logs: dict[str, _Log] = {}
+        # Cursors' nodes may be seen before their topic's: by topic, incarnations that have had one.
+        self._subscribed: dict[tuple[str, str], None] = {}
+        # As applications name topics.
+        self._truncated: dict[str, None] = {}
+
+    def cursor_changed(self, topic: str, node: cursor_pb2.CursorNode | None) -> None:
+        if node is not None:
+            self._subscribed[topic, node.incarnation] = None
+
+    def truncating(self, topic: str) -> None:
+        self._truncated[of_application(topic)] = None
+
+    def topic_changed(self, topic: str, node: pb.ManagedLedgerNode | None, by: Process) -> None:
+        known = self._logs.pop(topic, None)
+        if node is None or node.state == pb.DELETING:
+            return
+        new = [listed.ledger_id for listed in node.ledgers]
+        self._logs[topic] = _Log(node.incarnation, new, node.unsubscribed_up_to)
+        if known is None or known.incarnation != node.incarnation or of_application(topic) in self._truncated:
+            return
+        unsubscribed = (topic, node.incarnation) not in self._subscribed
+        for ledger_id in known.listed:
+            if ledger_id not in new and (unsubscribed or ledger_id <= known.mark):
+                self._may_leave(topic, ledger_id, by)
+
+    def _may_leave(self, topic: str, ledger_id: int, by: Process) -> None:
+        metadata = self._ledger(ledger_id)
+        if metadata is not None and metadata.state == ledger_pb2.CLOSED and metadata.last_entry_id < 0:
+            return
+        self._look("RET-1")
+        if metadata is None or metadata.state != ledger_pb2.CLOSED:
+            raise Violation("RET-1", f"{by.name} takes ledger {ledger_id} off {topic}, and it is not closed")
+        age_ms = self._wall_clock_ms(by) - metadata.closed_ms
+        if self._time_ms is None or max(0, age_ms) < self._time_ms:
+            raise Violation(
+                "RET-1",
+                f"{by.name} takes ledger {ledger_id} off {topic} {age_ms} ms after it was closed: it was written "
+                f"before there was a durable subscription, and is retained for {self._time_ms} ms",
+            )

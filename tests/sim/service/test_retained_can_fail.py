@@ -1,0 +1,92 @@
+"""The check of what topics without a durable subscription retain fires on what it forbids, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from magnetar_protos import ledger_pb2
+from magnetar_protos.cursor_pb2 import CursorNode
+from magnetar_protos.managed_ledger_pb2 import DELETING, LIVE, ListedLedger, ManagedLedgerNode, TopicState
+from tests.sim.invariants.history import Violation
+from tests.sim.loop import new_loop
+from tests.sim.service.retained import Retained
+
+_TOPIC = "persistent://public/default/t"
+
+
+class Scene:
+    """Topic t with ledgers 7 and 8, closed at 1,000 ms and 2,000 ms, and 9, which is open. It is 5,000 ms."""
+
+    def __init__(self, time_ms: int | None = 3_500) -> None:
+        self.broker = new_loop().process("b")
+        self.now_ms = 5_000
+        self.ledgers = {
+            7: ledger_pb2.LedgerMetadata(state=ledger_pb2.CLOSED, last_entry_id=3, closed_ms=1_000),
+            8: ledger_pb2.LedgerMetadata(state=ledger_pb2.CLOSED, last_entry_id=3, closed_ms=2_000),
+            9: ledger_pb2.LedgerMetadata(state=ledger_pb2.OPEN, last_entry_id=-1),
+        }
+        self.looked = 0
+        self.retained = Retained(time_ms, lambda _: self.now_ms, self.ledgers.get, self._look)
+        self.listed(7, 8, 9)
+
+    def _look(self, item: str) -> None:
+        assert item == "RET-1"
+        self.looked += 1
+
+    def listed(self, *ledgers: int, mark: int = 0, incarnation: str = "i", state: TopicState = LIVE) -> None:
+        listed = [ListedLedger(ledger_id=ledger_id) for ledger_id in ledgers]
+        node = ManagedLedgerNode(incarnation=incarnation, ledgers=listed, state=state, unsubscribed_up_to=mark)
+        self.retained.topic_changed(_TOPIC, node, self.broker)
+
+    def subscribed(self) -> None:
+        self.retained.cursor_changed(_TOPIC, CursorNode(incarnation="i"))
+
+    def leaves(self, *left: int, mark: int = 0, match: str) -> None:
+        with pytest.raises(Violation, match=match):
+            self.listed(*left, mark=mark)
+
+
+def test_what_is_within_its_time_may_not_leave() -> None:
+    scene = Scene()
+    scene.listed(8, 9)
+    assert scene.looked == 1
+    scene.leaves(9, match="ledger 8")
+    scene = Scene(None)
+    scene.now_ms = 10**12
+    scene.leaves(8, 9, match="ledger 7")
+    scene = Scene(0)
+    scene.now_ms = 500  # another clock
+    scene.listed(9)
+    scene.leaves(match="not closed")
+
+
+def test_with_a_subscription_the_mark_decides() -> None:
+    for mark, left in ((0, (8, 9)), (7, (8, 9)), (7, (9,)), (8, (9,))):
+        scene = Scene()
+        scene.now_ms = 4_499
+        scene.listed(7, 8, 9, mark=mark)
+        scene.subscribed()
+        if mark:
+            scene.leaves(*left, mark=mark, match="ledger 7")
+        else:
+            scene.listed(*left)
+        assert scene.looked == bool(mark)
+
+
+@pytest.mark.parametrize("how", ["deleted", "gone", "another", "truncated", "empty"])
+def test_what_goes_for_another_reason_is_not_judged(how: str) -> None:
+    scene = Scene(None)
+    left: Sequence[int] = (9,)
+    if how == "deleted":
+        scene.listed(state=DELETING)
+    elif how == "gone":
+        scene.retained.topic_changed(_TOPIC, None, scene.broker)
+    elif how == "truncated":
+        scene.retained.truncating("t")
+    elif how == "empty":
+        scene.ledgers[9].state = ledger_pb2.CLOSED
+        left = (7, 8)
+    scene.listed(*left, incarnation="j" if how == "another" else "i")
+    assert scene.looked == 0
