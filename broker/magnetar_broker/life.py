@@ -86,7 +86,18 @@ class BrokerLife:
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_options)
         self.cache = EntryCache(options.cache_bytes, options.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, options, options.cluster_name)
-        storage = StoredTopics(self.client, self.cache, clock, randomness, counters, options, options, options, options)
+        storage = StoredTopics(
+            self.client,
+            self.cache,
+            clock,
+            randomness,
+            counters,
+            options,
+            options,
+            options,
+            options,
+            self.catalog.policies,
+        )
         self._load = BrokerLoad(clock, counters, lambda: len(self.topics), me.cpu_seconds)
         self.ownership = BundleOwnership(
             store,

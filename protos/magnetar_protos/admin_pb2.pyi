@@ -97,6 +97,14 @@ class NamespaceAnswer(_message.Message):
     policies: _catalog_pb2.Policies
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ...) -> None: ...
 
+class NamespaceChanged(_message.Message):
+    __slots__ = ("problem", "warnings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class TopicRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -25,15 +25,16 @@ _PATIENCE_S = 60.0
 _LONGEST_S = 0.02
 
 
-def finished(grpc: str, operation: Callable[[Admin], None]) -> None:
+def finished(grpc: str, operation: Callable[[Admin], object]) -> None:
     """It is made again until somebody says that it is done."""
     deadline = time.monotonic() + _PATIENCE_S
     with Admin(grpc) as admin:
         while True:
             try:
-                return operation(admin)
+                operation(admin)
+                return
             except (exceptions.AlreadyExists, exceptions.NotFound):
-                return None
+                return
             except exceptions.MagnetarException:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
@@ -42,7 +43,7 @@ def finished(grpc: str, operation: Callable[[Admin], None]) -> None:
 def test_what_kill_9_broke_off_is_finished_by_the_same_call(tmp_path: Path) -> None:
     """TOP-3, TOP-4."""
     randomness = SeededRandomness(7)
-    operations: list[Callable[[Admin], None]] = [
+    operations: list[Callable[[Admin], object]] = [
         lambda admin: admin.namespaces.create(_NAMESPACE),
         lambda admin: admin.topics.create_partitioned(_TOPIC, 2),
         lambda admin: admin.subscriptions.create(_TOPIC, "s", MessageId.earliest),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import magnetar
 from magnetar import exceptions
 from magnetar.admin import Admin, NamespacePolicies, Persistence, TenantSettings
+from magnetar_cli.command import app
 from magnetar_wire.message_id import MessageId
 from tests.faults.shim import shim
 from tests.http_client import asked
@@ -180,3 +183,28 @@ def test_subscriptions_are_looked_into_and_moved(tmp_path: Path) -> None:
             admin.subscriptions.reset("orders", "s", received[2].message_id())
             consumer = client.subscribe("orders", "s")
             assert consumer.receive(30_000).data() == b"2"
+
+
+def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: Path) -> None:
+    """TOP-4: on standard error, so that what is printed stays the policies. A topic that waits goes on by itself."""
+    with standalone(tmp_path / "data") as server, magnetar.Client(server.grpc) as client:
+
+        def policies(persistence: str) -> Result:
+            command = ["namespaces", "policies", "public/default", "--persistence", persistence, "--json"]
+            ended = CliRunner().invoke(app, [*command, "--url", server.grpc])
+            assert ended.exit_code == 0, ended.stderr
+            return ended
+
+        warned = policies("3,3,2")
+        assert "magnetar: warning: namespace public/default: its persistence policy can't be met now" in warned.stderr
+        assert "1 of 1 registered bookies can take a new ledger, and the ack quorum needs 2" in warned.stderr
+        assert json.loads(warned.stdout)["persistence"]["ack_quorum"] == 2
+        results: queue.Queue[magnetar.Result] = queue.Queue()
+        client.create_producer("t").send_async(b"one", lambda result, _: results.put(result))
+        with Admin(server.grpc) as admin:
+            deadline = time.monotonic() + 60
+            while "needs 2" not in admin.topics.stats("t").waiting_for:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert policies("1,1,1").stderr == ""
+        assert results.get(timeout=60) == magnetar.Result.Ok

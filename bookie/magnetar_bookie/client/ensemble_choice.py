@@ -38,9 +38,10 @@ class EnsembleChoice:
             raise await self._too_few(striping)
         return ensemble
 
-    async def wait(self, striping: Striping) -> None:
-        """Returns when `choose` would find an ack quorum. Raises `ClientClosed`."""
-        bookies = self._client.bookies
+    async def wait(self, striping: Striping, at_most_s: float) -> bool:
+        """Return True when `choose` would find an ack quorum, False after `at_most_s`. Raises `ClientClosed`."""
+        bookies, clock = self._client.bookies, self._client.clock
+        deadline = clock.monotonic() + at_most_s
         while True:
             if bookies.closed:
                 raise ClientClosed("the ledger client was closed while it waited for bookies")
@@ -51,10 +52,12 @@ class EnsembleChoice:
                     changed.set_result(None)
 
             end_listening = bookies.listen(tell)
-            timer = self._client.clock.call_later(_ASK_AGAIN_S, tell)
+            timer = clock.call_later(max(0.0, min(_ASK_AGAIN_S, deadline - clock.monotonic())), tell)
             try:
                 if len(await self._available(striping)) >= striping.ack_quorum:
-                    return
+                    return True
+                if clock.monotonic() >= deadline:
+                    return False
                 await changed
             finally:
                 timer.cancel()

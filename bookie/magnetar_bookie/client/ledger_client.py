@@ -9,6 +9,7 @@ the session is over, `Unavailable` where the store gave no answer for long, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from magnetar_bookie.client.context import LedgerContext
@@ -95,9 +96,12 @@ class LedgerClient(LedgerContext):
         self._writers[made.ledger_id] = writer
         return made, writer
 
-    async def wait_for_bookies(self, striping: Striping) -> None:
-        """Returns when so many bookies may be there that `create` succeeds. Raises `ClientClosed`."""
-        await self._choice.wait(striping)
+    async def wait_for_bookies(self, striping: Striping, at_most_s: float = math.inf) -> bool:
+        """Return True when there may be bookies enough for `create` to succeed, False after `at_most_s`.
+
+        Raises `ClientClosed`.
+        """
+        return await self._choice.wait(striping, at_most_s)
 
     async def open(self, ledger_id: int) -> LedgerReader:
         """A reader, of a ledger that may still be written: up to what is confirmed.

@@ -83,6 +83,10 @@ class Catalog:
             await self._partition(name)
         return standing(name.namespace_name, namespace.node).policies
 
+    async def policies(self, name: NamespaceName) -> Policies:
+        """What holds in a namespace, as it was a few seconds ago at most. Raises `BrokerError`."""
+        return (await self.namespace(name)).node.policies
+
     async def namespace(self, name: NamespaceName, *, fresh: bool = False) -> Found[NamespaceNode]:
         """Its node, marked or not: as it was a few seconds ago at most, or as it is. Raises NOT_FOUND."""
         now = self._clock.monotonic()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
+from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_broker.admin.bundle_calls import BundleCalls
 from magnetar_broker.admin.catalog import Catalog
 from magnetar_broker.admin.names import namespace_named
 from magnetar_broker.admin.topic_calls import TopicCalls
-from magnetar_broker.core.policies import check_known
+from magnetar_broker.core.policies import check_known, find_unmet
 from magnetar_broker.core.system_topics import SYSTEM_NAMESPACE
 from magnetar_broker.errors import BrokerError
 from magnetar_protos import admin_pb2 as pb
@@ -21,8 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 class CatalogCalls:
-    def __init__(self, catalog: Catalog, topics: TopicCalls, bundles: BundleCalls) -> None:
+    def __init__(self, catalog: Catalog, topics: TopicCalls, bundles: BundleCalls, ledgers: LedgerClient) -> None:
         self._catalog = catalog
+        self._bookies = ledgers.bookies
         self._topics = topics
         self._bundles = bundles
 
@@ -57,19 +59,27 @@ class CatalogCalls:
         found = await self._catalog.namespaces.get(namespace_named(request.namespace))
         return pb.NamespaceAnswer(policies=found.node.policies)
 
-    async def create_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
+    async def create_namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
         check_known(request, "create_namespace")
         await self._catalog.namespaces.create(namespace_named(request.namespace), request.policies, request.bundles)
-        return pb.Done()
+        return self._namespace_changed(request)
 
-    async def update_namespace(self, request: pb.NamespaceRequest) -> pb.Done:
+    async def update_namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
         check_known(request, "update_namespace")
         if request.bundles:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT, "how many bundles a namespace has is said when it is made: split them"
             )
         await self._catalog.update_policies(namespace_named(request.namespace), request.policies)
-        return pb.Done()
+        return self._namespace_changed(request)
+
+    def _namespace_changed(self, request: pb.NamespaceRequest) -> pb.NamespaceChanged:
+        """Log and return what the bookies can't meet now: it is accepted, since they may be on their way."""
+        writable, registered = len(self._bookies.writable()), len(self._bookies.alive())
+        warnings = find_unmet(request.namespace, request.policies, writable, registered)
+        for warning in warnings:
+            _log.warning("%s", warning)
+        return pb.NamespaceChanged(warnings=warnings)
 
     async def delete_namespace(self, request: pb.DeleteRequest) -> pb.Done:
         delete_topics = self._topics.delete_all if request.force else None

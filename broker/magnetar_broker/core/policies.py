@@ -9,7 +9,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 
-__all__ = ["check_known", "check_policies"]
+__all__ = ["check_known", "check_policies", "find_unmet"]
 
 _MAX_ENSEMBLE = 100
 
@@ -35,6 +35,27 @@ def check_policies(policies: Policies, max_partitions: int) -> None:
             f"auto_topic_creation: {partitions:,} partitions are above the limit of {max_partitions:,} "
             "(max_num_partitions_per_partitioned_topic)",
         )
+
+
+def find_unmet(namespace: str, policies: Policies, writable: int, registered: int) -> list[str]:
+    """Return warnings about policies that the bookies can't meet now: `writable` of those `registered` take ledgers."""
+    if not policies.HasField("persistence"):
+        return []
+    persistence = policies.persistence
+    there = f"{writable} of {registered} registered bookies can take a new ledger"
+    if writable < persistence.ack_quorum:
+        return [
+            f"namespace {namespace}: its persistence policy can't be met now: {there}, and the ack quorum needs "
+            f"{persistence.ack_quorum} (the ensemble {persistence.ensemble_size}). Messages to its topics are not "
+            "stored until more bookies are there or the policy is changed"
+        ]
+    if writable < persistence.ensemble_size:
+        return [
+            f"namespace {namespace}: its persistence policy can't be met in full now: {there}, and the ensemble needs "
+            f"{persistence.ensemble_size} (the write quorum {persistence.write_quorum}). New ledgers are made on "
+            f"{writable} bookies until more are there or the policy is changed"
+        ]
+    return []
 
 
 def check_known(message: Message, what: str) -> None:

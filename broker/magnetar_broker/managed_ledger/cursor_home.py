@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_bookie.read.striping import Striping
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_wire.clock import Clock
 
@@ -22,6 +22,7 @@ class CursorHome:
         client: LedgerClient,
         nodes: CursorNodes,
         options: CursorOptions,
+        striping: LedgerStriping,
         clock: Clock,
         tasks: OwnedTasks,
     ) -> None:
@@ -32,8 +33,4 @@ class CursorHome:
         self.options = options
         self.clock = clock
         self.tasks = tasks
-        self.striping = Striping(
-            options.managed_ledger_default_ensemble_size,
-            options.managed_ledger_default_write_quorum,
-            options.managed_ledger_default_ack_quorum,
-        )
+        self.striping = striping

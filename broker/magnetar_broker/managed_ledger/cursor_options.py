@@ -20,6 +20,3 @@ class CursorOptions(Configuration):
     managed_ledger_cursor_idle_time_seconds: float = Field(default=300.0, ge=0)
     # A thousand names of the largest size are what the metadata store lists at a time.
     max_subscriptions_per_topic: int = Field(default=1000, gt=0)
-    managed_ledger_default_ensemble_size: int = Field(default=3, gt=0)
-    managed_ledger_default_write_quorum: int = Field(default=3, gt=0)
-    managed_ledger_default_ack_quorum: int = Field(default=2, gt=0)

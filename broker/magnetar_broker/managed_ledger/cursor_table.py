@@ -34,6 +34,7 @@ from magnetar_broker.managed_ledger.cursor_opener import CursorOpener, begin_sta
 from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.interface import Unopened
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.owned_tasks import OwnedTasks
 from magnetar_broker.managed_ledger.unopened_cursor import UnopenedCursor
 from magnetar_metadata.store import Check
@@ -77,6 +78,9 @@ class CursorLog(LogPlaces, Protocol):
     @property
     def retention(self) -> FirstCursorMark: ...
 
+    @property
+    def striping(self) -> LedgerStriping: ...
+
 
 class CursorTable:
     __slots__ = (
@@ -107,7 +111,9 @@ class CursorTable:
         self._log = log
         self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
-        self._home = CursorHome(str(log.name), log.incarnation, client, nodes, options, clock, self._tasks)
+        self._home = CursorHome(
+            str(log.name), log.incarnation, client, nodes, options, log.striping, clock, self._tasks
+        )
         self._cursors: dict[str, DurableCursor] = {}
         self._opener = CursorOpener(self._home, log, randomness, self._add_open)
         # Being created, with the position at which it begins; and being deleted.

@@ -252,7 +252,7 @@ class DurableCursor(AnyCursor):
             changes, mark_delete = state.changes, state.mark_delete
             state.take_unsaved()
             try:
-                ledger = await CursorLedger.begin(home.client, home.striping, str(self), encode_snapshot(state))
+                ledger = await CursorLedger.begin(home.client, home.striping.current, str(self), encode_snapshot(state))
                 try:
                     await self._write_node(self._pointing_at(ledger.made.ledger_id, mark_delete), ledger.made)
                 except BaseException:
@@ -296,7 +296,7 @@ class DurableCursor(AnyCursor):
 
     async def _wait_for_bookies(self) -> None:
         try:
-            await self._home.client.wait_for_bookies(self._home.striping)
+            await self._home.striping.wait_for_bookies(self._home.client)
         except ClientClosed as error:
             raise TopicGivenUp(f"{self} can't be saved any more: {error}") from error
 

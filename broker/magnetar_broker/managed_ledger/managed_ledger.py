@@ -14,6 +14,7 @@ from typing import Self, cast
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import LedgerError, Unreadable
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.append_queue import AppendDone
 from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.core.log_entry import LogEntry, NewEntry
@@ -22,6 +23,7 @@ from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicGivenUp, UnreadableEntry
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
@@ -62,7 +64,18 @@ class ManagedLedgerStats:
 class ManagedLedger:
     """`open` makes it. Implements `Log`."""
 
-    __slots__ = ("_cached", "_client", "_node", "_reads", "_trimming", "_writing", "leases", "lost", "retention")
+    __slots__ = (
+        "_cached",
+        "_client",
+        "_node",
+        "_reads",
+        "_trimming",
+        "_writing",
+        "leases",
+        "lost",
+        "retention",
+        "striping",
+    )
 
     def __init__(
         self,
@@ -72,6 +85,7 @@ class ManagedLedger:
         options: ManagedLedgerOptions,
         clock: Clock,
         lost: LostEntries | None = None,
+        read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> None:
         # The entries that were found lost.
         self.lost = lost or LostEntries(node.name)
@@ -80,7 +94,11 @@ class ManagedLedger:
         self._cached = CachedEntries(cache)
         self._reads: LedgerReads | None = None
         self._trimming = Trimming(node, client, self._given_up)
-        self._writing = LogWriting(node, client, self._cached, options, clock, self._trimming.finish_soon, self._let_go)
+        # That of the next ledgers, its cursors' too.
+        self.striping = LedgerStriping(options.striping, read_striping)
+        self._writing = LogWriting(
+            node, client, self._cached, options, self.striping, clock, self._trimming.finish_soon, self._let_go
+        )
         self.leases = LogLeases(node, options, clock, self._check_open, self._given_up)
         self.retention = LogRetention(node, self.leases, options, clock, self._given_up)
 
@@ -99,10 +117,12 @@ class ManagedLedger:
         seen: SeenTopic | None = None,
         claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
+        read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> Self:
         """Open the topic's log, and fence the broker that had it. `along` are changes in the transaction that creates
         a new topic, `seen` are the nodes that were read ahead, and `claimed` is called as soon as the topic is this
-        life's. `on_lost_entry` is called for each entry that is found lost, now or later.
+        life's. `on_lost_entry` is called for each entry that is found lost, now or later. `read_striping` returns what
+        holds in place of that of the options by now, and is called while a ledger waits for bookies.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
         `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
@@ -119,7 +139,7 @@ class ManagedLedger:
             seen=seen.log if seen is not None else None,
             claimed=claimed,
         )
-        self = cls(node, client, cache, options, clock, lost)
+        self = cls(node, client, cache, options, clock, lost, read_striping)
         if self.has_rest:
             self._trimming.finish_soon()
         return self

@@ -16,10 +16,10 @@ from magnetar_bookie.client.ledger_store import MadeLedger
 from magnetar_bookie.client.ledger_writer import LedgerWriter
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.errors import CloseLost, IntentSwept, NotEnoughBookies, OutcomeNotKnown
-from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.ledger_backoff import LedgerBackoff
 from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import TopicGivenUp
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable
 from magnetar_wire.clock import Clock
@@ -36,7 +36,7 @@ _CLOSES: Final = 5
 class TopicLedgers:
     __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
 
-    def __init__(self, node: TopicNode, client: LedgerClient, striping: Striping, clock: Clock) -> None:
+    def __init__(self, node: TopicNode, client: LedgerClient, striping: LedgerStriping, clock: Clock) -> None:
         self._node = node
         self._client = client
         self._striping = striping
@@ -79,10 +79,10 @@ class TopicLedgers:
     async def _make(self) -> tuple[MadeLedger, LedgerWriter]:
         while True:
             try:
-                return await self._client.create(self._striping, f"topic {self._node.name}")
+                return await self._client.create(self._striping.current, f"topic {self._node.name}")
             except NotEnoughBookies as error:
                 self._say(str(error))
-                await self._client.wait_for_bookies(self._striping)
+                await self._striping.wait_for_bookies(self._client)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 

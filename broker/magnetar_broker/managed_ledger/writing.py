@@ -35,6 +35,7 @@ from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.options import ManagedLedgerOptions
 from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -95,12 +96,13 @@ class LogWriting:
         client: LedgerClient,
         cached: CachedEntries,
         options: ManagedLedgerOptions,
+        striping: LedgerStriping,
         clock: Clock,
         on_left_empty: Callable[[], object],
         on_ended: Callable[[], object],
     ) -> None:
         self._node = node
-        self._ledgers = TopicLedgers(node, client, options.striping, clock)
+        self._ledgers = TopicLedgers(node, client, striping, clock)
         self._cached = cached
         self._rule = options.roll_rule
         self._clock = clock

@@ -93,7 +93,7 @@ class AdminCalls:
         of_subscriptions = SubscriptionCalls(of_topics, owners, catalog.options.admin_max_peeked_entries)
         of_bundles = BundleCalls(catalog, of_topics, ownership, owners, broker_id)
         of_logs = ReadingCalls(catalog, of_topics, owners)
-        of_catalog = CatalogCalls(catalog, of_topics, of_bundles)
+        of_catalog = CatalogCalls(catalog, of_topics, of_bundles, ledgers)
 
         async def subscriptions(request: pb.NamesRequest) -> pb.NamesAnswer:
             return of_catalog.page(await of_subscriptions.names(request.within), request)
@@ -106,8 +106,8 @@ class AdminCalls:
             "delete_tenant": (pb.DeleteRequest, pb.Done, of_catalog.delete_tenant),
             "namespaces": (pb.NamesRequest, pb.NamesAnswer, of_catalog.namespaces),
             "namespace": (pb.NamespaceRequest, pb.NamespaceAnswer, of_catalog.namespace),
-            "create_namespace": (pb.NamespaceRequest, pb.Done, of_catalog.create_namespace),
-            "update_namespace": (pb.NamespaceRequest, pb.Done, of_catalog.update_namespace),
+            "create_namespace": (pb.NamespaceRequest, pb.NamespaceChanged, of_catalog.create_namespace),
+            "update_namespace": (pb.NamespaceRequest, pb.NamespaceChanged, of_catalog.update_namespace),
             "delete_namespace": (pb.DeleteRequest, pb.Done, of_catalog.delete_namespace),
             "topics": (pb.NamesRequest, pb.NamesAnswer, of_catalog.topics),
             "partitioned_topics": (pb.NamesRequest, pb.NamesAnswer, of_catalog.partitioned_topics),

@@ -4,16 +4,18 @@ A topic is opened from below: the log, which recovers its last ledger; the curso
 It takes messages as soon as the log is open. What was opened is abandoned again where a later part can't be, or where
 the opening is cancelled.
 
-A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next.
+A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next. A
+topic whose next ledger waits for bookies takes the present `persistence` policy at once (ledger_striping.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from magnetar_bookie.client.ledger_client import LedgerClient
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicGivenUp
 from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
@@ -35,7 +37,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.topic_name import TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicName
 
 __all__ = ["StoredTopics"]
 
@@ -61,7 +63,7 @@ class _Options:
             making = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
         return _Options(
             self.ledgers.model_copy(update=striping),
-            self.cursors.model_copy(update=striping),
+            self.cursors,
             self.subscriptions.model_copy(update=making),
         )
 
@@ -80,7 +82,10 @@ class StoredTopics:
         ledger_options: ManagedLedgerOptions,
         cursor_options: CursorOptions,
         subscription_options: SubscriptionOptions,
+        policies_of: Callable[[NamespaceName], Awaitable[Policies]],
     ) -> None:
+        """`policies_of` returns what holds in a namespace, a few seconds old at most, or raises `BrokerError`."""
+        self._policies_of = policies_of
         self._client = client
         self._cache = cache
         self._clock = clock
@@ -106,6 +111,10 @@ class StoredTopics:
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
         options = self._options(policies)
+
+        async def read_striping() -> Striping:
+            return self._options(await self._policies_of(name.namespace_name)).ledgers.striping
+
         nodes = CursorNodes(name, client, clock, randomness)
 
         async def claim_cursors(node: TopicNode) -> None:
@@ -125,6 +134,7 @@ class StoredTopics:
             seen=seen,
             claimed=claim_cursors,
             on_lost_entry=self._counters.count_lost_entry,
+            read_striping=read_striping,
         )
         cursors = CursorTable(log, client, options.cursors, clock, randomness, nodes)
         subscriptions = Subscriptions(name, log, cursors, options.subscriptions, clock, randomness)

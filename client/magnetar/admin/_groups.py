@@ -93,17 +93,24 @@ class AsyncNamespaces:
 
     async def create(
         self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None
-    ) -> None:
-        """`bundles`: into how many its topics are divided; None: as the brokers' options say."""
+    ) -> tuple[str, ...]:
+        """Create the namespace. `bundles` is the number of its bundles; None: the brokers' default.
+
+        Returns warnings, as `set_policies` does.
+        """
         if bundles is not None and bundles < 1:
             raise InvalidArgument(f"a namespace has 1 bundle or more, and not {bundles}")
         request = _namespace(namespace, policies or NamespacePolicies())
         request.bundles = bundles or 0
-        await self._calls.change("create_namespace", request)
+        return tuple((await self._calls.changed("create_namespace", request, pb.NamespaceChanged)).warnings)
 
-    async def set_policies(self, namespace: str, policies: NamespacePolicies) -> None:
-        """All policies are replaced by these."""
-        await self._calls.change("update_namespace", _namespace(namespace, policies))
+    async def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
+        """Replace all policies by these.
+
+        Returns a warning for each that holds now and can't be met at present: too few bookies take ledgers.
+        """
+        request = _namespace(namespace, policies)
+        return tuple((await self._calls.changed("update_namespace", request, pb.NamespaceChanged)).warnings)
 
     async def delete(self, namespace: str, force: bool = False) -> None:
         """One that has topics is refused, unless by force: then they go with it."""

@@ -88,11 +88,13 @@ class Namespaces:
     def policies(self, namespace: str) -> NamespacePolicies:
         return self._run(self._group.policies(namespace))
 
-    def create(self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None) -> None:
-        self._run(self._group.create(namespace, policies, bundles))
+    def create(
+        self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None
+    ) -> tuple[str, ...]:
+        return self._run(self._group.create(namespace, policies, bundles))
 
-    def set_policies(self, namespace: str, policies: NamespacePolicies) -> None:
-        self._run(self._group.set_policies(namespace, policies))
+    def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
+        return self._run(self._group.set_policies(namespace, policies))
 
     def delete(self, namespace: str, force: bool = False) -> None:
         self._run(self._group.delete(namespace, force))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,7 +78,7 @@ def policies(
     if partitions is not None and auto_topic_creation is not True:
         raise typer.BadParameter("it goes with --auto-topic-creation", param_hint="--partitions")
 
-    def act(admin: Admin) -> NamespacePolicies:
+    def act(admin: Admin) -> tuple[NamespacePolicies, tuple[str, ...]]:
         from magnetar.admin import AutoSubscriptionCreation, AutoTopicCreation, Persistence
 
         found = admin.namespaces.policies(namespace)
@@ -91,12 +92,12 @@ def policies(
             wanted = dataclasses.replace(
                 wanted, auto_subscription_creation=AutoSubscriptionCreation(auto_subscription_creation)
             )
-        if wanted != found:
-            admin.namespaces.set_policies(namespace, wanted)
-        return wanted
+        return wanted, admin.namespaces.set_policies(namespace, wanted) if wanted != found else ()
 
     changes = not (numbers is None and auto_topic_creation is None and auto_subscription_creation is None)
-    found = administered(url, act, changes=changes)
+    found, warnings = administered(url, act, changes=changes)
+    for warning in warnings:
+        print(f"magnetar: warning: {warning}", file=sys.stderr)
     if as_json:
         print(json_line({"namespace": namespace, **dataclasses.asdict(found)}))
         return

@@ -22,9 +22,7 @@ from tests.unit.broker.plain_log import PlainLog
 
 __all__ = ["CursorScene", "wait_for_first_attempts", "with_cursors"]
 
-OPTIONS = CursorOptions(
-    managed_ledger_default_ensemble_size=3, managed_ledger_default_write_quorum=3, managed_ledger_default_ack_quorum=2
-)
+OPTIONS = CursorOptions()
 
 
 class CursorScene:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["PlainLog"]
@@ -32,6 +34,7 @@ class PlainLog:
         self.incarnation = "i"
         self.still_ours = ()
         self.retention = RecordedMarks()
+        self.striping = LedgerStriping(Striping(3, 3, 2))
         self.ledgers = dict(ledgers)
         self.is_open = is_open
         self._trimmed = EARLIEST

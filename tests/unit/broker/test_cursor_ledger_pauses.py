@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.transport import Disconnected
 from tests.unit.broker.cursor_scene import CursorScene, at, entries, with_cursors
 
-ONE_BOOKIE = CursorOptions(
-    managed_ledger_default_ensemble_size=1, managed_ledger_default_write_quorum=1, managed_ledger_default_ack_quorum=1
-)
+ONE_BOOKIE = Striping(1, 1, 1)
 
 
 async def _open_cursor(scene: CursorScene) -> tuple[CursorTable, DurableCursor]:
-    scene.options = ONE_BOOKIE
+    scene.log.striping = LedgerStriping(ONE_BOOKIE)
     table = await scene.open()
     await table.create("c", at(5, -1), {})
     (cursor,) = table.durable()

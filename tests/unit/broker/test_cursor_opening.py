@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, TopicGivenUp
-from magnetar_broker.managed_ledger.cursor_options import CursorOptions
 from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_wire.clock import ManualClock
@@ -19,16 +20,14 @@ from tests.unit.broker.subscription_scene import EARLIEST
 from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_without_bookies, subscriptions_of
 
 # Each cursor's ledger is on one bookie.
-_ON_ONE_BOOKIE = CursorOptions(
-    managed_ledger_default_ensemble_size=1, managed_ledger_default_write_quorum=1, managed_ledger_default_ack_quorum=1
-)
+_ON_ONE_BOOKIE = Striping(1, 1, 1)
 
 
 def test_cursors_whose_bookie_hangs_keep_others_out_for_few_seconds() -> None:
     """CHK-67: of 80 cursors on two bookies, those on the healthy one open; the others open when theirs is back."""
 
     async def test(scene: CursorScene) -> None:
-        scene.options = _ON_ONE_BOOKIE
+        scene.log.striping = LedgerStriping(_ON_ONE_BOOKIE)
         table = await scene.open()
         names = [f"c{number:03}" for number in range(80)]
         for name in names:

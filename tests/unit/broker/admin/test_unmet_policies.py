@@ -1,0 +1,128 @@
+"""A `persistence` policy that the bookies can't meet: who is warned, what waits for it, and that it is put right."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+
+import pytest
+
+from magnetar import InitialPosition
+from magnetar.admin import NamespacePolicies, Persistence
+from magnetar_broker.core.policies import find_unmet
+from magnetar_broker.managed_ledger import ledger_striping
+from magnetar_protos.catalog_pb2 import Persistence as StoredPersistence
+from magnetar_protos.catalog_pb2 import Policies
+from tests.running import until, within
+from tests.unit.broker.broker_scene import BrokerScene, in_broker
+
+_NAMESPACE = "public/default"
+_IMPOSSIBLE = NamespacePolicies(Persistence(3, 3, 3))
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_striping, "_LOOK_AGAIN_S", 0.02)
+
+
+@pytest.mark.parametrize(
+    ("persistence", "writable", "expected"),
+    [
+        (None, 0, None),
+        ((3, 3, 2), 3, None),
+        ((3, 3, 2), 2, "in full now: 2 of 5 registered bookies .* the ensemble needs 3"),
+        ((3, 3, 2), 1, "can't be met now: 1 of 5 registered bookies .* the ack quorum needs 2"),
+        ((1, 1, 1), 1, None),
+        ((1, 1, 1), 0, "can't be met now: 0 of 5"),
+    ],
+)
+def test_a_warning_says_how_many_bookies_there_are_and_are_needed(
+    persistence: tuple[int, int, int] | None, writable: int, expected: str | None
+) -> None:
+    """TOP-4"""
+    policies = Policies()
+    if persistence is not None:
+        ensemble, write, ack = persistence
+        stored = StoredPersistence(ensemble_size=ensemble, write_quorum=write, ack_quorum=ack)
+        policies.persistence.CopyFrom(stored)
+    warnings = find_unmet("acme/shop", policies, writable, 5)
+    assert len(warnings) == (expected is not None)
+    assert expected is None or re.search(f"namespace acme/shop: .*{expected}", warnings[0])
+
+
+def test_who_sets_a_policy_that_can_not_be_met_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    """TOP-4: it holds all the same, since bookies may be on their way; the broker logs it, too."""
+
+    async def body(scene: BrokerScene) -> None:
+        namespaces = scene.admin.namespaces
+        with caplog.at_level(logging.WARNING, "magnetar_broker.admin.catalog_calls"):
+            (warning,) = await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
+        assert "2 of 2 registered bookies" in warning
+        assert "the ack quorum needs 3" in warning
+        assert warning in caplog.text
+        assert await namespaces.policies(_NAMESPACE) == _IMPOSSIBLE
+        (warning,) = await namespaces.create("public/shop", NamespacePolicies(Persistence(3, 2, 2)))
+        assert "the ensemble needs 3" in warning
+        assert await namespaces.set_policies(_NAMESPACE, NamespacePolicies(Persistence(2, 2, 2))) == ()
+        assert await namespaces.set_policies(_NAMESPACE, NamespacePolicies()) == ()
+
+    in_broker(body)
+
+
+def test_a_topic_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+    """TOP-4: a log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        await admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
+        async with scene.client() as client:
+            producer = await client.create_producer("t")
+            sending = asyncio.create_task(producer.send(b"one"))
+
+            async def waits() -> bool:
+                return "needs 3" in (await admin.topics.stats("t")).waiting_for
+
+            await until(waits, "the topic waits for bookies")
+            # Another policy that can't be met is taken, too.
+            await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies(Persistence(5, 5, 5)))
+
+            async def waits_for_more() -> bool:
+                return "needs 5" in (await admin.topics.stats("t")).waiting_for
+
+            await until(waits_for_more, "the topic waits for more bookies")
+            assert not sending.done()
+            await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
+            placed = await within(sending, "the message is stored")
+            assert (await admin.topics.stats("t")).waiting_for == ""
+            assert (await scene.life.client.ledgers.read(placed.ledger_id())).striping.ack_quorum == 2
+
+    in_broker(body, metadata_cache_ttl_s=0.02)
+
+
+def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> None:
+    """TOP-4, ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
+
+    async def body(scene: BrokerScene) -> None:
+        admin = scene.admin
+        async with scene.client() as client:
+            consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+            producer = await client.create_producer("t", batching_enabled=False)
+            for number in range(3):
+                await producer.send(b"%d" % number)
+            await producer.close()
+            await admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
+            await admin.topics.unload("t")
+            messages = [await within(consumer.receive(), "a message") for _ in range(3)]
+            # A hole, which the cursor's node alone can't hold.
+            acknowledging = asyncio.create_task(consumer.acknowledge(messages[1], receipt=True))
+
+            (topic,) = scene.life.topics.loaded()
+            cursor = topic.cursors.get("s")
+            assert cursor is not None
+            await until(lambda: "needs 3" in cursor.waiting_for, "the cursor waits for bookies")
+            assert not acknowledging.done()
+            await admin.namespaces.set_policies(_NAMESPACE, NamespacePolicies())
+            await within(acknowledging, "the receipt")
+
+    in_broker(body, metadata_cache_ttl_s=0.02)
