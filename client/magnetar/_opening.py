@@ -8,6 +8,7 @@ who serves the topic, and if that is another broker, this one is left.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from magnetar._connections import Connections
@@ -20,12 +21,19 @@ __all__ = ["LOOK_AGAIN_S", "opening"]
 LOOK_AGAIN_S: Final = 2.0
 
 
-async def opening(connections: Connections, answer: asyncio.Future[None], topic: str, address: str, what: str) -> None:
-    """Raises what the answer raises, `Timeout` after the operation's time, and `ServiceUnitNotReady` when the topic has
-    moved away from `address`."""
+async def opening(
+    connections: Connections,
+    answer: asyncio.Future[None],
+    topic: str,
+    address: str,
+    what: str,
+    why: Callable[[], str] = str,
+) -> None:
+    """Raises what the answer raises, `Timeout` after the operation's time, which says `why` if that is known, and
+    `ServiceUnitNotReady` when the topic has moved away from `address`."""
     watch = _Watch(connections, answer, topic, address)
     try:
-        await within(connections, answer, f"{address} has not opened {what} of {topic}")
+        await within(connections, answer, f"{address} has not opened {what} of {topic}", why=why)
     finally:
         watch.end()
 

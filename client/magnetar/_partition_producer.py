@@ -89,6 +89,10 @@ class PartitionProducer:
         self._open = False
         # The broker has paused this opening: its topic has no room.
         self._paused = False
+        # Why the topic stores nothing at present, as the broker says, also while it opens the producer; empty: it does.
+        self._waiting_for = ""
+        # Why there is no opening; None: there is one, or nothing has failed yet.
+        self._problem: MagnetarException | None = None
         self._opened_at = 0.0
         # Receipts have come since.
         self._got_on = False
@@ -118,6 +122,7 @@ class PartitionProducer:
     async def _open_once(self) -> None:
         address = await self._connections.lookup(self.topic, was_open=self.begun)
         answer = self._answer = asyncio.get_running_loop().create_future()
+        self._waiting_for = ""
         self._epoch += 1
         request = OpenProducer(
             topic=self.topic,
@@ -133,7 +138,9 @@ class PartitionProducer:
         except TransportError as error:
             raise from_transport(error) from error
         try:
-            await opening(self._connections, answer, self.topic, address, "a producer")
+            await opening(
+                self._connections, answer, self.topic, address, "a producer", lambda: self._why_nothing_is_stored
+            )
         finally:
             if not self._open:
                 self._leave()
@@ -144,7 +151,7 @@ class PartitionProducer:
         if not self.begun:
             self._begin(answer)
         self._incarnation = answer.incarnation
-        self._open, self._paused = True, False
+        self._open, self._paused, self._problem = True, False, None
         self._opened_at, self._got_on = self._clock.monotonic(), False
         self._answer.set_result(None)
         self._ready()
@@ -211,9 +218,13 @@ class PartitionProducer:
     def _sends(self) -> bool:
         return self._open and not self._paused
 
-    def set_paused(self, paused: bool) -> None:
-        self._paused = paused
+    def set_flow(self, paused: bool, waiting_for: str) -> None:
+        self._paused, self._waiting_for = paused, waiting_for
         self._ready()
+
+    @property
+    def _why_nothing_is_stored(self) -> str:
+        return f"the topic waits: {self._waiting_for}" if self._waiting_for else ""
 
     def fill(self, builder: FrameBuilder) -> bool:
         in_flight = self._in_flight
@@ -269,6 +280,7 @@ class PartitionProducer:
 
     def _react(self, error: MagnetarException) -> None:
         """What the application is told of an opening that ended, or could not be made again."""
+        self._problem = error
         if self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
             log.warning("topic %s was deleted: what was pending fails, and the next one is asked for", self.topic)
             self._incarnation = ""
@@ -317,8 +329,11 @@ class PartitionProducer:
             self._finish(batch, error)
 
     def _expired(self, batches: list[Batch], timeout_s: float) -> None:
-        where = "is connected" if self._open else "is not connected"
-        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); the producer {where}; it may be stored"
+        state, reason = "is connected", self._why_nothing_is_stored
+        if not self._open:
+            state, reason = "is not connected", str(self._problem or "")
+        why = f"{state}: {reason}" if reason else state
+        text = f"no receipt within {timeout_s:g} s (send_timeout_millis); it may be stored; the producer {why}"
         for batch in batches:
             self._finish(batch, exceptions.Timeout(text))
 

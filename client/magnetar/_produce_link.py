@@ -47,8 +47,9 @@ class ProduceChannel(Channel, Protocol):
 
     def refused(self, refusal: EntryRefused) -> None: ...
 
-    def set_paused(self, paused: bool) -> None:
-        """The broker takes no more of its entries for now, or takes them again."""
+    def set_flow(self, paused: bool, waiting_for: str) -> None:
+        """The broker takes no more of its entries for now, or takes them again. `waiting_for`: why the topic stores
+        nothing at present; empty: it does."""
 
     def ended(self, problem: Problem | None) -> None:
         """The link knows the producer no more. None: because it was closed."""
@@ -130,7 +131,7 @@ class ProduceLink(Link[ProduceChannel]):
                 channel.ended(ended.problem if ended.HasField("problem") else None)
         for flow in answer.flow:
             if (channel := channels.get(flow.producer_id)) is not None:
-                channel.set_paused(flow.paused)
+                channel.set_flow(flow.paused, flow.waiting_for)
 
 
 def _close(channel_id: int) -> CloseProducer:

@@ -236,12 +236,14 @@ class ProducerEnded(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ProducerFlow(_message.Message):
-    __slots__ = ("producer_id", "paused")
+    __slots__ = ("producer_id", "paused", "waiting_for")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     paused: bool
-    def __init__(self, producer_id: _Optional[int] = ..., paused: bool = ...) -> None: ...
+    waiting_for: str
+    def __init__(self, producer_id: _Optional[int] = ..., paused: bool = ..., waiting_for: _Optional[str] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
     __slots__ = ("open", "acknowledge", "redeliver", "seek", "flow", "unsubscribe", "close")

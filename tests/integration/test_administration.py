@@ -206,5 +206,8 @@ def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: 
             while "needs 2" not in admin.topics.stats("t").waiting_for:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
+            sent = CliRunner().invoke(app, ["produce", "t", "two", "--send-timeout-s", "2", "--url", server.grpc])
+            assert sent.exit_code != 0
+            assert "the topic waits: 1 bookies can take a new ledger" in " ".join(sent.stderr.split())
             assert policies("1,1,1").stderr == ""
         assert results.get(timeout=60) == magnetar.Result.Ok

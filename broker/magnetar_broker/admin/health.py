@@ -150,6 +150,9 @@ class _Sent:
     async def lives(self) -> bool:
         return True
 
+    def report_waiting(self, waiting_for: str) -> None:
+        pass  # whoever looks asks the log
+
     def ended(self, error: BrokerError) -> None:
         if not self.outcome.done():
             self.outcome.set_exception(error)

@@ -51,8 +51,8 @@ class ProduceAnswers:
         self._last: dict[int, _Range] = {}
         self._refused: list[EntryRefused] = []
         self._ended: list[ProducerEnded] = []
-        # By producer: whether it is paused.
-        self._flow: dict[int, bool] = {}
+        # By producer: whether it is paused, and what its topic waits for.
+        self._flow: dict[int, tuple[bool, str]] = {}
 
     def __len__(self) -> int:
         return len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended) + len(self._flow)
@@ -80,8 +80,8 @@ class ProduceAnswers:
         self._flow.pop(producer_id, None)
         self._ended.append(ProducerEnded(producer_id=producer_id, problem=problem and _short(problem)))
 
-    def set_paused(self, producer_id: int, paused: bool) -> None:
-        self._flow[producer_id] = paused
+    def set_flow(self, producer_id: int, paused: bool, waiting_for: str = "") -> None:
+        self._flow[producer_id] = paused, waiting_for[:_MAX_TEXT]
 
     def take(self) -> ProduceAnswer:
         """What leaves next: all there is, or, where that is much, what stands first."""
@@ -112,8 +112,12 @@ class ProduceAnswers:
             ],
             refused=refused,
             ended=ended,
-            flow=[ProducerFlow(producer_id=one, paused=self._flow.pop(one)) for one in flow],
+            flow=[self._take_flow(producer_id) for producer_id in flow],
         )
+
+    def _take_flow(self, producer_id: int) -> ProducerFlow:
+        paused, waiting_for = self._flow.pop(producer_id)
+        return ProducerFlow(producer_id=producer_id, paused=paused, waiting_for=waiting_for)
 
 
 def _short(problem: Problem) -> Problem:

@@ -323,6 +323,9 @@ class ConnectedProducer:
             self._budget.give_back(memory_bytes)
         self._connection.decided(memory_bytes)
 
+    def report_waiting(self, waiting_for: str) -> None:
+        """Pulsar's protocol has no command for it."""
+
     def ended(self, error: BrokerError) -> None:
         """The client connects it again, where the topic is by then, and sends again what has no receipt."""
         if self.closed:

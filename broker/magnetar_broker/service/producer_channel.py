@@ -69,6 +69,7 @@ class ProducerChannel:
         "_topic",
         "_undecided_bytes",
         "_waiting",
+        "_waiting_for",
         "closing",
         "opening",
         "over",
@@ -84,9 +85,11 @@ class ProducerChannel:
         self._waiting: deque[DecodedRun] = deque()
         # Memory of its entries that were received and are not decided.
         self._undecided_bytes = 0
-        # The last state that the client was told, and the two reasons for it.
+        # Whether the client was told to pause, and the first of two reasons for it.
         self._paused = False
         self._over_share = False
+        # What the client was told that its topic waits for.
+        self._waiting_for = ""
         # Waits until the topic has capacity.
         self._resuming: asyncio.Task[None] | None = None
         self._next = 0
@@ -154,8 +157,11 @@ class ProducerChannel:
         paused = self._over_share or self._resuming is not None
         if paused is not self._paused:
             self._paused = paused
-            self._owner.answers.set_paused(self.producer_id, paused)
-            self._owner.wake()
+            self._tell_flow()
+
+    def _tell_flow(self) -> None:
+        self._owner.answers.set_flow(self.producer_id, self._paused, self._waiting_for)
+        self._owner.wake()
 
     async def close(self) -> None:
         """End the producer once all entries that were sent before are decided.
@@ -218,6 +224,11 @@ class ProducerChannel:
         if self._over_share and not self.over and self._owner.stream_budget.has_share(self._undecided_bytes):
             self._over_share = False
             self._send_flow()
+
+    def report_waiting(self, waiting_for: str) -> None:
+        if waiting_for != self._waiting_for and not self.over:
+            self._waiting_for = waiting_for
+            self._tell_flow()
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)

@@ -66,6 +66,7 @@ class Housekeeping:
         now = self._clock.monotonic()
         topic.log.tick(now)
         topic.cursors.tick(now)
+        topic.report_waiting()
         if topic.in_use or topic.log.leases.any_stands:
             topic.unused_since = now
         self._count_lapsed(topic)

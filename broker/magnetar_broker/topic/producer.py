@@ -191,6 +191,10 @@ class Producer:
         if not pending:
             self._wake()
 
+    def report_waiting(self, waiting_for: str) -> None:
+        if self.error is None:
+            self._sink.report_waiting(waiting_for)
+
     async def lives(self) -> bool:
         """Its client is still there, as far as can be told; where not, it has left by now."""
         return await self._sink.lives()

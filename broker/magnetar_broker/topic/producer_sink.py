@@ -21,6 +21,10 @@ class ProducerSink(Protocol):
     def decided(self, memory_bytes: int) -> None:
         """Entries that were handed over are decided; they took this much memory, by `count_entry_memory`."""
 
+    def report_waiting(self, waiting_for: str) -> None:
+        """Why the topic stores nothing at present has changed; empty: it stores what comes. Also called while the
+        producer is being opened."""
+
     def ended(self, error: BrokerError) -> None:
         """Nothing more is taken, or told, of this producer; but `decided` still is."""
 

@@ -52,6 +52,7 @@ class Topic:
         "_options",
         "_pending_of",
         "_randomness",
+        "_reported_waiting",
         "budget",
         "counted_lapsed_leases",
         "counters",
@@ -98,6 +99,8 @@ class Topic:
         # Producers by name, those that have gone too, of whose entries some are pending.
         self._pending_of: dict[str, list[Producer]] = {}
         self._closing: asyncio.Task[None] | None = None
+        # What producers were told that the topic waits for.
+        self._reported_waiting = ""
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost
         cursors.on_lost = self._lost
@@ -116,10 +119,19 @@ class Topic:
         """Why publishing waits; empty: it does not."""
         return self.log.waiting_for
 
+    def report_waiting(self) -> None:
+        """Tell producers why publishing waits, if that has changed. Housekeeping calls this every second or so."""
+        waiting_for = self.log.waiting_for
+        if waiting_for != self._reported_waiting:
+            self._reported_waiting = waiting_for
+            for producer in self.producers():
+                producer.report_waiting(waiting_for)
+
     async def open_producer(self, asked: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
         """A producer that nobody else has the name of. What its predecessor of that name has sent is decided.
 
-        Raises `BrokerError`; the sink is told nothing before this returns. Whoever is cancelled has opened nothing.
+        Raises `BrokerError`; before this returns the sink is told nothing but what the topic waits for. Whoever is
+        cancelled has opened nothing.
         """
         self._check_served()
         _check_asked(asked)
@@ -155,6 +167,8 @@ class Topic:
                 )
             )
             self._keep_while_pending(evicted)
+        if self._reported_waiting:
+            producer.report_waiting(self._reported_waiting)
         try:
             while before := self._pending_of.get(name):
                 await before[0].settled()

@@ -7,7 +7,6 @@ gap. However it ends, what was sent is waited for, and told; who presses Ctrl-C 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -214,9 +213,12 @@ def _standard_input() -> int:
 def _waited_for(producer: magnetar.Producer, tally: Tally, interrupts: Interrupts) -> bool:
     """Returns when each message is decided; False, if somebody does not want to wait for that."""
     try:
-        # The tally knows what became of each.
-        with interrupts.raised(), contextlib.suppress(MagnetarException):
+        with interrupts.raised():
             producer.flush()
+        return True
+    except MagnetarException as error:
+        # The tally counts what became of each message. This is why the first of them failed.
+        tell(str(error))
         return True
     except KeyboardInterrupt:
         tell(f"not waiting for {tally.offered - tally.decided:,} receipts")

@@ -58,6 +58,8 @@ class Sink:
 
     def ended(self, error: object) -> None: ...
 
+    def report_waiting(self, waiting_for: str) -> None: ...
+
     async def lives(self) -> bool:
         return True
 

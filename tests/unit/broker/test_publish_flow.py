@@ -269,9 +269,9 @@ def test_of_flow_the_last_state_is_told_behind_the_opening_and_not_behind_the_en
     count = 5_000
     for producer_id in range(count):
         answers.opened(ProducerOpened(producer_id=producer_id))
-        answers.set_paused(producer_id, True)
+        answers.set_flow(producer_id, True)
         if producer_id % 2:
-            answers.set_paused(producer_id, False)
+            answers.set_flow(producer_id, False)
         if producer_id % 5 == 0:
             answers.ended(producer_id, None)
     opened: set[int] = set()

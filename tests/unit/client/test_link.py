@@ -68,7 +68,7 @@ class Recorder:
     def ended(self, problem: Problem | None) -> None:
         self.told.append(problem)
 
-    def set_paused(self, paused: bool) -> None:
+    def set_flow(self, paused: bool, waiting_for: str) -> None:
         self.told.append(paused)
 
     def disconnected(self, error: TransportError) -> None:

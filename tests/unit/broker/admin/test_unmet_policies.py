@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from magnetar import InitialPosition
+from magnetar import InitialPosition, exceptions
 from magnetar.admin import NamespacePolicies, Persistence
 from magnetar_broker.core.policies import find_unmet
 from magnetar_broker.managed_ledger import ledger_striping
@@ -126,3 +126,49 @@ def test_a_cursor_that_waits_for_bookies_takes_the_policy_as_it_is_then() -> Non
             await within(acknowledging, "the receipt")
 
     in_broker(body, metadata_cache_ttl_s=0.02)
+
+
+def test_a_send_that_times_out_says_what_the_topic_waits_for() -> None:
+    """PRD-1: as the topic's statistics do, and only as long as it waits."""
+
+    async def body(scene: BrokerScene) -> None:
+        namespaces = scene.admin.namespaces
+        await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
+        async with scene.client() as client:
+            producer = await client.create_producer("t", send_timeout_millis=1_000)
+            with pytest.raises(exceptions.Timeout) as told:
+                await producer.send(b"one")
+            waiting_for = (await scene.admin.topics.stats("t")).waiting_for
+            assert re.search("2 bookies can take a new ledger, .* needs 3", waiting_for)
+            assert f"the producer is connected: the topic waits: {waiting_for}" in str(told.value)
+            # One that comes later is told, too.
+            other = await client.create_producer("t", send_timeout_millis=1_000)
+            with pytest.raises(exceptions.Timeout, match=r"the topic waits: .* needs 3"):
+                await other.send(b"two")
+            await namespaces.set_policies(_NAMESPACE, NamespacePolicies())
+            lasting = await client.create_producer("t")
+            await lasting.send(b"three")
+            # Nothing is stored now for another reason, which the broker does not know.
+            for bookie in scene.bookies:
+                bookie.hanging = {"add"}
+            with pytest.raises(exceptions.Timeout) as told:
+                await other.send(b"four")
+            assert "the topic waits" not in str(told.value)
+
+    in_broker(body, metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02, add_entry_timeout_s=30.0)
+
+
+def test_a_producer_that_can_not_be_opened_says_what_the_topic_waits_for() -> None:
+    """PRD-1: it waits for what its predecessor of that name has sent."""
+
+    async def body(scene: BrokerScene) -> None:
+        await scene.admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
+        async with scene.client() as first, scene.client(operation_timeout_seconds=2) as second:
+            producer = await first.create_producer("t", producer_name="p", send_timeout_millis=500)
+            with pytest.raises(exceptions.Timeout):
+                await producer.send(b"one")
+            await first.close()
+            with pytest.raises(exceptions.Timeout, match=r"has not opened a producer of .* needs 3"):
+                await second.create_producer("t", producer_name="p")
+
+    in_broker(body, metadata_cache_ttl_s=0.02, topic_housekeeping_interval_s=0.02)
