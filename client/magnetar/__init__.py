@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from magnetar.schema import BytesSchema
     from magnetar_wire.message_id import MessageId
 
+    __version__: str
+
 __all__ = [
     "Authentication",
     "AuthenticationAthenz",
@@ -129,6 +131,8 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     if name in ("aio", "asyncio", "exceptions", "schema"):
         value: Any = importlib.import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = importlib.import_module("magnetar_wire.version").magnetar_version()
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
     elif name in importlib.import_module("magnetar.exceptions").__all__:
