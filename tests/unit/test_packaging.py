@@ -105,6 +105,7 @@ import magnetar, magnetar.aio, magnetar.admin
 for module in pkgutil.walk_packages(magnetar.__path__, "magnetar."):
     importlib.import_module(module.name)
 import magnetar_wire.grpc_transport
+assert "magnetar_wire.grpc_transport.known_methods" not in sys.modules, "clients need no private parts of grpc.aio"
 for name in magnetar.__all__:
     getattr(magnetar, name)
 """
