@@ -64,6 +64,7 @@ __all__ = [
     "TransactionCoordinatorNotFoundError",
     "TransactionNotFound",
     "UnknownError",
+    "UnknownOption",
     "UnsupportedVersionError",
 ]
 
@@ -151,9 +152,13 @@ class BrokerFailed(UnknownError):
 
 
 class InvalidConfiguration(MagnetarException, ValueError):
-    """An option's value can't be."""
+    """An option's value is not allowed."""
 
     result = Result.InvalidConfiguration
+
+
+class UnknownOption(InvalidConfiguration, TypeError):
+    """There is no option of that name."""
 
 
 class Timeout(MagnetarException, TimeoutError):
