@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from magnetar._batch import Waiter
 from magnetar._outgoing import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
+from magnetar._repr import repr_of
 from magnetar._topic_producer import TopicProducer
-from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
+from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
 
 if TYPE_CHECKING:
@@ -97,6 +98,12 @@ class Producer:
             await self._wait_turn(part, message, received)
         return await receipt
 
+    def send_async(self, *arguments: object, **options: object) -> NoReturn:
+        """Not supported: `send` is a coroutine here."""
+        raise OperationNotSupported(
+            "an asyncio producer has no send_async: await send(…), or await many in asyncio.gather(…)"
+        )
+
     def _add(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> bool:
         """False: there is no room, and the producer is one that waits."""
         try:
@@ -134,6 +141,9 @@ class Producer:
     async def close(self) -> None:
         """Sends what is pending, waits for its receipts, and leaves."""
         await self._client._close_member(self._core)
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "producer_name", "is_connected", "last_sequence_id")
 
     async def __aenter__(self) -> Self:
         return self

@@ -25,6 +25,7 @@ from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_op
 from magnetar._producer import Producer
 from magnetar._service_url import parse_service_url
 from magnetar._subscribe import Subscribing
+from magnetar._unsupported import ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, Timeout
 from magnetar_wire.transport import Transport
 
@@ -148,6 +149,19 @@ class Client(Subscribing):
     def shutdown(self) -> None:
         """Ends everything at once: what is pending fails."""
         self._end(lambda core: core.shutdown(), None)
+
+    def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """Not supported yet."""
+        return TableView(topic)
+
+    def get_service_info(self) -> ServiceInfo:
+        """Not supported yet."""
+        return ServiceInfo()
+
+    def __repr__(self) -> str:
+        return f"Client({self._url!r}{', closed' if self._closed else ''})"
 
     def __enter__(self) -> Self:
         return self

@@ -40,6 +40,7 @@ from magnetar._message import Message
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._service_url import parse_service_url
 from magnetar._subscribe import AioSubscribing
+from magnetar._unsupported import ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
 from magnetar_wire.clock import Clock
 from magnetar_wire.message_id import MessageId
@@ -181,6 +182,19 @@ class Client(AioSubscribing):
         if (core := self._take_core()) is not None:
             core.end_members()
             self._ending = asyncio.get_running_loop().create_task(core.shutdown())
+
+    async def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """Not supported yet."""
+        return TableView(topic)
+
+    def get_service_info(self) -> ServiceInfo:
+        """Not supported yet."""
+        return ServiceInfo()
+
+    def __repr__(self) -> str:
+        return f"aio.Client({self._url!r}{', closed' if self._closed else ''})"
 
     async def __aenter__(self) -> Self:
         return self
