@@ -23,7 +23,7 @@ from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._loop import background
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._producer import Producer
-from magnetar._service_url import parse_service_url
+from magnetar._service_url import check_service_url
 from magnetar._subscribe import Subscribing
 from magnetar._unsupported import ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, Timeout
@@ -83,7 +83,7 @@ class Client(Subscribing):
     ) -> None:
         options = client_options(locals())
         self._url = service_url
-        parse_service_url(service_url)
+        check_service_url(service_url)
         self._options = options
         self._transport = _transport
         self._fronts: weakref.WeakSet[Any] = weakref.WeakSet()

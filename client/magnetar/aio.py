@@ -38,7 +38,7 @@ from magnetar._keywords import suggest_keywords
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
-from magnetar._service_url import parse_service_url
+from magnetar._service_url import check_service_url
 from magnetar._subscribe import AioSubscribing
 from magnetar._unsupported import ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
@@ -106,7 +106,7 @@ class Client(AioSubscribing):
         _randomness: Randomness | None = None,
     ) -> None:
         options = client_options(locals())
-        parse_service_url(service_url)
+        check_service_url(service_url)
         self._url = service_url
         self._options = options
         self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}

@@ -178,6 +178,9 @@ class ConnectError(MagnetarException):
 
     result = Result.ConnectError
 
+    # What was found at the addresses of the service URL, if none of them has answered as a broker; the message says it.
+    found: str | None = None
+
 
 class ReadError(MagnetarException):
     result = Result.ReadError
