@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from magnetar._client_core import ClientCore, LateTransport, Member
 from magnetar._enums import (
@@ -25,13 +25,10 @@ from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_op
 from magnetar._producer import Producer
 from magnetar._service_url import check_service_url
 from magnetar._subscribe import Subscribing
-from magnetar._unsupported import ServiceInfo, TableView
+from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, Timeout
+from magnetar.schema import Schema
 from magnetar_wire.transport import Transport
-
-if TYPE_CHECKING:
-    from magnetar._unsupported import Authentication, CryptoKeyReader
-    from magnetar.schema import Schema
 
 __all__ = ["Client"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -21,6 +20,7 @@ from pydantic.fields import FieldInfo
 from magnetar._enums import BatchingType, CompressionType, HashingScheme, PartitionsRoutingMode, ProducerAccessMode
 from magnetar._loggers import log_to
 from magnetar.exceptions import InvalidConfiguration, OperationNotSupported
+from magnetar.schema import BytesSchema
 from magnetar_wire.configuration import Configuration
 
 __all__ = [
@@ -166,8 +166,7 @@ def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
 def _check_supported(name: str, value: Any, default: Any, instead: object) -> None:
     if not value or value == default:
         return
-    module = sys.modules.get("magnetar.schema")  # not imported: nobody has a BytesSchema
-    if name == "schema" and module is not None and isinstance(value, module.BytesSchema):
+    if name == "schema" and isinstance(value, BytesSchema):
         return
     raise OperationNotSupported(f"{name} = {value!r} is not supported yet: {instead}")
 

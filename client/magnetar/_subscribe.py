@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from magnetar import _aio_consumer, _aio_reader
 from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
@@ -29,13 +29,11 @@ from magnetar._nacks import RedeliveryBackoff
 from magnetar._options import check_options
 from magnetar._reader import Reader
 from magnetar._reader_core import open_reader
+from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
 from magnetar.exceptions import AlreadyClosed
+from magnetar.schema import Schema
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId
-
-if TYPE_CHECKING:
-    from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
-    from magnetar.schema import Schema
 
 __all__ = ["AioSubscribing", "Subscribing"]
 

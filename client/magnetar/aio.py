@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from magnetar._aio_consumer import Consumer
 from magnetar._aio_producer import Producer
@@ -40,16 +40,13 @@ from magnetar._message import Message
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._service_url import check_service_url
 from magnetar._subscribe import AioSubscribing
-from magnetar._unsupported import ServiceInfo, TableView
+from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
+from magnetar.schema import Schema
 from magnetar_wire.clock import Clock
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
-
-if TYPE_CHECKING:
-    from magnetar._unsupported import Authentication, CryptoKeyReader
-    from magnetar.schema import Schema
 
 __all__ = [
     "BatchingType",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -60,6 +60,13 @@ def test_both_clients_have_the_same_parameters(method: str) -> None:
         for client in (magnetar.Client, aio.Client)
     )
     assert sync == asynchronous
+
+
+@pytest.mark.parametrize("client", [magnetar.Client, aio.Client])
+@pytest.mark.parametrize("method", ["__init__", "create_producer", "subscribe", "create_reader", "create_table_view"])
+def test_annotations_can_be_read_at_runtime(client: Any, method: str) -> None:
+    hints = get_type_hints(getattr(client, method))
+    assert {one.name for one in parameters_of(getattr(client, method))} <= hints.keys()
 
 
 @pytest.mark.parametrize(
