@@ -49,6 +49,7 @@ DOCUMENTS: Final = (
     "client/administration.md",
     "spark_connector/README.md",
     "deploy/README.md",
+    "deploy/operating.md",
     "deploy/command_line.md",
     "deploy/compose.md",
     "bookie/README.md",

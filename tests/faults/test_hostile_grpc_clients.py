@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -11,7 +12,7 @@ import pytest
 
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.grpc_transport.wire import PIECE_BYTES
-from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Connection
+from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Connection, Disconnected, Rejected
 from tests.faults.grpc_process import GrpcChild, grpc_child
 from tests.faults.raw_http2 import (
     CONTINUATION,
@@ -80,6 +81,14 @@ def others_are_served_during(hostility: Hostility, *, at_most_mb: int, **options
 
 async def served(honest: Connection) -> None:
     assert await honest.call("m", b"honest", timeout_s=60) == b"m:honest"
+
+
+async def _served_though_broken_off(honest: Connection, request: bytes) -> None:
+    """A request that is large is broken off, too, where the machine is so busy that it takes longer than its grace."""
+    while True:
+        with contextlib.suppress(Rejected, Disconnected):
+            assert await honest.call("m", request, timeout_s=60) == b"m:" + request
+            return
 
 
 def test_garbage_and_unreadable_requests_hurt_nobody() -> None:
@@ -207,7 +216,7 @@ def test_large_messages_that_never_end_take_a_bounded_share_of_memory(path: byte
             await raw.send(frame(HEADERS, END_HEADERS, 1, request_headers(path, METHOD)))
             uploads.append(asyncio.create_task(raw.upload(1, upload)))
         large = bytes(3_000_000)
-        assert await honest.call("m", large, timeout_s=60) == b"m:" + large
+        await within(_served_though_broken_off(honest, large), "an honest call gets its turn")
         ended = await within(asyncio.gather(*uploads), "each was taken in whole, or broken off")
         assert in_pieces or not any(ended)
         stream = honest.open_stream("echo")

@@ -41,7 +41,11 @@ _BRANCHES: Final[list[Branch]] = [
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
     ("magnetar_broker/topic/topic.py", "evicted.end("),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
-    ("magnetar_broker/topic/subscription.py", "ErrorCode.STALE_EPOCH,"),
+    (
+        "magnetar_broker/topic/subscription.py",
+        "if request.epoch < consumer.acknowledged_from or not self._pump.dispatch.is_active(consumer.state):\n"
+        "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH,",
+    ),
     (
         "magnetar/_consumer_part.py",
         "if not self.connected or delivery.epoch != self.era.epoch:\nreturn",
