@@ -25,7 +25,7 @@ def send_all(producer: aio.Producer, payloads: list[bytes]) -> list[asyncio.Task
 
 
 def test_any_number_of_sends_is_gathered_with_default_options() -> None:
-    """PRD-1, PRD-4: more than may be pending, in the order of the calls."""
+    """PRD-1, PRD-10: more than may be pending, in the order of the calls."""
 
     async def go() -> None:
         async with scene() as (broker, client):
@@ -39,7 +39,7 @@ def test_any_number_of_sends_is_gathered_with_default_options() -> None:
 
 
 def test_sends_in_many_tasks_keep_the_order_of_the_calls() -> None:
-    """PRD-4: later calls do not overtake those that wait, whenever capacity comes."""
+    """PRD-10: later calls do not overtake those that wait, whenever capacity comes."""
 
     async def go() -> None:
         async with scene() as (broker, client):
@@ -116,7 +116,7 @@ def test_a_cancelled_send_passes_the_capacity_on() -> None:
 
 
 def test_flush_queues_behind_the_sends_that_wait() -> None:
-    """PRD-5"""
+    """PRD-1"""
 
     async def go() -> None:
         async with scene() as (broker, client):
@@ -155,7 +155,7 @@ def parts(broker: FakeBroker, count: int) -> list[Topic]:
 
 
 def test_sends_to_a_partition_that_is_opened_lazily_keep_their_order() -> None:
-    """PRD-4: those that were made while it was opened are sent before those made in the moment it is open. Another
+    """PRD-10: those that were made while it was opened are sent before those made in the moment it is open. Another
     partition is not waited for."""
 
     async def go() -> None:

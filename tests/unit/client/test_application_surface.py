@@ -206,8 +206,6 @@ def in_other_process(pickled: bytes) -> bytes:
 
 
 def test_a_message_is_pickled() -> None:
-    """CON-8"""
-
     async def go() -> None:
         async with client_of() as (broker, client):
             topic = broker.topic("t")
@@ -231,7 +229,7 @@ def test_a_message_is_pickled() -> None:
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
 def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: ConsumerType) -> None:
-    """CON-8: one message of a batch, one of its own, and one that is refused; by another consumer."""
+    """One message of a batch, one of its own, and one that is refused; by another consumer."""
 
     async def go() -> None:
         async with client_of() as (broker, client):
