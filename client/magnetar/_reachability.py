@@ -52,9 +52,11 @@ class Reachability:
         self._describer = transport if isinstance(transport, DescribesEndpoints) else None
         # How often a broker has answered.
         self.answers = 0
-        # Since the last answer: a request has reached no broker; and it was logged that none answers.
+        # Since the last answer: a request has reached no broker; it was logged that none answers, or that need not be,
+        # since a probe found what may be a slow broker.
         self._failed = False
         self._warned = False
+        self._slow = False
         # Operations in progress.
         self._operations = 0
         self._timer: Timer | None = None
@@ -77,14 +79,16 @@ class Reachability:
         """A broker has answered, if only by an error."""
         self.answers += 1
         self._stop_timer()
-        if self._warned:
+        if self._warned and not self._slow:
             log.info("a broker of %s answers again", self._shown_addresses())
-        self._failed = self._warned = False
+        self._failed = self._warned = self._slow = False
 
     def failed(self, error: MagnetarException) -> None:
         """An attempt has ended with this error, and another one may follow."""
         if is_unreachable(error):
             self._failed = True
+            if self._slow:
+                self._slow = self._warned = False
         elif not isinstance(error, ConnectError | Timeout | AlreadyClosed):
             self.answered()
         self._set_timer()
@@ -131,10 +135,14 @@ class Reachability:
     async def _describe_and_warn(self) -> None:
         answers = self.answers
         found = await self._describe()
-        if self.answers == answers:
-            self._warned = bool(found and self._operations)
-            if self._warned:
-                self._warn(found)
+        if self.answers != answers:
+            return
+        if found and self._operations:
+            self._warn(found)
+        elif not found and not self._failed:
+            self._slow = True
+        else:
+            self._warned = False
 
     def _warn(self, found: str) -> None:
         log.warning(
