@@ -6,15 +6,28 @@ pyproject.toml.
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 
 def requirements(project: Path, extras: list[str]) -> list[str]:
     described = tomllib.loads(project.read_text())["project"]
-    optional = described["optional-dependencies"]
-    return [*described["dependencies"], *(one for extra in extras for one in optional[extra])]
+    return [*described["dependencies"], *(one for extra in extras for one in _of_extra(described, extra))]
+
+
+def _of_extra(described: dict[str, Any], extra: str) -> list[str]:
+    """The requirements of one extra; `magnetar[other]` in it stands for those of that extra."""
+    found: list[str] = []
+    for one in described["optional-dependencies"][extra]:
+        included = re.fullmatch(r"magnetar\[([a-z,]+)\]", one)
+        if included is None:
+            found.append(one)
+        else:
+            found += (inner for name in included[1].split(",") for inner in _of_extra(described, name))
+    return found
 
 
 if __name__ == "__main__":

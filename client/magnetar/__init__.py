@@ -6,7 +6,7 @@
     client.close()
 
 Names, parameters and behaviour are those of Pulsar's Python client, so that an application moves by changing its
-import. What is here is imported when it is first used, and gRPC when something is connected.
+import. Each name is imported when it is first used, and gRPC when something is connected.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from magnetar._enums import (
         BatchingType,
         CompressionType,
+        ConsumerCryptoFailureAction,
         ConsumerType,
         HashingScheme,
         InitialPosition,
+        KeySharedMode,
         PartitionsRoutingMode,
         ProducerAccessMode,
         RegexSubscriptionMode,
@@ -33,23 +35,31 @@ if TYPE_CHECKING:
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
     from magnetar._nacks import MultiplierRedeliveryBackoff
-    from magnetar._not_yet import (
+    from magnetar._producer import Producer
+    from magnetar._reader import Reader
+    from magnetar._unsupported import (
         Authentication,
         AuthenticationAthenz,
         AuthenticationBasic,
         AuthenticationOauth2,
         AuthenticationTLS,
         AuthenticationToken,
+        AutoClusterFailover,
         ConsumerDeadLetterPolicy,
         ConsumerKeySharedPolicy,
         CryptoKeyReader,
+        EncryptionContext,
+        EncryptionKey,
+        ServiceInfo,
+        ServiceInfoProvider,
         TableView,
     )
-    from magnetar._producer import Producer
-    from magnetar._reader import Reader
+    from magnetar.exceptions import *  # noqa: F403 (every exception is exported)
     from magnetar.exceptions import MagnetarException, PulsarException, Result
     from magnetar.schema import BytesSchema
     from magnetar_wire.message_id import MessageId
+
+    __version__: str
 
 __all__ = [
     "Authentication",
@@ -58,6 +68,7 @@ __all__ = [
     "AuthenticationOauth2",
     "AuthenticationTLS",
     "AuthenticationToken",
+    "AutoClusterFailover",
     "BatchingType",
     "BytesSchema",
     "Client",
@@ -65,13 +76,17 @@ __all__ = [
     "ConsoleLogger",
     "Consumer",
     "ConsumerBatchReceivePolicy",
+    "ConsumerCryptoFailureAction",
     "ConsumerDeadLetterPolicy",
     "ConsumerKeySharedPolicy",
     "ConsumerType",
     "CryptoKeyReader",
+    "EncryptionContext",
+    "EncryptionKey",
     "FileLogger",
     "HashingScheme",
     "InitialPosition",
+    "KeySharedMode",
     "LoggerLevel",
     "MagnetarException",
     "Message",
@@ -84,6 +99,8 @@ __all__ = [
     "Reader",
     "RegexSubscriptionMode",
     "Result",
+    "ServiceInfo",
+    "ServiceInfoProvider",
     "TableView",
     "aio",
     "asyncio",
@@ -93,12 +110,13 @@ __all__ = [
 
 # Where each name comes from. What is not here is one of `exceptions`.
 _MODULES: Final = {
-    "Authentication": "magnetar._not_yet",
-    "AuthenticationAthenz": "magnetar._not_yet",
-    "AuthenticationBasic": "magnetar._not_yet",
-    "AuthenticationOauth2": "magnetar._not_yet",
-    "AuthenticationTLS": "magnetar._not_yet",
-    "AuthenticationToken": "magnetar._not_yet",
+    "Authentication": "magnetar._unsupported",
+    "AuthenticationAthenz": "magnetar._unsupported",
+    "AuthenticationBasic": "magnetar._unsupported",
+    "AuthenticationOauth2": "magnetar._unsupported",
+    "AuthenticationTLS": "magnetar._unsupported",
+    "AuthenticationToken": "magnetar._unsupported",
+    "AutoClusterFailover": "magnetar._unsupported",
     "BatchingType": "magnetar._enums",
     "BytesSchema": "magnetar.schema",
     "Client": "magnetar._client",
@@ -106,13 +124,17 @@ _MODULES: Final = {
     "ConsoleLogger": "magnetar._loggers",
     "Consumer": "magnetar._consumer",
     "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
-    "ConsumerDeadLetterPolicy": "magnetar._not_yet",
-    "ConsumerKeySharedPolicy": "magnetar._not_yet",
+    "ConsumerCryptoFailureAction": "magnetar._enums",
+    "ConsumerDeadLetterPolicy": "magnetar._unsupported",
+    "ConsumerKeySharedPolicy": "magnetar._unsupported",
     "ConsumerType": "magnetar._enums",
-    "CryptoKeyReader": "magnetar._not_yet",
+    "CryptoKeyReader": "magnetar._unsupported",
+    "EncryptionContext": "magnetar._unsupported",
+    "EncryptionKey": "magnetar._unsupported",
     "FileLogger": "magnetar._loggers",
     "HashingScheme": "magnetar._enums",
     "InitialPosition": "magnetar._enums",
+    "KeySharedMode": "magnetar._enums",
     "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
@@ -122,21 +144,27 @@ _MODULES: Final = {
     "ProducerAccessMode": "magnetar._enums",
     "Reader": "magnetar._reader",
     "RegexSubscriptionMode": "magnetar._enums",
-    "TableView": "magnetar._not_yet",
+    "ServiceInfo": "magnetar._unsupported",
+    "ServiceInfoProvider": "magnetar._unsupported",
+    "TableView": "magnetar._unsupported",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("aio", "asyncio", "exceptions", "schema"):
-        value: Any = importlib.import_module(f"{__name__}.{name}")
-    elif name in _MODULES:
-        value = getattr(importlib.import_module(_MODULES[name]), name)
-    elif name in importlib.import_module("magnetar.exceptions").__all__:
-        value = getattr(sys.modules["magnetar.exceptions"], name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker, a module with `__getattr__` has every name
+
+    def __getattr__(name: str) -> Any:
+        if name in ("aio", "asyncio", "exceptions", "schema"):
+            value: Any = importlib.import_module(f"{__name__}.{name}")
+        elif name == "__version__":
+            value = importlib.import_module("magnetar_wire.version").magnetar_version()
+        elif name in _MODULES:
+            value = getattr(importlib.import_module(_MODULES[name]), name)
+        elif name in importlib.import_module("magnetar.exceptions").__all__:
+            value = getattr(sys.modules["magnetar.exceptions"], name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -9,16 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_part import ConsumerPart
 from magnetar._enums import ConsumerType
 from magnetar.exceptions import InvalidConfiguration
 
-__all__ = ["check_event_listener", "tell_active"]
+__all__ = ["ConsumerEventListener", "check_event_listener", "tell_active"]
 
 log = logging.getLogger("magnetar")
+
+
+class ConsumerEventListener(Protocol):
+    """What an application passes as `consumer_event_listener`."""
+
+    def became_active(self, consumer: Any, partition: int, /) -> object: ...
+
+    def became_inactive(self, consumer: Any, partition: int, /) -> object: ...
 
 
 def check_event_listener(listener: Any) -> None:

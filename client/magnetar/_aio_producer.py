@@ -1,4 +1,14 @@
-"""The producer of asyncio: the same core, on the application's own loop."""
+"""The producer of asyncio: the same core, on the application's own loop.
+
+**Back-pressure.** Awaiting `send` is what slows an application down: where the queue has no capacity left
+(`max_pending_messages`, `max_pending_bytes`), it waits, and never raises ProducerQueueIsFull. A send that waits has not
+been accepted: if it is cancelled, or the producer is closed, nothing of it is sent. Once it is accepted, cancelling the
+await does not take it back.
+
+**Order.** The messages of one partition are sent in the order in which `send` was called. A send that has to wait, for
+capacity or for a partition that is opened lazily, takes its partition's turn, and every later one queues behind it.
+Other partitions go on. `flush` queues behind the sends that wait as well.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +16,14 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from magnetar._batch import Waiter
 from magnetar._outgoing import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
+from magnetar._repr import repr_of
 from magnetar._topic_producer import TopicProducer
-from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
+from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
 
 if TYPE_CHECKING:
@@ -21,15 +32,26 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
+class _Turn:
+    """Of one partition's sends that wait."""
+
+    __slots__ = ("lock", "waiting")
+
+    def __init__(self) -> None:
+        # First come, first served. Its holder is the first that waits.
+        self.lock = asyncio.Lock()
+        # Its holder and those behind it.
+        self.waiting = 0
+
+
 class Producer:
     """Publishes messages on one topic. `await client.create_producer(…)` makes it."""
 
     def __init__(self, client: Client, core: TopicProducer) -> None:
         self._client = client
         self._core = core
-        # Sends that wait for room, one after the other.
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        # By partition: those that a send had to wait for once.
+        self._turns: dict[PartitionProducer, _Turn] = {}
 
     def topic(self) -> str:
         """The topic's full name."""
@@ -60,10 +82,12 @@ class Producer:
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> MessageId:
-        """Publishes a message, and returns its id when it is durable. Sends that are made together travel together.
+        """Publish a message, and return its id when it is durable. Sends that are made together travel together.
 
-        The message is taken, and its place in the order settled, before the first `await` is left, unless the producer
-        waits for room (`block_if_queue_full`). Cancelling the wait does not take it back.
+        Waits while as many messages are pending as may be (`max_pending_messages`, `max_pending_bytes`), so that any
+        number of sends can be awaited at once; `block_if_queue_full` makes no difference. Messages of one partition
+        are stored in the order of the calls. Cancelling a send that waits for capacity withdraws it; later than that
+        the message is sent all the same.
         """
         message = outgoing(
             content,
@@ -80,9 +104,6 @@ class Producer:
         part = self._core.route(
             message.content, message.properties, message.key, message.ordering_key, message.event_time
         )
-        if not part.begun:
-            await self._core.begin(part)
-        check_size(message.content, part.queue.bounds.max_message_bytes, self._core.options.compression_type)
         receipt: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
 
         def received(outcome: MessageId | MagnetarException) -> None:
@@ -93,12 +114,24 @@ class Producer:
             else:
                 receipt.set_result(outcome)
 
-        if self._waiting or not self._add(part, message, received):
+        if part.begun:
+            self._check_size(part, message)
+        turn = self._turns.get(part)
+        if not part.begun or (turn is not None and turn.waiting) or not self._add(part, message, received):
             await self._wait_turn(part, message, received)
         return await receipt
 
+    def send_async(self, *arguments: object, **options: object) -> NoReturn:
+        """Not supported: `send` is a coroutine here."""
+        raise OperationNotSupported(
+            "an asyncio producer has no send_async: await send(…), or await many in asyncio.gather(…)"
+        )
+
+    def _check_size(self, part: PartitionProducer, message: Outgoing) -> None:
+        check_size(message.content, part.queue.bounds.max_message_bytes, self._core.options.compression_type)
+
     def _add(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> bool:
-        """False: there is no room, and the producer is one that waits."""
+        """Put the message into the queue. Returns False if there is no capacity left."""
         try:
             part.queue.add(
                 message.content,
@@ -112,28 +145,37 @@ class Producer:
                 message.sequence_id,
             )
         except ProducerQueueIsFull:
-            if not self._core.options.block_if_queue_full:
-                raise
             return False
         return True
 
     async def _wait_turn(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> None:
-        """Who came first sends first: nobody overtakes those who wait for room."""
-        self._waiting += 1
+        turn = self._turns.setdefault(part, _Turn())
+        turn.waiting += 1
+        checked = part.begun
         try:
-            async with self._turn:
+            async with turn.lock:
+                if not part.begun:
+                    await self._core.begin(part)
+                if not checked:
+                    self._check_size(part, message)
                 while not self._add(part, message, received):
                     await part.queue.wait_room()
         finally:
-            self._waiting -= 1
+            turn.waiting -= 1
 
     async def flush(self) -> None:
-        """Returns when all that was sent before is durable. Raises the first error that any of it met."""
+        """Return when everything that was sent before is durable. Raises the first error that any of it met."""
+        for turn in list(self._turns.values()):
+            async with turn.lock:
+                pass
         await self._core.flush()
 
     async def close(self) -> None:
-        """Sends what is pending, waits for its receipts, and leaves."""
+        """Send what is pending, wait until it is stored, and leave. Sends that wait for capacity meet AlreadyClosed."""
         await self._client._close_member(self._core)
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "producer_name", "is_connected", "last_sequence_id")
 
     async def __aenter__(self) -> Self:
         return self

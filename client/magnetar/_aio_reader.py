@@ -10,6 +10,7 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_front import no_receive, seek_target
 from magnetar._listening import TaskListening
 from magnetar._message import Message
+from magnetar._repr import repr_of
 from magnetar._waiting import TaskWaiting
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
@@ -74,6 +75,9 @@ class Reader:
             return await self.read_next()
         except AlreadyClosed:
             raise StopAsyncIteration from None
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "is_connected")
 
     async def __aenter__(self) -> Self:
         return self

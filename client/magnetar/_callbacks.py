@@ -35,8 +35,10 @@ class CallbackThread:
     def put(self, work: Callable[[], object]) -> None:
         """Has it called behind all else. From the client's loop only."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="magnetar callbacks", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="magnetar callbacks", daemon=True)
+            # Another thread that closes may join it as soon as it is known here, so not before it has started.
+            thread.start()
+            self._thread = thread
         self._line.put(work)
 
     def close(self, timeout_s: float | None = None) -> None:

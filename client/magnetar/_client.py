@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,41 +18,23 @@ from magnetar._enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
 )
-from magnetar._loggers import log_to
+from magnetar._keywords import suggest_keywords
+from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._loop import background
-from magnetar._options import (
-    KEEP_ALIVE_INTERVAL_S,
-    NOT_YET_OF_PRODUCERS,
-    ClientOptions,
-    ProducerOptions,
-    checked,
-    refuse_unsupported,
-)
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._producer import Producer
-from magnetar._service_url import parse_service_url
+from magnetar._service_url import check_service_url
 from magnetar._subscribe import Subscribing
+from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, Timeout
+from magnetar.schema import Schema
 from magnetar_wire.transport import Transport
 
-__all__ = ["Client", "client_options", "producer_options"]
+__all__ = ["Client"]
 
 T = TypeVar("T")
 F = TypeVar("F")
 
-# Of Pulsar's client, and what asks for nothing: its own threads, TLS and authentication.
-_NOT_YET: Final[Mapping[str, Any]] = {
-    "authentication": None,
-    "use_tls": False,
-    "tls_trust_certs_file_path": None,
-    "tls_allow_insecure_connection": False,
-    "tls_validate_hostname": False,
-    "tls_private_key_file_path": None,
-    "tls_certificate_file_path": None,
-    "io_threads": 1,
-    "concurrent_lookup_requests": 50_000,
-    "stats_interval_in_seconds": 600,
-    "log_conf_file_path": None,
-}
 # Where closing was broken off, callbacks have so long to be told.
 _LAST_CALLS_S: Final = 1.0
 
@@ -63,18 +46,6 @@ class Front(Protocol):
     def _core(self) -> Any: ...
 
 
-def client_options(**given: Any) -> ClientOptions:
-    log_to(given.pop("logger", None))
-    refuse_unsupported({name: given.pop(name) for name in _NOT_YET if name in given}, _NOT_YET)
-    return checked(ClientOptions, given)
-
-
-def producer_options(**given: Any) -> ProducerOptions:
-    """Of `create_producer`'s arguments; None stands for an option's default."""
-    refuse_unsupported({name: given.pop(name, None) for name in NOT_YET_OF_PRODUCERS}, NOT_YET_OF_PRODUCERS)
-    return checked(ProducerOptions, {name: value for name, value in given.items() if value is not None})
-
-
 class Client(Subscribing):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`. Its producers, consumers and
     readers share its connections. Close it, or use it as a context manager.
@@ -83,32 +54,34 @@ class Client(Subscribing):
     before goes on in the parent, and is closed in the child.
     """
 
+    @suggest_keywords
     def __init__(
         self,
         service_url: str,
-        authentication: None = None,
+        authentication: Authentication | None = None,
         operation_timeout_seconds: float = 30,
         io_threads: int = 1,
         message_listener_threads: int = 1,
-        *,
+        concurrent_lookup_requests: int = 50_000,
+        log_conf_file_path: str | None = None,
+        stats_interval_in_seconds: int = 600,
+        use_tls: bool = False,
+        tls_trust_certs_file_path: str | None = None,
+        tls_allow_insecure_connection: bool = False,
+        tls_validate_hostname: bool = False,
+        logger: logging.Logger | ConsoleLogger | FileLogger | None = None,
         connection_timeout_ms: int = 10_000,
         listener_name: str | None = None,
+        tls_private_key_file_path: str | None = None,
+        tls_certificate_file_path: str | None = None,
+        *,
         keep_alive_interval_seconds: float = KEEP_ALIVE_INTERVAL_S,
         _transport: Transport | None = None,
-        **unsupported: Any,
     ) -> None:
+        options = client_options(locals())
         self._url = service_url
-        parse_service_url(service_url)
-        self._options = client_options(
-            authentication=authentication,
-            operation_timeout_seconds=operation_timeout_seconds,
-            io_threads=io_threads,
-            connection_timeout_ms=connection_timeout_ms,
-            message_listener_threads=message_listener_threads,
-            listener_name=listener_name,
-            keep_alive_interval_seconds=keep_alive_interval_seconds,
-            **unsupported,
-        )
+        check_service_url(service_url)
+        self._options = options
         self._transport = _transport
         self._fronts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
@@ -116,11 +89,12 @@ class Client(Subscribing):
         self._core: ClientCore | None = None
         self._beginning = threading.Lock()
 
+    @suggest_keywords
     def create_producer(
         self,
         topic: str,
         producer_name: str | None = None,
-        schema: None = None,
+        schema: Schema | None = None,
         initial_sequence_id: int | None = None,
         send_timeout_millis: int = 30_000,
         compression_type: CompressionType = CompressionType.NONE,
@@ -136,8 +110,8 @@ class Client(Subscribing):
         lazy_start_partitioned_producers: bool = False,
         properties: Mapping[str, str] | None = None,
         batching_type: BatchingType = BatchingType.Default,
-        encryption_key: None = None,
-        crypto_key_reader: None = None,
+        encryption_key: str | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
         access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
         message_router: Callable[[Any, int], int] | None = None,
         *,
@@ -145,42 +119,19 @@ class Client(Subscribing):
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
     ) -> Producer:
-        """A producer on the topic, which is made if that is allowed. Returns when the broker has agreed.
+        """Create a producer on the topic, which is created if that is allowed. Returns when the broker has agreed.
 
         - `producer_name` is unique on the topic; without one the broker makes one.
         - `initial_sequence_id`: the first message has the next one.
-        - `send_timeout_millis`: what has no receipt by then fails; 0: never.
-        - `max_pending_messages` and `max_pending_bytes` bound what may be without a receipt; see `send_async`.
+        - `send_timeout_millis`: a message that is not known to be stored by then fails; 0: never.
+        - `max_pending_messages` and `max_pending_bytes` bound the messages that are not known to be stored; see
+          `send_async`.
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
         - `message_routing_mode`, `message_router` and `hashing_scheme` say to which partition a message goes.
+        - What is not supported yet raises OperationNotSupported, which says what to do instead.
         """
-        options = producer_options(
-            producer_name=producer_name,
-            schema=schema,
-            initial_sequence_id=initial_sequence_id,
-            send_timeout_millis=send_timeout_millis,
-            compression_type=compression_type,
-            max_pending_messages=max_pending_messages,
-            max_pending_messages_across_partitions=max_pending_messages_across_partitions,
-            block_if_queue_full=block_if_queue_full,
-            batching_enabled=batching_enabled,
-            batching_max_messages=batching_max_messages,
-            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes,
-            batching_max_publish_delay_ms=batching_max_publish_delay_ms,
-            chunking_enabled=chunking_enabled,
-            message_routing_mode=message_routing_mode,
-            lazy_start_partitioned_producers=lazy_start_partitioned_producers,
-            properties=properties,
-            batching_type=batching_type,
-            encryption_key=encryption_key,
-            crypto_key_reader=crypto_key_reader,
-            access_mode=access_mode,
-            message_router=message_router,
-            hashing_scheme=hashing_scheme,
-            max_pending_bytes=max_pending_bytes,
-            auto_update_partitions_interval_seconds=auto_update_partitions_interval_seconds,
-        )
+        options = producer_options(locals())
         core = self._begun()
         return self._make_front(core.create_producer(topic, options), lambda made: Producer(self, made))
 
@@ -195,6 +146,19 @@ class Client(Subscribing):
     def shutdown(self) -> None:
         """Ends everything at once: what is pending fails."""
         self._end(lambda core: core.shutdown(), None)
+
+    def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """Not supported yet."""
+        return TableView(topic)
+
+    def get_service_info(self) -> ServiceInfo:
+        """Not supported yet."""
+        return ServiceInfo()
+
+    def __repr__(self) -> str:
+        return f"Client({self._url!r}{', closed' if self._closed else ''})"
 
     def __enter__(self) -> Self:
         return self

@@ -6,11 +6,12 @@ It has the connections, the thread of callbacks, and its members: every producer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from magnetar._callbacks import CallbackThread
 from magnetar._connections import Connections
+from magnetar._endpoint_probe import describe_endpoints
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, ClientOptions, ProducerOptions
 from magnetar._service_url import parse_service_url
 from magnetar._topic_producer import TopicProducer
@@ -158,6 +159,9 @@ class LateTransport:
             self._transport = GrpcTransport(
                 GrpcOptions(grpc_keepalive_time_ms=self._keep_alive_ms, grpc_keepalive_timeout_ms=self._keep_alive_ms)
             )
+
+    async def describe_endpoints(self, addresses: Sequence[str], *, failed: bool) -> str:
+        return await describe_endpoints(addresses, failed=failed)
 
     async def listen(self, address: str, service: Any) -> Any:
         raise NotImplementedError("a client does not listen")

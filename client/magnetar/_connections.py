@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from magnetar._any_broker import AnyBroker
 from magnetar._link import Link
 from magnetar._problems import from_problem, from_transport, is_passing
+from magnetar._reachability import Reachability, is_unreachable
 from magnetar._retry import Backoff
 from magnetar.exceptions import (
     AlreadyClosed,
@@ -68,12 +69,13 @@ class Connections:
         self._listener_name = listener_name
         self._transport = transport
         self._any = AnyBroker(addresses, clock)
+        self._reachability = Reachability(addresses, clock, transport)
         self._connections: dict[str, Connection] = {}
         self._links: dict[tuple[str, str], Link[Any]] = {}
         # Links whose tasks may not have ended yet, besides those.
         self._ending: list[Link[Any]] = []
         # Tasks, likewise: those that were cancelled, and those that close connections.
-        self._ending_tasks: dict[asyncio.Task[None], None] = {}
+        self._ending_tasks: dict[asyncio.Task[Any], None] = {}
         # Calls that are being answered, by address.
         self._asking: dict[str, int] = {}
         self._closed = False
@@ -144,22 +146,34 @@ class Connections:
         return await self.retried(self._until_late(ask))
 
     async def retried(self, attempt: Callable[[], Awaitable[A]]) -> A:
-        """What `attempt` returns; made again after each trouble of the moment, until the operation's time is over."""
-        deadline = self.clock.monotonic() + self.operation_timeout_s
+        """Return what `attempt` returns. It is made again after each error that may pass, until the operation's time is
+        over. An error of brokers none of which could be reached says what is at their addresses."""
+        began, answers = self.clock.monotonic(), self._reachability.answers
+        deadline = began + self.operation_timeout_s
         backoff = Backoff(self.randomness)
-        while True:
-            await self._running.wait()
-            try:
-                return await attempt()
-            except MagnetarException as error:
-                pause_s = backoff.next()
-                if self._closed and is_passing(error):
-                    raise AlreadyClosed("the client was closed meanwhile") from error
-                if not is_passing(error) or self.clock.monotonic() + pause_s >= deadline:
-                    raise
-            await self.clock.sleep(pause_s)
+        with self._reachability.operation():
+            while True:
+                await self._running.wait()
+                try:
+                    result = await attempt()
+                except MagnetarException as error:
+                    self._reachability.failed(error)
+                    pause_s = backoff.next()
+                    if self._closed and is_passing(error):
+                        raise AlreadyClosed("the client was closed meanwhile") from error
+                    now = self.clock.monotonic()
+                    if not is_passing(error):
+                        raise
+                    if now + pause_s >= deadline:
+                        if is_unreachable(error) and self._reachability.answers == answers:
+                            raise await self._reachability.explain(error, now - began) from error.__cause__
+                        raise
+                else:
+                    self._reachability.answered()
+                    return result
+                await self.clock.sleep(pause_s)
 
-    def cancel(self, task: asyncio.Task[None]) -> None:
+    def cancel(self, task: asyncio.Task[Any]) -> None:
         """It is waited for before the connections are closed."""
         if not task.done():
             task.cancel()
@@ -180,6 +194,7 @@ class Connections:
         self._running.set()
 
     async def _disconnect(self) -> None:
+        self._reachability.stop(self.cancel)
         links = [*self._ending, *self._links.values()]
         self._links, self._ending = {}, []
         connections, self._connections = list(self._connections.values()), {}
@@ -203,7 +218,7 @@ class Connections:
                 closing = self._connections.pop(address).close()
                 self._keep_until_ended(asyncio.get_running_loop().create_task(closing))
 
-    def _keep_until_ended(self, task: asyncio.Task[None]) -> None:
+    def _keep_until_ended(self, task: asyncio.Task[Any]) -> None:
         self._ending_tasks[task] = None
         task.add_done_callback(lambda _: self._ending_tasks.pop(task))
 

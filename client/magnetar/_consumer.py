@@ -21,6 +21,7 @@ from magnetar._consumer_front import (
 from magnetar._listening import ThreadListening
 from magnetar._message import Message
 from magnetar._waiting import ThreadWaiting
+from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Consumer", "Run"]
@@ -31,7 +32,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Consumer(ConsumerFront):
-    """A subscription's consumer: `Client.subscribe` makes it."""
+    """A subscription's consumer: `Client.subscribe` creates it. `for` iterates over its messages until it is closed."""
 
     def __init__(
         self, core: ConsumerCore, run: Run, listener: Callable[[Consumer, Message], object] | None = None
@@ -132,6 +133,16 @@ class Consumer(ConsumerFront):
     def _end_listening(self) -> None:
         if self._listening is not None:
             self._listening.close()
+
+    def __iter__(self) -> Self:
+        """Iterate over the messages, including those still to come, until the consumer is closed."""
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self.receive()
+        except AlreadyClosed:
+            raise StopIteration from None
 
     def __enter__(self) -> Self:
         return self

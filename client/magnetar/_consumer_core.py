@@ -139,6 +139,13 @@ class ConsumerCore:
         for part in self.parts:
             part.permits.share(size, max(1, options.receiver_queue_bytes // count))
 
+    def describe_topics(self) -> str:
+        """Name every topic, and its partitions."""
+        return ", ".join(
+            f"{name} (partitions 0 to {count - 1})" if (count := self._partitions.get(name, 0)) else str(name)
+            for name in self.names
+        )
+
     async def _open_all(self, parts: Sequence[ConsumerPart]) -> None:
         """At once; one that can't be opened ends the others' attempts."""
         opening = [asyncio.get_running_loop().create_task(part.open()) for part in parts]

@@ -9,6 +9,7 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_part import ConsumerPart
 from magnetar._message import Message
 from magnetar._places import start_at
+from magnetar._repr import repr_of
 from magnetar._targets import Target
 from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, OperationNotSupported
 from magnetar_protos.broker_pb2 import StartAt
@@ -44,6 +45,9 @@ class ConsumerFront:
         before is received any more."""
         self._core.check_open()
         self._core.ask_for_all()
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "subscription_name", "consumer_name", "is_connected")
 
     def _refuse(self, message: Message | MessageId) -> None:
         self._core.check_open()

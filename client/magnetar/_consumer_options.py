@@ -1,5 +1,6 @@
-"""What can be set about consumers and readers. Names and defaults are Pulsar's, but where the project's own differ:
-parts of batches are acknowledged (`batch_index_ack_enabled`)."""
+"""Options of consumers and readers. Names and defaults are Pulsar's, except where the project's own differ: parts of
+batches are acknowledged (`batch_index_ack_enabled`). As in _options.py, fields are the parameters of `subscribe` and
+`create_reader`."""
 
 from __future__ import annotations
 
@@ -9,19 +10,27 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from magnetar._enums import ConsumerType, InitialPosition, RegexSubscriptionMode
+from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
 from magnetar._nacks import FixedDelay, RedeliveryBackoff
-from magnetar._options import checked, refuse_unsupported
+from magnetar._options import NO_ENCRYPTION, NO_SCHEMA, check_options, unsupported
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
 from magnetar_protos.broker_pb2 import OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerBatchReceivePolicy", "ConsumerOptions", "consumer_options", "open_request", "topic_names"]
+__all__ = [
+    "ConsumerBatchReceivePolicy",
+    "ConsumerOptions",
+    "ReaderOptions",
+    "consumer_options",
+    "open_request",
+    "topic_names",
+]
 
 # What a batch may come to by default, in bytes.
 _BATCH_BYTES: Final = 10 * 1024 * 1024
+_NO_COMPACTION: Final = "topics are not compacted, so leave it out"
 
 
 class ConsumerBatchReceivePolicy:
@@ -47,30 +56,60 @@ class ConsumerOptions(Configuration):
 
     subscription_name: str = Field(min_length=1)
     consumer_type: ConsumerType = ConsumerType.Exclusive
-    # None: one is drawn.
-    consumer_name: str | None = Field(default=None, min_length=1)
-    # 0 is served first.
-    priority_level: int = Field(default=0, ge=0, lt=2**31)
+    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
     # Messages that may wait here; 0: one at a time, when it is asked for.
     receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
     max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
-    # What they are expected to take at most, going by the size of those seen of late. Fewer wait where they are large.
-    receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    # None: one is drawn.
+    consumer_name: str | None = Field(default=None, min_length=1)
+    unacked_messages_timeout_ms: int | None = unsupported(
+        instead="a message that is not acknowledged comes again when its consumer is closed, or call "
+        "negative_acknowledge"
+    )
+    # Without effect: there are no statistics to cache in a consumer.
+    broker_consumer_stats_cache_time_ms: int = 30_000
+    negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
+    is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
+    properties: Mapping[str, str] = Field(default_factory=dict)
+    # Without effect: patterns of topics are not supported.
+    pattern_auto_discovery_period: int = 60
+    initial_position: InitialPosition = InitialPosition.Latest
+    crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
+    replicate_subscription_state_enabled: bool = unsupported(False, "there is no replication, so leave it out")
+    max_pending_chunked_message: int = unsupported(10, "messages sent in chunks are not delivered, so leave it out")
+    auto_ack_oldest_chunked_message_on_queue_full: bool = unsupported(
+        False, "messages sent in chunks are not delivered, so leave it out"
+    )
+    # A seek to a message begins with that one, and not behind it.
+    start_message_id_inclusive: bool = False
     batch_receive_policy: ConsumerBatchReceivePolicy = Field(default_factory=ConsumerBatchReceivePolicy)
+    key_shared_policy: Any = unsupported(
+        instead="use ConsumerType.Failover on a partitioned topic, which keeps the order of each key"
+    )
+    # A part of a batch can be acknowledged; otherwise it is when all of it is.
+    batch_index_ack_enabled: bool = True
+    regex_subscription_mode: RegexSubscriptionMode = unsupported(
+        RegexSubscriptionMode.PersistentOnly, "patterns of topics are not supported, so leave it out"
+    )
+    dead_letter_policy: Any = unsupported(
+        instead="publish a message to a topic of your own when its redelivery_count() is too high, and acknowledge it"
+    )
+    crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
+    # From here on the project's own, or of Pulsar's other clients.
+    is_pattern_topic: bool = unsupported(False, "give a list of topics")
+    enable_retry: bool = unsupported(False, "call negative_acknowledge, with negative_ack_redelivery_backoff")
+    # 0 is served first.
+    priority_level: int = Field(default=0, ge=0, lt=2**31)
+    # What messages that wait here are expected to take at most, going by the size of those seen of late. Fewer wait
+    # where they are large.
+    receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     # How long acknowledgements gather, and how many at most; 0 ms: not at all.
     ack_grouping_time_ms: float = Field(default=100, ge=0)
     ack_grouping_max_size: int = Field(default=1_000, gt=0)
     # Acknowledging returns when it is durable at the broker.
     ack_receipt_enabled: bool = False
-    # A part of a batch can be acknowledged; otherwise it is when all of it is.
-    batch_index_ack_enabled: bool = True
-    negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
-    # In place of that delay.
+    # In place of `negative_ack_redelivery_delay_ms`.
     negative_ack_redelivery_backoff: Any = None
-    initial_position: InitialPosition = InitialPosition.Latest
-    # A seek to a message begins with that one, and not behind it.
-    start_message_id_inclusive: bool = False
-    properties: Mapping[str, str] = Field(default_factory=dict)
     subscription_properties: Mapping[str, str] = Field(default_factory=dict)
     # How often is looked whether topics have more partitions; 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
@@ -82,43 +121,45 @@ class ConsumerOptions(Configuration):
             raise ValueError("use a MultiplierRedeliveryBackoff, or what has its `next` and `min_delay_ms`")
         return value
 
-    @field_validator("batch_receive_policy", mode="before")
-    @classmethod
-    def _default_policy(cls, value: Any) -> Any:
-        return ConsumerBatchReceivePolicy() if value is None else value
-
     @property
     def backoff(self) -> RedeliveryBackoff:
         own: RedeliveryBackoff | None = self.negative_ack_redelivery_backoff
         return own or FixedDelay(self.negative_ack_redelivery_delay_ms)
 
 
-# What consumers are asked for elsewhere and can't do yet, with the value that asks for nothing.
-_NOT_YET: Final[Mapping[str, Any]] = {
-    "schema": None,
-    "unacked_messages_timeout_ms": 0,
-    "is_read_compacted": False,
-    "crypto_key_reader": None,
-    "crypto_failure_action": None,
-    "replicate_subscription_state_enabled": False,
-    "max_pending_chunked_message": 10,
-    "auto_ack_oldest_chunked_message_on_queue_full": False,
-    "key_shared_policy": None,
-    "dead_letter_policy": None,
-    "regex_subscription_mode": RegexSubscriptionMode.PersistentOnly,
-    "enable_retry": False,
-}
-# What says nothing here: how often something is looked at that is not there, or is always known.
-_WITHOUT_EFFECT: Final = frozenset({"broker_consumer_stats_cache_time_ms", "pattern_auto_discovery_period"})
+class ReaderOptions(Configuration):
+    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
+    receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
+    # None: one is drawn.
+    reader_name: str | None = Field(default=None, min_length=1)
+    # What the name of its subscription begins with.
+    subscription_role_prefix: str | None = None
+    is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
+    crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
+    # It begins with the message at `start_message_id`, and not behind it.
+    start_message_id_inclusive: bool = False
+    crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
+    # The rest is as in ConsumerOptions.
+    max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
+    receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    properties: Mapping[str, str] = Field(default_factory=dict)
+    auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+
+    def for_consumer(self, subscription_name: str) -> ConsumerOptions:
+        """The options of the consumer that a reader is."""
+        own = {"value_schema", "reader_name", "subscription_role_prefix"}
+        shared = {name: getattr(self, name) for name in ReaderOptions.model_fields if name not in own}
+        return ConsumerOptions(subscription_name=subscription_name, consumer_name=self.reader_name, **shared)
 
 
-def consumer_options(given: Mapping[str, Any]) -> ConsumerOptions:
-    """Checked. Raises InvalidConfiguration, or OperationNotSupported for what is not there yet."""
-    refuse_unsupported({name: value for name, value in given.items() if name in _NOT_YET}, _NOT_YET)
-    left_out = _WITHOUT_EFFECT | _NOT_YET.keys()
-    options = checked(ConsumerOptions, {name: value for name, value in given.items() if name not in left_out})
+def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:
+    """Raises InvalidConfiguration or OperationNotSupported."""
+    options = check_options(ConsumerOptions, arguments)
     if options.consumer_type is ConsumerType.KeyShared:
-        raise OperationNotSupported("consumer_type = KeyShared is not supported yet: use Shared, Failover or Exclusive")
+        raise OperationNotSupported(
+            "consumer_type = KeyShared is not supported yet: use Failover on a partitioned topic, which keeps the "
+            "order of each key, or Shared"
+        )
     return options
 
 

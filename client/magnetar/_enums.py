@@ -9,9 +9,11 @@ from magnetar_wire.hashing import HashingScheme
 __all__ = [
     "BatchingType",
     "CompressionType",
+    "ConsumerCryptoFailureAction",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
+    "KeySharedMode",
     "PartitionsRoutingMode",
     "ProducerAccessMode",
     "RegexSubscriptionMode",
@@ -39,6 +41,21 @@ class ConsumerType(enum.Enum):
     Failover = 2
     # Each key goes to one of them. Not there yet.
     KeyShared = 3
+
+
+class ConsumerCryptoFailureAction(enum.Enum):
+    """What a consumer does with a message that it can't decrypt. Only `FAIL` is supported: it is not delivered."""
+
+    FAIL = 0
+    DISCARD = 1
+    CONSUME = 2
+
+
+class KeySharedMode(enum.Enum):
+    """How a Key_Shared subscription divides keys among consumers. Not supported yet."""
+
+    AutoSplit = 0
+    Sticky = 1
 
 
 class InitialPosition(enum.Enum):

@@ -14,11 +14,24 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar._waiting import TaskWaiting, ThreadWaiting
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import InvalidConfiguration, MagnetarException
 
-__all__ = ["TaskListening", "ThreadListening"]
+__all__ = ["TaskListening", "ThreadListening", "check_listener"]
 
 log = logging.getLogger("magnetar")
+
+
+def check_listener(option: str, listener: object, *, awaited: bool = False) -> None:
+    """Raise InvalidConfiguration for what is not callable, and for a coroutine function where nobody awaits it."""
+    if listener is None:
+        return
+    if not callable(listener):
+        raise InvalidConfiguration(f"{option} = {listener!r} can't be called: use a function with two parameters")
+    if not awaited and (inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__)):
+        raise InvalidConfiguration(
+            f"{option} = {listener!r} is a coroutine function, which a synchronous client never awaits: use a plain "
+            "function, or magnetar.aio.Client"
+        )
 
 
 class ThreadListening:

@@ -8,16 +8,30 @@ a batch of a thousand messages costs one decoding and a thousand objects of two 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
+from magnetar._repr import shorten
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import Entry
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.messages import Messages
 
-__all__ = ["Delivered", "Era", "Message", "Origin", "batch_size_of", "decode_delivered", "uncompressed_bytes"]
+__all__ = [
+    "Delivered",
+    "DetachedOrigin",
+    "Era",
+    "Message",
+    "Origin",
+    "batch_size_of",
+    "decode_delivered",
+    "uncompressed_bytes",
+]
+
+
+# Of a payload, by `repr`.
+_SHOWN_BYTES: Final = 64
 
 
 class Origin(Protocol):
@@ -28,6 +42,15 @@ class Origin(Protocol):
     partition: int
     # What makes a payload of this topic a value.
     decode_value: Any
+
+
+class DetachedOrigin:
+    """What is left of the consumer in a message that was pickled, and is perhaps in another process now."""
+
+    def __init__(self, topic: str, partition: int, decode_value: Any) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.decode_value = decode_value
 
 
 class Era:
@@ -248,4 +271,57 @@ class Message:
         return
 
     def __repr__(self) -> str:
-        return f"Message({self.message_id()}, {len(self.data())} bytes, topic={self.topic_name()!r})"
+        data = None if self.has_null_value() else self.data()
+        shown = (
+            repr(data) if data is None or len(data) <= _SHOWN_BYTES else f"{data[:_SHOWN_BYTES]!r}… {len(data)} bytes"
+        )
+        text = f"Message(data={shown}, message_id={self.message_id()}, topic_name={self.topic_name()!r}"
+        if self.has_key():
+            text += f", partition_key={shorten(repr(self.partition_key()))}"
+        if self.redelivery_count():
+            text += f", redelivery_count={self.redelivery_count()}"
+        return text + ")"
+
+    def __reduce__(self) -> tuple[Callable[..., Message], tuple[Any, ...]]:
+        """Pickle the message without its consumer and its batch."""
+        one, at = self._delivered, self._at
+        origin, columns = one.era.origin, one.columns
+
+        def own(column: Sequence[Any] | None) -> list[Any] | None:
+            return None if column is None else [column[at]]
+
+        return _restore_message, (
+            (origin.topic, origin.partition, origin.decode_value),
+            (one.ledger_id, one.entry_id, one.redelivery_count),
+            one.metadata.SerializeToString(),
+            None if one.broker is None else one.broker.SerializeToString(),
+            {
+                "payloads": [columns.payloads[at]],
+                "sequence_ids": own(columns.sequence_ids),
+                "keys": own(columns.keys),
+                "ordering_keys": own(columns.ordering_keys),
+                "properties": None if columns.properties is None else [dict(columns.properties[at])],
+                "event_times": own(columns.event_times),
+                "null_keys": own(columns.null_keys),
+                "batch_indexes": [one.batch_index(at)] if one.batch_size else None,
+            },
+        )
+
+
+def _restore_message(
+    origin: tuple[str, int, Any],
+    delivery: tuple[int, int, int],
+    metadata: bytes,
+    broker: bytes | None,
+    columns: dict[str, Any],
+) -> Message:
+    """Unpickle a message."""
+    decoded = Delivered(
+        Era(DetachedOrigin(*origin), 0, 0),
+        *delivery,
+        MessageMetadata.FromString(metadata),
+        None if broker is None else BrokerEntryMetadata.FromString(broker),
+        Messages(**columns),
+        len(columns["payloads"][0] or b""),
+    )
+    return Message(decoded, 0)

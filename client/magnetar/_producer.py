@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from magnetar._batch import Callback
 from magnetar._outgoing import check_size, outgoing
+from magnetar._repr import repr_of
 from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
@@ -192,6 +193,9 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "producer_name", "is_connected", "last_sequence_id")
 
     def _send(self, content: object, callback: Callback | None, receipt: _Receipt | None, *more: object) -> None:
         message = outgoing(content, *more)

@@ -11,6 +11,7 @@ from magnetar._consumer_core import ConsumerCore
 from magnetar._consumer_front import no_receive, seek_target
 from magnetar._listening import ThreadListening
 from magnetar._message import Message
+from magnetar._repr import repr_of
 from magnetar._waiting import ThreadWaiting
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
@@ -79,6 +80,9 @@ class Reader:
             return self.read_next()
         except AlreadyClosed:
             raise StopIteration from None
+
+    def __repr__(self) -> str:
+        return repr_of(self, "topic", "is_connected")
 
     def __enter__(self) -> Self:
         return self

@@ -5,12 +5,9 @@ What was read is acknowledged by itself, now and then: nothing depends on it but
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from magnetar._client_core import ClientCore
 from magnetar._consumer_core import ConsumerCore
-from magnetar._consumer_options import consumer_options
+from magnetar._consumer_options import ReaderOptions
 from magnetar._consumer_part import ConsumerPart
 from magnetar._places import place_of, start_at
 from magnetar.exceptions import InvalidConfiguration
@@ -21,21 +18,16 @@ __all__ = ["open_reader"]
 
 
 async def open_reader(
-    client: ClientCore, name: TopicName, start: MessageId | int, given: Mapping[str, Any]
+    client: ClientCore, name: TopicName, start: MessageId | int, options: ReaderOptions
 ) -> ConsumerCore:
-    """Opened, or raises."""
+    """Return the reader's consumer, opened."""
     if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
         raise InvalidConfiguration(f"a reader starts at a message's id or a time in ms, not at {start!r}")
-    options = dict(given)
-    prefix = options.pop("subscription_role_prefix", None)
-    reader_name = options.pop("reader_name", None)
     token = client.randomness.token(5).hex()
-    options["subscription_name"] = f"{prefix}-reader-{token}" if prefix else f"reader-{token}"
-    if reader_name is not None:
-        options["consumer_name"] = reader_name
-    checked = consumer_options(options)
-    at = start_at(start, inclusive=checked.start_message_id_inclusive)
-    core = ConsumerCore(client, [name], checked, at, durable=False)
+    prefix = options.subscription_role_prefix
+    consumer_options = options.for_consumer(f"{prefix}-reader-{token}" if prefix else f"reader-{token}")
+    at = start_at(start, inclusive=options.start_message_id_inclusive)
+    core = ConsumerCore(client, [name], consumer_options, at, durable=False)
     core.on_handed_out = _acknowledge_read
     await core.open()
     return core

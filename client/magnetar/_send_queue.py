@@ -23,6 +23,7 @@ once; as long as somebody waits, open batches are closed at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -213,13 +214,17 @@ class SendQueue:
             self._freed()
 
     async def wait_room(self) -> None:
-        """Returns when it is worth to `add` again. Not where callbacks are used: they free room on another thread."""
+        """Return when `add` is worth a try. Not where callbacks are used: they free capacity on another thread."""
         free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self.lock:
             self._free_futures.append(free)
             self._urgent = True
             self._wake_loop()
-        await free
+        try:
+            await free
+        finally:
+            with self.lock, contextlib.suppress(ValueError):  # woken: it is no longer there
+                self._free_futures.remove(free)
 
     def end(self, error: MagnetarException) -> list[Batch]:
         """Nothing is taken any more: `add` raises the error. What was not sent yet."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from magnetar.exceptions import InvalidUrl
 
-__all__ = ["DEFAULT_PORT", "parse_service_url"]
+__all__ = ["DEFAULT_PORT", "check_service_url", "parse_service_url"]
 
 DEFAULT_PORT: Final = 6652
 _SCHEME: Final = "magnetar://"
@@ -17,6 +17,11 @@ _OTHER_SCHEMES: Final = {
     ),
     **dict.fromkeys(("http", "https"), f", but is for HTTP. The port here is {DEFAULT_PORT} by default"),
 }
+# Their ports by default.
+_OTHER_PORTS: Final = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 8080, "https": 8443}
+# A URL of theirs is refused at once, but for a look at what listens there.
+_PROBE_TIMEOUT_S: Final = 0.4
+_PROBE_LIMIT_S: Final = 1.0
 _FORM: Final = "write magnetar://host:port[,host:port…]"
 
 
@@ -31,11 +36,37 @@ def parse_service_url(url: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in rest.split(",")))
 
 
-def _address(part: str, url: str) -> str:
+def check_service_url(url: str) -> None:
+    """Raise InvalidUrl. For a URL of another protocol of brokers, the error says what listens at its addresses, and
+    with it what the user meant: Pulsar's listener, a broker's HTTP port, or nothing at all."""
+    try:
+        parse_service_url(url)
+    except InvalidUrl as error:
+        found = _describe_other_url(url)
+        if found:
+            raise InvalidUrl(f"{error}. {found}") from None
+        raise
+
+
+def _describe_other_url(url: str) -> str:
+    """What listens at the addresses of a URL of another scheme; empty: it is none, or nobody knows."""
+    scheme, _, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if scheme not in _OTHER_PORTS:
+        return ""
+    try:
+        addresses = [_address(part, url, _OTHER_PORTS[scheme]) for part in rest.removesuffix("/").split(",")]
+    except InvalidUrl:
+        return ""
+    from magnetar._endpoint_probe import describe_endpoints_blocking  # where it is needed: it imports asyncio
+
+    return describe_endpoints_blocking(addresses, _PROBE_TIMEOUT_S, _PROBE_LIMIT_S)
+
+
+def _address(part: str, url: str, default_port: int = DEFAULT_PORT) -> str:
     """`[::1]:6652` is an address of IPv6, whose colons are its own."""
     host, colon, port = part.rpartition(":")
     if not colon or (part.startswith("[") and part.endswith("]")):
-        host, port = part, str(DEFAULT_PORT)
+        host, port = part, str(default_port)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or any(character in " /@?#[]" for character in bare) or (":" in bare and bare == host):
         raise InvalidUrl(f"{url!r} has no host in {part!r}: {_FORM}")

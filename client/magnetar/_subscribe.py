@@ -1,4 +1,7 @@
-"""`subscribe` and `create_reader`, as both kinds of client have them."""
+"""`subscribe` and `create_reader` of both kinds of client.
+
+Each option is a parameter; _consumer_options.py says which there are, and what their values may be.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,28 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from magnetar import _aio_consumer, _aio_reader
-from magnetar._active_events import check_event_listener, tell_active
+from magnetar._active_events import ConsumerEventListener, check_event_listener, tell_active
 from magnetar._client_core import ClientCore, topic_name
 from magnetar._consumer import Consumer
 from magnetar._consumer_core import ConsumerCore
-from magnetar._consumer_options import ConsumerBatchReceivePolicy, consumer_options, topic_names
-from magnetar._enums import ConsumerType, InitialPosition
+from magnetar._consumer_options import (
+    ConsumerBatchReceivePolicy,
+    ConsumerOptions,
+    ReaderOptions,
+    consumer_options,
+    topic_names,
+)
+from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
+from magnetar._keywords import suggest_keywords
+from magnetar._listening import check_listener
 from magnetar._message import Message
+from magnetar._nacks import RedeliveryBackoff
+from magnetar._options import check_options
 from magnetar._reader import Reader
 from magnetar._reader_core import open_reader
+from magnetar._unsupported import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, CryptoKeyReader
 from magnetar.exceptions import AlreadyClosed
+from magnetar.schema import Schema
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId
 
@@ -27,21 +42,19 @@ F = TypeVar("F")
 
 
 async def _open_consumer(
-    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], given: Mapping[str, Any]
+    client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
 ) -> ConsumerCore:
     client.check_open()
-    names, options = topic_names(topic), consumer_options(given)
+    names = topic_names(topic)
     start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
     core = ConsumerCore(client, names, options, start)
     await core.open()
     return _kept(client, core)
 
 
-async def _open_reader(
-    client: ClientCore, topic: str, start: MessageId | int, given: Mapping[str, Any]
-) -> ConsumerCore:
+async def _open_reader(client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions) -> ConsumerCore:
     client.check_open()
-    return _kept(client, await open_reader(client, topic_name(topic), start, given))
+    return _kept(client, await open_reader(client, topic_name(topic), start, options))
 
 
 def _kept(client: ClientCore, core: ConsumerCore) -> ConsumerCore:
@@ -67,36 +80,65 @@ class Subscribing:
         """What the application gets of what the work makes on the loop. If it gets nothing, that is closed again."""
         raise NotImplementedError
 
+    @suggest_keywords
     def subscribe(
         self,
         topic: str | Sequence[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Any = None,
+        schema: Schema | None = None,
         message_listener: Callable[[Consumer, Message], object] | None = None,
-        receiver_queue_size: int = 1000,
-        max_total_receiver_queue_size_across_partitions: int = 50000,
+        receiver_queue_size: int = 1_000,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
         consumer_name: str | None = None,
         unacked_messages_timeout_ms: int | None = None,
-        broker_consumer_stats_cache_time_ms: int = 30000,
-        negative_ack_redelivery_delay_ms: float = 60000,
+        broker_consumer_stats_cache_time_ms: int = 30_000,
+        negative_ack_redelivery_delay_ms: float = 60_000,
         is_read_compacted: bool = False,
         properties: Mapping[str, str] | None = None,
         pattern_auto_discovery_period: int = 60,
         initial_position: InitialPosition = InitialPosition.Latest,
-        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        replicate_subscription_state_enabled: bool = False,
+        max_pending_chunked_message: int = 10,
+        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
         start_message_id_inclusive: bool = False,
-        consumer_event_listener: Any = None,
-        **more: Any,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+        batch_index_ack_enabled: bool = True,
+        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        is_pattern_topic: bool = False,
+        enable_retry: bool = False,
+        priority_level: int = 0,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        ack_grouping_time_ms: float = 100,
+        ack_grouping_max_size: int = 1_000,
+        ack_receipt_enabled: bool = False,
+        negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
+        subscription_properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
+        consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer:
-        """A consumer of the topic, or of each in a list of them, in the subscription, which is made if there is none.
+        """Create a consumer of a topic, or of each topic in a list, in a subscription, which is created if needed.
 
-        `initial_position` says where a new subscription begins. `message_listener` is called with the consumer and each
-        message, on a thread of its own. `consumer_event_listener` is told, on the thread of callbacks, of which
-        partitions of a Failover subscription the consumer is served: see _active_events.py. `more` are options that are
-        less often used: see ConsumerOptions.
+        - `consumer_type` says how the subscription's consumers share its messages, `initial_position` where a new
+          subscription begins.
+        - `message_listener` is called with the consumer and each message, on a thread of its own.
+        - `receiver_queue_size` and `receiver_queue_bytes` bound how many messages wait here.
+        - `negative_ack_redelivery_delay_ms`, or a `negative_ack_redelivery_backoff` in place of it, is how long after
+          negative_acknowledge a message comes again.
+        - Acknowledgements leave every `ack_grouping_time_ms`, or at `ack_grouping_max_size`; with
+          `ack_receipt_enabled`, acknowledge returns when they are durable.
+        - `consumer_event_listener` has `became_active` and `became_inactive(consumer, partition)`, called on the
+          thread of callbacks when the consumer begins or ceases to be the one of a Failover subscription that gets a
+          partition's messages.
+        - What is not supported yet raises OperationNotSupported, which says what to do instead.
         """
-        given = _given(locals())
+        options = consumer_options(locals())
+        check_listener("message_listener", message_listener)
         check_event_listener(consumer_event_listener)
         begun = self._begun()
 
@@ -105,25 +147,33 @@ class Subscribing:
             tell_active(core, consumer, consumer_event_listener, begun.callbacks.put)
             return consumer
 
-        return self._make_front(_open_consumer(begun, topic, given), front)
+        return self._make_front(_open_consumer(begun, topic, options), front)
 
+    @suggest_keywords
     def create_reader(
         self,
         topic: str,
         start_message_id: MessageId | int,
-        schema: Any = None,
+        schema: Schema | None = None,
         reader_listener: Callable[[Reader, Message], object] | None = None,
-        receiver_queue_size: int = 1000,
+        receiver_queue_size: int = 1_000,
         reader_name: str | None = None,
         subscription_role_prefix: str | None = None,
         is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
         start_message_id_inclusive: bool = False,
-        **more: Any,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
     ) -> Reader:
-        """A reader of the topic: from behind a message (from it, with `start_message_id_inclusive`), from
+        """Create a reader of a topic: from behind a message (from it, with `start_message_id_inclusive`), from
         `MessageId.earliest` or `latest`, or from a time, in ms since 1970."""
-        given = _given(locals())
-        work = _open_reader(self._begun(), topic, start_message_id, given)
+        options = check_options(ReaderOptions, locals())
+        check_listener("reader_listener", reader_listener)
+        work = _open_reader(self._begun(), topic, start_message_id, options)
         return self._make_front(work, lambda core: Reader(core, self._run, reader_listener))
 
 
@@ -133,69 +183,94 @@ class AioSubscribing:
     async def _begun(self) -> ClientCore:
         raise NotImplementedError
 
+    @suggest_keywords
     async def subscribe(
         self,
         topic: str | Sequence[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Any = None,
+        schema: Schema | None = None,
         message_listener: Callable[[_aio_consumer.Consumer, Message], object] | None = None,
-        receiver_queue_size: int = 1000,
-        max_total_receiver_queue_size_across_partitions: int = 50000,
+        receiver_queue_size: int = 1_000,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
         consumer_name: str | None = None,
         unacked_messages_timeout_ms: int | None = None,
-        broker_consumer_stats_cache_time_ms: int = 30000,
-        negative_ack_redelivery_delay_ms: float = 60000,
+        broker_consumer_stats_cache_time_ms: int = 30_000,
+        negative_ack_redelivery_delay_ms: float = 60_000,
         is_read_compacted: bool = False,
         properties: Mapping[str, str] | None = None,
         pattern_auto_discovery_period: int = 60,
         initial_position: InitialPosition = InitialPosition.Latest,
-        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        replicate_subscription_state_enabled: bool = False,
+        max_pending_chunked_message: int = 10,
+        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
         start_message_id_inclusive: bool = False,
-        consumer_event_listener: Any = None,
-        **more: Any,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+        batch_index_ack_enabled: bool = True,
+        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        is_pattern_topic: bool = False,
+        enable_retry: bool = False,
+        priority_level: int = 0,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        ack_grouping_time_ms: float = 100,
+        ack_grouping_max_size: int = 1_000,
+        ack_receipt_enabled: bool = False,
+        negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
+        subscription_properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
+        consumer_event_listener: ConsumerEventListener | None = None,
     ) -> _aio_consumer.Consumer:
-        """A consumer of the topic, or of each in a list of them, in the subscription, which is made if there is none.
+        """Create a consumer of a topic, or of each topic in a list, in a subscription, which is created if needed.
 
-        `initial_position` says where a new subscription begins. `message_listener`, a function or a coroutine function,
-        is called with the consumer and each message, in a task of its own. `more` are options that are less often used:
-        see ConsumerOptions.
+        - `consumer_type` says how the subscription's consumers share its messages, `initial_position` where a new
+          subscription begins.
+        - `message_listener`, a function or a coroutine function, is called with the consumer and each message, in a
+          task of its own.
+        - `receiver_queue_size` and `receiver_queue_bytes` bound how many messages wait here.
+        - `negative_ack_redelivery_delay_ms`, or a `negative_ack_redelivery_backoff` in place of it, is how long after
+          negative_acknowledge a message comes again.
+        - Acknowledgements leave every `ack_grouping_time_ms`, or at `ack_grouping_max_size`; with
+          `ack_receipt_enabled`, acknowledge returns when they are durable.
+        - `consumer_event_listener` has `became_active` and `became_inactive(consumer, partition)`, called when
+          the consumer begins or ceases to be the one of a Failover subscription that gets a partition's messages.
+        - What is not supported yet raises OperationNotSupported, which says what to do instead.
         """
-        given = _given(locals())
+        options = consumer_options(locals())
+        check_listener("message_listener", message_listener, awaited=True)
         check_event_listener(consumer_event_listener)
-        core = await _open_consumer(await self._begun(), topic, given)
+        core = await _open_consumer(await self._begun(), topic, options)
         consumer = _aio_consumer.Consumer(core, message_listener)
         tell_active(core, consumer, consumer_event_listener)
         return consumer
 
+    @suggest_keywords
     async def create_reader(
         self,
         topic: str,
         start_message_id: MessageId | int,
-        schema: Any = None,
+        schema: Schema | None = None,
         reader_listener: Callable[[_aio_reader.Reader, Message], object] | None = None,
-        receiver_queue_size: int = 1000,
+        receiver_queue_size: int = 1_000,
         reader_name: str | None = None,
         subscription_role_prefix: str | None = None,
         is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
         start_message_id_inclusive: bool = False,
-        **more: Any,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        max_total_receiver_queue_size_across_partitions: int = 50_000,
+        receiver_queue_bytes: int = 64 * 1024 * 1024,
+        properties: Mapping[str, str] | None = None,
+        auto_update_partitions_interval_seconds: float = 60,
     ) -> _aio_reader.Reader:
-        """A reader of the topic: from behind a message (from it, with `start_message_id_inclusive`), from
+        """Create a reader of a topic: from behind a message (from it, with `start_message_id_inclusive`), from
         `MessageId.earliest` or `latest`, or from a time, in ms since 1970."""
-        given = _given(locals())
-        core = await _open_reader(await self._begun(), topic, start_message_id, given)
+        options = check_options(ReaderOptions, locals())
+        check_listener("reader_listener", reader_listener, awaited=True)
+        core = await _open_reader(await self._begun(), topic, start_message_id, options)
         return _aio_reader.Reader(core, reader_listener)
-
-
-# What is no option of the consumer.
-_NOT_OPTIONS = frozenset(
-    {"self", "topic", "message_listener", "reader_listener", "consumer_event_listener", "start_message_id", "more"}
-)
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    options = {name: value for name, value in arguments.items() if name not in _NOT_OPTIONS}
-    if options.get("properties", ...) is None:
-        del options["properties"]
-    return {**options, **arguments["more"]}

@@ -2,7 +2,7 @@
 
 A message knows whose it is. An id says it by its topic's name, or by its partition where there is one partitioned
 topic; one that says neither is understood where there is one part only. An id that came out of bytes may lack the
-topic: `MessageId.deserialize(data, topic=…)`.
+topic: `MessageId.deserialize(data, topic=…)`. A message that was pickled is acknowledged by its id.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar._consumer_part import ConsumerPart
-from magnetar._message import Era, Message
+from magnetar._message import DetachedOrigin, Era, Message
 from magnetar.exceptions import InvalidMessage
 from magnetar_wire.message_id import MessageId
 
@@ -53,6 +53,8 @@ class Targets:
 
     def of(self, what: object, *, cumulative: bool = False) -> Target:
         """Raises InvalidMessage for what this consumer can't have received."""
+        if isinstance(what, Message) and isinstance(what._delivered.era.origin, DetachedOrigin):
+            what = what.message_id()
         if isinstance(what, Message):
             one = what._delivered
             part: ConsumerPart = one.era.origin

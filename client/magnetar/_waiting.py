@@ -59,8 +59,7 @@ class _Waiting:
             raise type(error)(*error.args)  # another one each time: one that is raised again and again grows
 
     def _late(self, timeout_s: float) -> Timeout:
-        names = ", ".join(part.topic for part in self._core.parts[:3])
-        return Timeout(f"no message of {names} came within {round(timeout_s * 1000)} ms")
+        return Timeout(f"no message of {self._core.describe_topics()} came within {round(timeout_s * 1000)} ms")
 
     def _batch_now(self, batch: list[Message], *, late: bool) -> bool:
         """With the lock: takes a batch, if it is complete, or it is late."""

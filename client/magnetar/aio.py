@@ -12,20 +12,21 @@ is over. A process must not fork while such a client is open.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from magnetar._aio_consumer import Consumer
 from magnetar._aio_producer import Producer
 from magnetar._aio_reader import Reader
-from magnetar._client import client_options, producer_options
 from magnetar._client_core import ClientCore, Member
 from magnetar._enums import (
     BatchingType,
     CompressionType,
+    ConsumerCryptoFailureAction,
     ConsumerType,
     HashingScheme,
     InitialPosition,
@@ -33,10 +34,15 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
+from magnetar._keywords import suggest_keywords
+from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._service_url import parse_service_url
+from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
+from magnetar._service_url import check_service_url
 from magnetar._subscribe import AioSubscribing
+from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
+from magnetar.schema import Schema
 from magnetar_wire.clock import Clock
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import Randomness
@@ -47,6 +53,7 @@ __all__ = [
     "Client",
     "CompressionType",
     "Consumer",
+    "ConsumerCryptoFailureAction",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
@@ -69,18 +76,36 @@ class Client(AioSubscribing):
     Options are those of `magnetar.Client`. It connects when something is asked of it.
     """
 
+    @suggest_keywords
     def __init__(
         self,
         service_url: str,
+        authentication: Authentication | None = None,
+        operation_timeout_seconds: float = 30,
+        io_threads: int = 1,
+        message_listener_threads: int = 1,
+        concurrent_lookup_requests: int = 50_000,
+        log_conf_file_path: str | None = None,
+        stats_interval_in_seconds: int = 600,
+        use_tls: bool = False,
+        tls_trust_certs_file_path: str | None = None,
+        tls_allow_insecure_connection: bool = False,
+        tls_validate_hostname: bool = False,
+        logger: logging.Logger | ConsoleLogger | FileLogger | None = None,
+        connection_timeout_ms: int = 10_000,
+        listener_name: str | None = None,
+        tls_private_key_file_path: str | None = None,
+        tls_certificate_file_path: str | None = None,
         *,
+        keep_alive_interval_seconds: float = KEEP_ALIVE_INTERVAL_S,
         _transport: Transport | None = None,
         _clock: Clock | None = None,
         _randomness: Randomness | None = None,
-        **options: Any,
     ) -> None:
-        parse_service_url(service_url)
+        options = client_options(locals())
+        check_service_url(service_url)
         self._url = service_url
-        self._options = client_options(**options)
+        self._options = options
         self._parts = {"transport": _transport, "clock": _clock, "randomness": _randomness}
         self._closed = False
         self._core: ClientCore | None = None
@@ -90,10 +115,51 @@ class Client(AioSubscribing):
         # What a shutdown leaves behind ends in it.
         self._ending: asyncio.Task[None] | None = None
 
-    async def create_producer(self, topic: str, **options: Any) -> Producer:
-        """A producer on the topic. Options are those of `magnetar.Client.create_producer`."""
+    @suggest_keywords
+    async def create_producer(
+        self,
+        topic: str,
+        producer_name: str | None = None,
+        schema: Schema | None = None,
+        initial_sequence_id: int | None = None,
+        send_timeout_millis: int = 30_000,
+        compression_type: CompressionType = CompressionType.NONE,
+        max_pending_messages: int = 1_000,
+        max_pending_messages_across_partitions: int = 50_000,
+        block_if_queue_full: bool = False,
+        batching_enabled: bool = True,
+        batching_max_messages: int = 1_000,
+        batching_max_allowed_size_in_bytes: int = 128 * 1024,
+        batching_max_publish_delay_ms: int = 10,
+        chunking_enabled: bool = False,
+        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
+        lazy_start_partitioned_producers: bool = False,
+        properties: Mapping[str, str] | None = None,
+        batching_type: BatchingType = BatchingType.Default,
+        encryption_key: str | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
+        message_router: Callable[[Any, int], int] | None = None,
+        *,
+        hashing_scheme: HashingScheme = HashingScheme.JavaStringHash,
+        max_pending_bytes: int = 64 * 1024 * 1024,
+        auto_update_partitions_interval_seconds: float = 60,
+    ) -> Producer:
+        """Create a producer on the topic, which is created if that is allowed. Returns when the broker has agreed.
+
+        - `producer_name` is unique on the topic; without one the broker makes one.
+        - `initial_sequence_id`: the first message has the next one.
+        - `send_timeout_millis`: a message that is not known to be stored by then fails; 0: never.
+        - `max_pending_messages` and `max_pending_bytes` bound the messages that are not known to be stored; see
+          `Producer.send`.
+        - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
+          `batching_max_publish_delay_ms`, whichever comes first.
+        - `message_routing_mode`, `message_router` and `hashing_scheme` say to which partition a message goes.
+        - What is not supported yet raises OperationNotSupported, which says what to do instead.
+        """
+        options = producer_options(locals())
         core = await self._begun()
-        return Producer(self, await core.create_producer(topic, producer_options(**options)))
+        return Producer(self, await core.create_producer(topic, options))
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """The names of the topic's partitions; its own, if it has none."""
@@ -113,6 +179,19 @@ class Client(AioSubscribing):
         if (core := self._take_core()) is not None:
             core.end_members()
             self._ending = asyncio.get_running_loop().create_task(core.shutdown())
+
+    async def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """Not supported yet."""
+        return TableView(topic)
+
+    def get_service_info(self) -> ServiceInfo:
+        """Not supported yet."""
+        return ServiceInfo()
+
+    def __repr__(self) -> str:
+        return f"aio.Client({self._url!r}{', closed' if self._closed else ''})"
 
     async def __aenter__(self) -> Self:
         return self

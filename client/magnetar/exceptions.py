@@ -64,6 +64,7 @@ __all__ = [
     "TransactionCoordinatorNotFoundError",
     "TransactionNotFound",
     "UnknownError",
+    "UnknownOption",
     "UnsupportedVersionError",
 ]
 
@@ -151,9 +152,13 @@ class BrokerFailed(UnknownError):
 
 
 class InvalidConfiguration(MagnetarException, ValueError):
-    """An option's value can't be."""
+    """An option's value is not allowed."""
 
     result = Result.InvalidConfiguration
+
+
+class UnknownOption(InvalidConfiguration, TypeError):
+    """There is no option of that name."""
 
 
 class Timeout(MagnetarException, TimeoutError):
@@ -172,6 +177,9 @@ class ConnectError(MagnetarException):
     """No broker could be reached."""
 
     result = Result.ConnectError
+
+    # What was found at the addresses of the service URL, if none of them has answered as a broker; the message says it.
+    found: str | None = None
 
 
 class ReadError(MagnetarException):

@@ -1,17 +1,15 @@
-"""Schemas, as far as there are any: bytes are bytes. Those of Pulsar's client that mean more are there by name, so that
-importing them goes well, and are refused when one is made."""
+"""Schemas: bytes are the only one supported. The others of Pulsar's client can be imported, and creating one raises
+OperationNotSupported."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from magnetar._not_yet import not_yet
+from magnetar._unsupported import Unsupported
 
 __all__ = ["AvroSchema", "BytesSchema", "JsonSchema", "ProtobufNativeSchema", "Record", "Schema", "StringSchema"]
 
 
 class Schema:
-    """What a value is as bytes."""
+    """Converts between values and bytes."""
 
 
 class BytesSchema(Schema):
@@ -34,10 +32,28 @@ class BytesSchema(Schema):
 
 
 class Record:
-    """A record's fields can be declared, and no schema made of it yet."""
+    """A record's fields can be declared, but no schema can be made of it yet."""
 
 
-AvroSchema: Any = not_yet("AvroSchema", Schema)
-JsonSchema: Any = not_yet("JsonSchema", Schema)
-ProtobufNativeSchema: Any = not_yet("ProtobufNativeSchema", Schema)
-StringSchema: Any = not_yet("StringSchema", Schema)
+class AvroSchema(Unsupported, Schema):
+    """Not supported yet."""
+
+    instead = "encode values to bytes before you send them, and decode message.data()"
+
+
+class JsonSchema(Unsupported, Schema):
+    """Not supported yet."""
+
+    instead = "send json.dumps(value).encode(), and decode with json.loads(message.data())"
+
+
+class ProtobufNativeSchema(Unsupported, Schema):
+    """Not supported yet."""
+
+    instead = "send value.SerializeToString(), and decode with FromString(message.data())"
+
+
+class StringSchema(Unsupported, Schema):
+    """Not supported yet."""
+
+    instead = "send text.encode(), and decode with message.data().decode()"

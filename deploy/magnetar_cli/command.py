@@ -40,14 +40,27 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from magnetar_wire.version import magnetar_version
+
+        print(f"magnetar {magnetar_version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def _magnetar(
     url: Annotated[
-        str, typer.Option("--url", metavar="URL", help="As behind the commands of clients.", show_default=False)
+        str,
+        typer.Option("--url", metavar="URL", help="Service URL, magnetar://host:port,…", show_default=False),
     ] = "",
     listener_name: Annotated[
-        str, typer.Option("--listener-name", metavar="NAME", help="Likewise.", show_default=False)
+        str, typer.Option("--listener-name", metavar="NAME", help="Name of the brokers' listener.", show_default=False)
     ] = "",
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
 ) -> None:
     """What is said in front of the command is a default for it, as the variables are which say the same."""
     for variable, value in (("MAGNETAR_URL", url), ("MAGNETAR_LISTENER_NAME", listener_name)):

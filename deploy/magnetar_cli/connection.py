@@ -1,4 +1,7 @@
-"""A ledger client of a command's own: a metadata session and gRPC, for as long as it takes."""
+"""A ledger client of a command's own: a metadata session and gRPC, for as long as it takes.
+
+A command never creates a metadata store: a mistyped location is an error.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ def impatient(location: str) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(location: str, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
-    """Raises `MetadataError` where no session is to be had."""
+    """Raises `MetadataError` where no session can be opened: `NoStore` where there is no store."""
     clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        store = await open_metadata(location, clock)
+        store = await open_metadata(location, clock, create=False)
         stack.push_async_callback(store.close)
         transport = GrpcTransport()
         stack.push_async_callback(transport.close)

@@ -34,12 +34,11 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
     """The class of a typer app that has these parts, in this order."""
 
     class LazyGroup(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            return list(parts)
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            """For the help: what is called comes from `resolve_command`."""
-            return TyperCommand(cmd_name, help=parts[cmd_name].help) if cmd_name in parts else None
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            # For the help, and for what is suggested instead of a mistyped name: the command that is called comes from
+            # `resolve_command`.
+            self.commands.update((name, TyperCommand(name, help=part.help)) for name, part in parts.items())
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, known, rest = super().resolve_command(ctx, args)

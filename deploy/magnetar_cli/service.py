@@ -16,6 +16,7 @@ import typer
 
 from magnetar_cli.completion import complete_topic
 from magnetar_cli.exit_codes import ExitCode
+from magnetar_cli.local_folder import DEFAULT_FOLDER, runs_brokers
 from magnetar_cli.plain_errors import is_plain, plain_logs
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ ListenerName = Annotated[
     str,
     typer.Option(envvar="MAGNETAR_LISTENER_NAME", metavar="NAME", help="Reach brokers at this listener's addresses."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for programs.")]
 Topic = Annotated[str, typer.Argument(help="Its name, short or full.", autocompletion=complete_topic)]
 Topics = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", help="Their names, short or full.", autocompletion=complete_topic)
@@ -160,4 +161,10 @@ def _code_of(error: Exception, *, changes: bool) -> ExitCode:
 
 
 def _unreachable(error: Exception) -> str:
-    return f"no broker answers: {error}. Is one running (`magnetar standalone`), and is --url right?"
+    text = f"no broker answers: {error}. Is one running (`magnetar standalone`), and is --url right?"
+    if runs_brokers():
+        text += (
+            f" The cluster in {DEFAULT_FOLDER} runs: `magnetar cluster env` prints its URL, and "
+            '`eval "$(magnetar cluster env)"` sets it for this shell'
+        )
+    return text

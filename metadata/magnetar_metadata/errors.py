@@ -17,6 +17,7 @@
     │   └── Closed                    because its owner closed it
     ├── ForeignValue                  a node that compare_and_set was asked to change holds another writer's bytes
     ├── InvalidLocation               what should say where a store is says nothing of the kind
+    ├── NoStore                       there is no store, and the caller did not ask to create one
     ├── StoreInUse                    another process has the embedded store's folder open
     └── StoreDamaged                  the embedded store's folder lacks changes that were acknowledged
 
@@ -36,6 +37,7 @@ __all__ = [
     "MetadataError",
     "NoChildrenAllowed",
     "NoNode",
+    "NoStore",
     "NodeExists",
     "NotEmpty",
     "NotSent",
@@ -60,6 +62,10 @@ class InvalidPath(MetadataError, ValueError):
 
 class InvalidChange(MetadataError, ValueError):
     """A change that can't be made as it is put, whatever the store holds."""
+
+
+class NoStore(MetadataError):
+    """There is no metadata store at the location, and the caller did not ask to create one."""
 
 
 class InvalidLocation(MetadataError, ValueError):

@@ -60,14 +60,19 @@ def parse_location(location: str) -> Location:
     raise _invalid(location, f"there is no kind {parts.scheme!r}" if parts.scheme else "it names no kind")
 
 
-async def open_metadata(location: str, clock: Clock, *, subtree_roots: Sequence[str] = ()) -> MetadataStore:
-    """One session with the store there. Raises `InvalidLocation`, and what the store does where it can't be opened."""
+async def open_metadata(
+    location: str, clock: Clock, *, subtree_roots: Sequence[str] = (), create: bool = True
+) -> MetadataStore:
+    """Open a session with the store there. Raises `InvalidLocation`, and what the store raises if it can't be opened.
+
+    A store that does not exist is created, unless `create` is false: that raises `NoStore`.
+    """
     parsed = parse_location(location)
     # Imported here: one needs kazoo, the other rocksdict, and a process needs one of them.
     if isinstance(parsed, EmbeddedLocation):
         from magnetar_metadata.embedded import open_embedded
 
-        return await open_embedded(parsed.folder, clock, subtree_roots)
+        return await open_embedded(parsed.folder, clock, subtree_roots, create=create)
     from magnetar_metadata.zookeeper import open_zookeeper
 
     return await open_zookeeper(
@@ -77,6 +82,7 @@ async def open_metadata(location: str, clock: Clock, *, subtree_roots: Sequence[
         subtree_roots=subtree_roots,
         session_timeout_s=parsed.session_timeout_s,
         connect_timeout_s=parsed.connect_timeout_s,
+        create=create,
     )
 
 

@@ -216,6 +216,14 @@ class SkipRequest(_message.Message):
     all: bool
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ..., all: bool = ...) -> None: ...
 
+class SkippedAnswer(_message.Message):
+    __slots__ = ("problem", "entries")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    entries: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., entries: _Optional[int] = ...) -> None: ...
+
 class ExpireRequest(_message.Message):
     __slots__ = ("topic", "subscription", "older_than_s")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

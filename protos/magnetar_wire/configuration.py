@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
-__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load", "options_of"]
+__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load", "options_of", "suggest_nearest"]
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 _VARIABLE: Final = "environment variable"
@@ -71,7 +71,7 @@ def load(
         if name not in kind.model_fields:
             if place.startswith(_VARIABLE) and (name in _OF_CLIENTS or _OF_KUBERNETES.fullmatch(name)):
                 continue
-            problems.append(f"{place}: there is no option {name!r}{_nearest(name, kind.model_fields)}")
+            problems.append(f"{place}: there is no option {name!r}{suggest_nearest(name, kind.model_fields)}")
             continue
         places[name] = place
         annotation = kind.model_fields[name].annotation
@@ -144,7 +144,8 @@ def _name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def suggest_nearest(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence about an unknown name: empty if no known name is near."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f": did you mean {near[0]!r}?" if near else ""
 

@@ -14,7 +14,9 @@ import json
 import logging
 import sys
 import time
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from pydantic import field_validator
 
 from magnetar_wire.configuration import Configuration
 
@@ -26,10 +28,15 @@ _OF_ANY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"messag
 
 
 class LogOptions(Configuration):
-    # What is of less weight is not logged.
+    # Lowest level that is logged: DEBUG, INFO, WARNING or ERROR, in upper or lower case.
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     # Lines to read, or a JSON object each.
     log_format: Literal["text", "json"] = "text"
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_any_case(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
 
 
 class _Line(logging.Formatter):

@@ -16,10 +16,8 @@ from typing import Any, Final, TypeVar
 
 from magnetar._problems import is_passing
 from magnetar.exceptions import ConnectError, MagnetarException, OperationNotSupported
-from magnetar_spark.endpoint_probe import describe_endpoints
 from magnetar_spark.errors import BrokersAway, NobodyAnswers
 from magnetar_spark.options import SourceOptions
-from magnetar_wire.transport import ForeignServer, NotReached
 
 __all__ = ["answered", "naming_reconnect_timeout"]
 
@@ -75,24 +73,20 @@ async def naming_reconnect_timeout(options: SourceOptions, work: Coroutine[Any, 
 async def _look(options: SourceOptions, patience_s: float) -> None:
     from magnetar.admin import AsyncAdmin
 
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-
     async with AsyncAdmin(options.url, patience_s, listener_name=options.listener_name) as admin:
         try:
             await admin.brokers.list()
         except ConnectError as error:
-            if isinstance(error.__cause__, NotReached | ForeignServer):
-                raise NobodyAnswers(await _explain(options.url, loop.time() - started)) from error
+            if error.found is not None:
+                raise NobodyAnswers(_explain(options.url, error.found, patience_s)) from error
         except MagnetarException:
             # Somebody is there, and is slow, or refuses this question: the work is told what there is to be told.
             return
 
 
-async def _explain(url: str, tried_s: float) -> str:
-    from magnetar._service_url import DEFAULT_PORT, parse_service_url
+def _explain(url: str, found: str, tried_s: float) -> str:
+    from magnetar._service_url import DEFAULT_PORT
 
-    found = await describe_endpoints(parse_service_url(url))
     return (
         f"no broker answers, for {tried_s:.0f} s: {found}. Is a broker running (`magnetar standalone`), and is the "
         f"option 'url', {url}, the address of its own protocol, whose port is {DEFAULT_PORT} by default?"

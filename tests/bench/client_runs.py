@@ -1,4 +1,8 @@
-"""What one run of tests/peers/clients.py says, in a process of its own: a client beside whatever it is held against."""
+"""Runs tests/peers/clients.py in a process of its own, and reads the figures that it prints.
+
+Client libraries log to standard output too (pulsar-client's C++ core does): a line that is no figure is repeated on
+standard error and has no effect on the figures.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +29,23 @@ def run_client(client: Sequence[str], benches: Sequence[tuple[str, int]], scale:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     said: Said = {}
     for line in ended.stdout.splitlines():
-        one = json.loads(line)
-        said[one["bench"], one["size"]] = one
+        figures = _parse_figures(line)
+        if figures is None:
+            print(f"{client[-1]} logged: {line}", file=sys.stderr, flush=True)
+        else:
+            said[figures["bench"], figures["size"]] = figures
     for bench in benches:
         last_words = ended.stderr.strip().splitlines()[-1:] or ["it does not say why"]
         said.setdefault(bench, {"error": f"{client[-1]} told no figure (status {ended.returncode}): {last_words[0]}"})
     return said
+
+
+def _parse_figures(line: str) -> dict[str, Any] | None:
+    """Parse one line of clients.py. Return None for a line that the client library logged."""
+    try:
+        figures = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(figures, dict) or not {"bench", "size"} <= figures.keys():
+        return None
+    return figures

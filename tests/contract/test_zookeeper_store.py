@@ -11,7 +11,8 @@ import pytest
 
 from magnetar_cli.local_zookeeper import LocalZooKeeper
 from magnetar_metadata.compare_and_set import read
-from magnetar_metadata.errors import Unavailable
+from magnetar_metadata.errors import NoStore, Unavailable
+from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import ABSENT, MetadataStore, SessionState, Stat
 from magnetar_metadata.zookeeper.store import ZooKeeperStore
 from magnetar_wire.clock import SystemClock
@@ -53,6 +54,18 @@ def test_concurrent_syncs_share_a_write(zookeeper: LocalZooKeeper, monkeypatch: 
             await space.close()
 
     run(share())
+
+
+def test_a_chroot_that_does_not_exist_is_created_only_on_request(zookeeper: LocalZooKeeper) -> None:
+    async def open_it(create: bool) -> None:
+        location = f"zookeeper://{zookeeper.hosts}/mistyped/chroot"
+        await (await open_metadata(location, SystemClock(), create=create)).close()
+
+    for _ in range(2):
+        with pytest.raises(NoStore, match="/mistyped/chroot"):
+            run(open_it(create=False))
+    run(open_it(create=True))
+    run(open_it(create=False))
 
 
 @pytest.fixture(scope="class")

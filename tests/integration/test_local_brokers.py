@@ -248,8 +248,11 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     assert magnetar("kill", "broker-1").exit_code == 0
     assert magnetar("status").exit_code == 1
     assert magnetar("remove", "broker-1").stdout == "broker-1 is taken out\n"
-    assert "broker-1 is ready at" in magnetar("add", "broker-1").stdout
-    assert "broker-1" in cluster.broker_names(), "what is called so is one"
+    for undecided in (("broker-1",), ("--bookie", "--broker"), ()):
+        refused = magnetar("add", *undecided)
+        assert (refused.exit_code, "--bookie or --broker" in refused.stderr) == (2, True)
+    assert "broker-1 is ready at" in magnetar("add", "--broker", "broker-1").stdout
+    assert "broker-1" in cluster.broker_names()
     refused = magnetar("add", "--broker", "bookie-7")
     assert (refused.exit_code, "begin with bookie" in refused.stderr) == (1, True)
     told = magnetar("set", "broker-1", "max_topics_per_namespace=7", "cluster_name=d")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import client_runs
 from tests.bench.harness import Result, beside_peer, ratio, run_group
 from tests.peers import PeerUnavailable, running
 
@@ -71,3 +72,22 @@ def test_a_peer_that_can_t_start_is_told_and_gives_no_value() -> None:
     (told,) = beside_peer("pulsar", [planned], lambda _url: [planned])
     assert (told.bench, told.value, told.floor) == ("sdk.consume", None, 2)
     assert told.why == "pulsar can't be started here: pulsar needs java, which is not on the PATH"
+
+
+def test_lines_that_a_client_logs_are_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pulsar-client logs to standard output, and so do others: `make bench ONLY=wire` went down with the first line."""
+    child = tmp_path / "clients.py"
+    child.write_text(
+        "import json\n"
+        "print('2026-01-31 12:00:00.000 WARN  [1] ClientConnection:1 | Connection closed', flush=True)\n"
+        "print(json.dumps({'bench': 'consume', 'size': 100, 'messages_per_s': 7}))\n"
+        "for logged in ('17', '[]', '{\"level\": \"WARN\"}', ''):\n"
+        "    print(logged)\n"
+    )
+    monkeypatch.setattr(client_runs, "_CLIENTS", child)
+    said = client_runs.run_client(["--label", "ours"], [("consume", 100), ("publish_acked", 100)], 1.0)
+    assert said["consume", 100]["messages_per_s"] == 7
+    assert "ours told no figure (status 0)" in said["publish_acked", 100]["error"]
+    assert "ours logged: 2026-01-31 12:00:00.000 WARN" in capsys.readouterr().err

@@ -12,7 +12,7 @@ number, and has copied all that it will, so the call changes the new partitions,
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from magnetar_broker.admin.names import topic_named
 from magnetar_broker.admin.owner_calls import OwnerCalls
@@ -28,6 +28,7 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["SubscriptionCalls"]
 
 _Request: TypeAlias = pb.SubscriptionRequest | pb.DeleteSubscriptionRequest | pb.SkipRequest | pb.ExpireRequest
+A = TypeVar("A", pb.Done, pb.SkippedAnswer)
 
 
 class SubscriptionCalls:
@@ -48,14 +49,15 @@ class SubscriptionCalls:
         check_known(request, "create_subscription")
         if not request.subscription:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "a subscription has a name, and this one is empty")
-        if not await self._change_parts("create_subscription", request, ErrorCode.ALREADY_EXISTS):
+        if not await self._change_parts("create_subscription", request, pb.Done, ErrorCode.ALREADY_EXISTS):
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{request.topic} has a subscription {request.subscription!r} already"
             )
         return pb.Done()
 
     async def delete_subscription(self, request: pb.DeleteSubscriptionRequest) -> pb.Done:
-        return await self._where_it_is("delete_subscription", request)
+        await self._where_it_is("delete_subscription", request, pb.Done)
+        return pb.Done()
 
     async def reset_subscription(self, request: pb.SubscriptionRequest) -> pb.Done:
         check_known(request, "reset_subscription")
@@ -64,17 +66,18 @@ class SubscriptionCalls:
             await self._only_one(request.topic, "a message is in one of them: reset that one, or reset all to a time")
         if at is None:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "`start` is empty: say where the subscription is to go on")
-        return await self._where_it_is("reset_subscription", request)
+        await self._where_it_is("reset_subscription", request, pb.Done)
+        return pb.Done()
 
-    async def skip(self, request: pb.SkipRequest) -> pb.Done:
+    async def skip(self, request: pb.SkipRequest) -> pb.SkippedAnswer:
         if request.all == (request.entries > 0):
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "skip a number of entries above 0, or all of them")
         if not request.all:
             await self._only_one(request.topic, "skip so many entries on one of them")
-        return await self._where_it_is("skip", request)
+        return _sum_skipped(await self._where_it_is("skip", request, pb.SkippedAnswer))
 
-    async def expire(self, request: pb.ExpireRequest) -> pb.Done:
-        return await self._where_it_is("expire", request)
+    async def expire(self, request: pb.ExpireRequest) -> pb.SkippedAnswer:
+        return _sum_skipped(await self._where_it_is("expire", request, pb.SkippedAnswer))
 
     async def peek(self, request: pb.PeekRequest) -> pb.PeekAnswer:
         if not 1 <= request.entries <= self._max_peeked_entries:
@@ -94,26 +97,26 @@ class SubscriptionCalls:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} has partitions: {instead}")
         return parts[0]
 
-    async def _where_it_is(self, call: str, request: _Request) -> pb.Done:
-        """On all parts of the topic that have it. Raises SUBSCRIPTION_NOT_FOUND where none has."""
-        if not await self._change_parts(call, request, ErrorCode.SUBSCRIPTION_NOT_FOUND):
+    async def _where_it_is(self, call: str, request: _Request, kind: type[A]) -> list[A]:
+        """Change all parts of the topic that have the subscription. Raises SUBSCRIPTION_NOT_FOUND where none has."""
+        answers = await self._change_parts(call, request, kind, ErrorCode.SUBSCRIPTION_NOT_FOUND)
+        if not answers:
             raise no_subscription(request.topic, request.subscription)
-        return pb.Done()
+        return answers
 
-    async def _change_parts(self, call: str, request: _Request, passed_over: ErrorCode) -> int:
-        """Return how many parts were changed; those that refuse it with the code `passed_over` are not."""
+    async def _change_parts(self, call: str, request: _Request, kind: type[A], passed_over: ErrorCode) -> list[A]:
+        """Return the answers of the changed parts. A part that refuses with the code `passed_over` is not changed."""
 
-        async def change_part(part: TopicName) -> int:
+        async def change_part(part: TopicName) -> list[A]:
             of_part = type(request)()
             of_part.CopyFrom(request)  # type: ignore[arg-type]
             of_part.topic = str(part)
             try:
-                await self._owners.of_topic(part, call, of_part, pb.Done)
+                return [await self._owners.of_topic(part, call, of_part, kind)]
             except BrokerError as error:
                 if error.code != passed_over:
                     raise
-                return 0
-            return 1
+                return []
 
         name = topic_named(request.topic)
         first = (await self._topics.names(name))[0]
@@ -122,6 +125,12 @@ class SubscriptionCalls:
             return changed
         try:
             others = (await self._topics.partitions_with_announced(name))[1:]
-            return changed + sum(await some_at_a_time(others, change_part))
+            for answers in await some_at_a_time(others, change_part):
+                changed += answers
+            return changed
         except BrokerError as error:
             raise partly_done(error) from error
+
+
+def _sum_skipped(answers: list[pb.SkippedAnswer]) -> pb.SkippedAnswer:
+    return pb.SkippedAnswer(entries=sum(one.entries for one in answers))

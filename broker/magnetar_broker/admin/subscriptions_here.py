@@ -29,8 +29,8 @@ class SubscriptionsHere:
             "create_subscription": on_topic(pb.SubscriptionRequest, pb.Done, self._create),
             "delete_subscription": on_topic(pb.DeleteSubscriptionRequest, pb.Done, self._delete),
             "reset_subscription": on_topic(pb.SubscriptionRequest, pb.Done, self._reset),
-            "skip": on_topic(pb.SkipRequest, pb.Done, self._skip),
-            "expire": on_topic(pb.ExpireRequest, pb.Done, self._expire),
+            "skip": on_topic(pb.SkipRequest, pb.SkippedAnswer, self._skip),
+            "expire": on_topic(pb.ExpireRequest, pb.SkippedAnswer, self._expire),
             "peek": on_topic(pb.PeekRequest, pb.PeekAnswer, self._peek),
         }
 
@@ -53,16 +53,15 @@ class SubscriptionsHere:
         await topic.subscriptions.reset(request.subscription, request.start)
         return pb.Done()
 
-    async def _skip(self, topic: Topic, request: pb.SkipRequest) -> pb.Done:
+    async def _skip(self, topic: Topic, request: pb.SkipRequest) -> pb.SkippedAnswer:
         if request.all:
-            await topic.subscriptions.skip_all(request.subscription)
+            skipped = await topic.subscriptions.skip_all(request.subscription)
         else:
-            await topic.subscriptions.skip(request.subscription, request.entries)
-        return pb.Done()
+            skipped = await topic.subscriptions.skip(request.subscription, request.entries)
+        return pb.SkippedAnswer(entries=skipped)
 
-    async def _expire(self, topic: Topic, request: pb.ExpireRequest) -> pb.Done:
-        await topic.subscriptions.expire(request.subscription, request.older_than_s)
-        return pb.Done()
+    async def _expire(self, topic: Topic, request: pb.ExpireRequest) -> pb.SkippedAnswer:
+        return pb.SkippedAnswer(entries=await topic.subscriptions.expire(request.subscription, request.older_than_s))
 
     async def _peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
         cursor = await topic.subscriptions.wait_for_cursor(request.subscription)

@@ -435,15 +435,17 @@ class Subscription:
             await self.cursor.saved()
 
     async def skip_to(self, position: Position) -> int:
-        """Acknowledges all entries up to `position`, durably, and returns their number. The caller runs it as a
+        """Acknowledge all entries up to `position`, durably, and return their number. The caller runs it as a
         change."""
         before = self.cursor.open_entries()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
             if self._pump is not None:
                 self._pump.dispatch.acknowledged_up_to(self.cursor.mark_delete)
+        # Counted before it is saved: entries that are published meanwhile are open.
+        skipped = before - self.cursor.open_entries()
         await self.cursor.saved()
-        return max(0, before - self.cursor.open_entries())
+        return skipped
 
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:
         """Deletes the subscription at a consumer's request. `force`: also if it has other consumers. Raises

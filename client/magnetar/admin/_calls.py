@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from magnetar._any_broker import AnyBroker
 from magnetar._connections import Connections
 from magnetar._problems import from_problem, from_transport
-from magnetar._service_url import parse_service_url
+from magnetar._service_url import check_service_url, parse_service_url
 from magnetar.exceptions import (
     ConnectError,
     MagnetarException,
@@ -57,6 +57,7 @@ class AdminCalls:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
+        check_service_url(service_url)
         self._addresses = parse_service_url(service_url)
         self._timeout_s = operation_timeout_s
         self._transport = transport
@@ -74,6 +75,8 @@ class AdminCalls:
         try:
             return await self.connections.retried(lambda: self._any.ask(ask_at))
         except ConnectError as error:
+            if error.found is not None:
+                raise
             raise self._unanswered(method, error, self._clock.monotonic() - started) from error.__cause__
 
     async def change(self, method: str, request: Message) -> None:

@@ -256,20 +256,25 @@ class AsyncSubscriptions:
         request = pb.SubscriptionRequest(topic=topic, subscription=subscription, start=start_at(to))
         await self._calls.change("reset_subscription", request)
 
-    async def skip(self, topic: str, subscription: str, entries: int) -> None:
-        """Acknowledges the oldest entries that are not. A batch is one entry."""
-        await self._calls.change("skip", pb.SkipRequest(topic=topic, subscription=subscription, entries=entries))
+    async def skip(self, topic: str, subscription: str, entries: int) -> int:
+        """Acknowledge the oldest entries of the backlog, and return their number: fewer where the backlog is shorter.
 
-    async def skip_all(self, topic: str, subscription: str) -> None:
-        """Acknowledges all that there is by now."""
-        await self._calls.change("skip", pb.SkipRequest(topic=topic, subscription=subscription, all=True))
+        A batch is one entry.
+        """
+        request = pb.SkipRequest(topic=topic, subscription=subscription, entries=entries)
+        return (await self._calls.changed("skip", request, pb.SkippedAnswer)).entries
+
+    async def skip_all(self, topic: str, subscription: str) -> int:
+        """Acknowledge the whole backlog, and return its number of entries."""
+        request = pb.SkipRequest(topic=topic, subscription=subscription, all=True)
+        return (await self._calls.changed("skip", request, pb.SkippedAnswer)).entries
 
     clear_backlog = skip_all
 
-    async def expire(self, topic: str, subscription: str, older_than_s: int) -> None:
-        """Acknowledges what a broker took longer ago than that."""
+    async def expire(self, topic: str, subscription: str, older_than_s: int) -> int:
+        """Acknowledge the entries that a broker received longer ago than that, and return their number."""
         request = pb.ExpireRequest(topic=topic, subscription=subscription, older_than_s=older_than_s)
-        await self._calls.change("expire", request)
+        return (await self._calls.changed("expire", request, pb.SkippedAnswer)).entries
 
     async def peek(self, topic: str, subscription: str, entries: int = 1) -> Peeked:
         """The messages of the oldest entries that are not acknowledged, which they stay."""

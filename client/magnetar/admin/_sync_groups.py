@@ -187,16 +187,16 @@ class Subscriptions:
     def reset(self, topic: str, subscription: str, to: StartPoint) -> None:
         self._run(self._group.reset(topic, subscription, to))
 
-    def skip(self, topic: str, subscription: str, entries: int) -> None:
-        self._run(self._group.skip(topic, subscription, entries))
+    def skip(self, topic: str, subscription: str, entries: int) -> int:
+        return self._run(self._group.skip(topic, subscription, entries))
 
-    def skip_all(self, topic: str, subscription: str) -> None:
-        self._run(self._group.skip_all(topic, subscription))
+    def skip_all(self, topic: str, subscription: str) -> int:
+        return self._run(self._group.skip_all(topic, subscription))
 
     clear_backlog = skip_all
 
-    def expire(self, topic: str, subscription: str, older_than_s: int) -> None:
-        self._run(self._group.expire(topic, subscription, older_than_s))
+    def expire(self, topic: str, subscription: str, older_than_s: int) -> int:
+        return self._run(self._group.expire(topic, subscription, older_than_s))
 
     def peek(self, topic: str, subscription: str, entries: int = 1) -> Peeked:
         return self._run(self._group.peek(topic, subscription, entries))

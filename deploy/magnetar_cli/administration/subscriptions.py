@@ -75,25 +75,25 @@ def reset(
 def skip(
     topic: Topic,
     subscription: Subscription,
-    entries: Annotated[int, typer.Option("--entries", "-n", min=0, help="So many; a batch is one.")] = 0,
-    everything: Annotated[bool, typer.Option("--all", help="All that there is.")] = False,
+    entries: Annotated[
+        int, typer.Option("--entries", "-n", min=0, help="Maximum number of entries; a batch is one entry.")
+    ] = 0,
+    everything: Annotated[bool, typer.Option("--all", help="The whole backlog.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Acknowledge the oldest entries that are not, unseen."""
+    """Acknowledge the oldest entries of a backlog without delivering them."""
     if bool(entries) == everything:
-        raise typer.BadParameter("say how many entries, or --all", param_hint="--entries")
-    what = "everything" if everything else f"{entries:,} entries"
+        raise typer.BadParameter("give a number of entries, or --all", param_hint="--entries")
+    what = "everything" if everything else f"up to {entries:,} entries"
     confirm(f"Skip {what} of {subscription} of {topic}", yes)
 
-    def act(admin: Admin) -> None:
+    def act(admin: Admin) -> int:
         if everything:
-            admin.subscriptions.skip_all(topic, subscription)
-        else:
-            admin.subscriptions.skip(topic, subscription, entries)
+            return admin.subscriptions.skip_all(topic, subscription)
+        return admin.subscriptions.skip(topic, subscription, entries)
 
-    administered(url, act, changes=True)
-    print(f"{subscription} of {topic}: {what} skipped")
+    print(f"{subscription} of {topic}: {_entries(administered(url, act, changes=True))} skipped")
 
 
 @app.command("expire")
@@ -104,15 +104,15 @@ def expire(
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Acknowledge, unseen, what was published longer ago than that."""
+    """Acknowledge the entries that were published longer ago than that, without delivering them."""
     from magnetar_cli.messages.places import duration_s
 
     seconds = int(duration_s(older_than, "--older-than"))
     if seconds < 1:
         raise typer.BadParameter(f"{older_than} is less than a second", param_hint="--older-than")
     confirm(f"Skip what is older than {older_than} of {subscription} of {topic}", yes)
-    administered(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
-    print(f"{subscription} of {topic}: what is older than {older_than} is skipped")
+    expired = administered(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
+    print(f"{subscription} of {topic}: {_entries(expired)} older than {older_than} skipped")
 
 
 @app.command("peek")
@@ -174,6 +174,10 @@ def stats(
         tell_subscription(found[0])
     else:
         tell_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
 
 
 def _place(text: str, option: str) -> MessageId | int:

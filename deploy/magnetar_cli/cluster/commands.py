@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +20,13 @@ from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, from_flags
 from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
+from magnetar_cli.local_folder import DEFAULT_FOLDER
 from magnetar_cli.plain_errors import plain_errors, plain_logs
+from magnetar_cli.service import AsJson
 from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
 
-__all__ = ["DEFAULT_FOLDER", "Folder", "app"]
+__all__ = ["Folder", "app"]
 
-DEFAULT_FOLDER = Path(".magnetar")
 _NUMBERS = re.compile(r"\d+\.\d+")
 _COLOURS = {RUNNING: "green", "stopped": "dim", "dead": "red", "unhealthy": "red"}
 
@@ -86,32 +88,46 @@ def up(
 @app.command()
 def status(
     folder: Folder = DEFAULT_FOLDER,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show its processes. The exit status is 0 only if all are well."""
     with _cluster(folder) as cluster:
         found = cluster.status()
         if as_json:
-            print(json.dumps({**dataclasses.asdict(found), "well": found.well}, indent=2))
+            print(json.dumps({**dataclasses.asdict(found), "well": found.well}, ensure_ascii=False))
         else:
             _show(found)
     raise typer.Exit(0 if found.well else 1)
 
 
 @app.command()
+def env(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Print the shell commands that point clients at this cluster: eval "$(magnetar cluster env)".
+
+    They export MAGNETAR_URL, which all commands of clients read. The URL of Pulsar's clients is in a comment.
+    """
+    with _cluster(folder) as cluster:
+        print(f"export MAGNETAR_URL={shlex.quote(cluster.service_url)}")
+        print(f"# Pulsar's clients: {cluster.pulsar_url}")
+
+
+@app.command()
 def add(
-    name: Annotated[str | None, typer.Argument(help="One of its own, if not given.", show_default=False)] = None,
-    broker: Annotated[
-        bool, typer.Option("--broker", help="A broker, and not a bookie; so is what is called broker….")
-    ] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Default: the kind and the next free number.", show_default=False)
+    ] = None,
+    bookie: Annotated[bool, typer.Option("--bookie", help="Add a bookie.")] = False,
+    broker: Annotated[bool, typer.Option("--broker", help="Add a broker.")] = False,
     folder: Folder = DEFAULT_FOLDER,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="An option of it; several times for several."),
     ] = None,
 ) -> None:
-    """Add a bookie, or a broker. New ledgers, and topics, use it at once; what is stored stays where it is."""
-    broker = broker or (name or "").startswith(BROKERS.name)
+    """Add a bookie or a broker. New ledgers use a bookie at once; stored entries stay where they are. A broker gets
+    topics at once."""
+    if bookie == broker:
+        raise typer.BadParameter("say what to add: --bookie or --broker", param_hint="--bookie / --broker")
     with _cluster(folder) as cluster:
         chosen = from_flags(BROKERS if broker else BOOKIES, settings or [])
         added = cluster.add_broker(name, **chosen) if broker else cluster.add(name, **chosen)

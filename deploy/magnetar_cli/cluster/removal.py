@@ -27,7 +27,9 @@ async def leave(
             try:
                 await check_farewell(client, bookie_id)
             except CannotLeave as error:
-                raise ClusterError(f"{error}: `magnetar cluster add` adds one; --force takes it out at once") from None
+                raise ClusterError(
+                    f"{error}: `magnetar cluster add --bookie` adds one; --force takes it out at once"
+                ) from None
         await decommission(client, bookie_id)
         if not wait:
             return

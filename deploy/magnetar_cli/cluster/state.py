@@ -26,6 +26,7 @@ from typing import IO, Any, Final
 
 from magnetar_cli.cluster.errors import ClusterBusy, ClusterError, NoCluster
 from magnetar_cli.cluster.process import ProcessId
+from magnetar_cli.local_folder import STATE_FILE
 
 __all__ = [
     "BookieState",
@@ -217,7 +218,7 @@ def _holder(folder: Path) -> str:
 
 
 def _path(folder: Path) -> Path:
-    return folder / "cluster.json"
+    return folder / STATE_FILE
 
 
 def _with_process(stored: dict[str, Any]) -> dict[str, Any]:

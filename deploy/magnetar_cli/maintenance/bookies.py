@@ -14,12 +14,13 @@ from magnetar_bookie.auto_recovery.farewell import CannotLeave, check_farewell
 from magnetar_bookie.auto_recovery.overview import Standing, members, offices
 from magnetar_bookie.auto_recovery.tasks import repair_progress
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_cli.cluster.commands import DEFAULT_FOLDER
 from magnetar_cli.cluster.errors import ClusterError, NoSuchName
 from magnetar_cli.http_asking import ask_http
+from magnetar_cli.local_folder import DEFAULT_FOLDER
 from magnetar_cli.maintenance.bookie_views import BookiesView, LeavingView, said_by
 from magnetar_cli.maintenance.showing import show, watch
-from magnetar_cli.maintenance.target import AsJson, Folder, Metadata, at_target
+from magnetar_cli.maintenance.target import Folder, Metadata, at_target
+from magnetar_cli.service import AsJson
 
 app = typer.Typer(help="Who stores the ledgers.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -96,7 +97,11 @@ def decommission_bookie(
             raise NoSuchName(name, found)
         if cancel:
             await cancel_decommission(client, name)
-            print(f"{name} stays: its decommission is taken back")
+            stays = LeavingView(name, None, None, struck_off=False, taken_back=True)
+            if as_json:
+                show(stays, as_json=True)
+            else:
+                print("\n".join(stays.lines()))
             return
         if not force and found[name].leaving is None:
             try:

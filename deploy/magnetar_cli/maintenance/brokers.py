@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from magnetar_cli.cluster.commands import DEFAULT_FOLDER
-from magnetar_cli.maintenance.admin_target import ServiceUrl, at_brokers
+from magnetar_cli.maintenance.admin_target import BrokersFolder, BrokersUrl, at_brokers
 from magnetar_cli.maintenance.broker_views import BrokersView
 from magnetar_cli.maintenance.showing import show
-from magnetar_cli.maintenance.target import AsJson, Folder
+from magnetar_cli.service import AsJson
 
 app = typer.Typer(help="Who serves topics.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -19,6 +18,6 @@ def _brokers() -> None:
 
 
 @app.command("list")
-def list_brokers(folder: Folder = DEFAULT_FOLDER, service_url: ServiceUrl = None, as_json: AsJson = False) -> None:
-    """Show all that take topics: where they are reached, and what they have to do."""
-    show(at_brokers(service_url, folder, lambda admin: BrokersView(admin.brokers.list())), as_json=as_json)
+def list_brokers(folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False) -> None:
+    """Show all brokers that serve topics: their addresses and their load."""
+    show(at_brokers(url, folder, lambda admin: BrokersView(admin.brokers.list())), as_json=as_json)

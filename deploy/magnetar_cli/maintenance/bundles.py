@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar.admin import Admin
-from magnetar_cli.cluster.commands import DEFAULT_FOLDER
-from magnetar_cli.maintenance.admin_target import ServiceUrl, at_brokers
+from magnetar_cli.maintenance.admin_target import BrokersFolder, BrokersUrl, at_brokers
 from magnetar_cli.maintenance.broker_views import BundlesView, HomesView
 from magnetar_cli.maintenance.showing import show
-from magnetar_cli.maintenance.target import AsJson, Folder
+from magnetar_cli.service import AsJson
+
+if TYPE_CHECKING:
+    from magnetar.admin import Admin
 
 app = typer.Typer(help="Which broker serves which topics.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -30,11 +31,11 @@ _ALGORITHMS = {By.RANGE: "range_equally_divide", By.TOPICS: "topic_count_equally
 
 @app.command("list")
 def list_bundles(
-    namespace: Namespace, folder: Folder = DEFAULT_FOLDER, service_url: ServiceUrl = None, as_json: AsJson = False
+    namespace: Namespace, folder: BrokersFolder = None, url: BrokersUrl = "", as_json: AsJson = False
 ) -> None:
     """Show a namespace's bundles, and who has each."""
     show(
-        at_brokers(service_url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace))),
+        at_brokers(url, folder, lambda admin: BundlesView(namespace, admin.namespaces.bundles(namespace))),
         as_json=as_json,
     )
 
@@ -42,13 +43,13 @@ def list_bundles(
 @app.command("find")
 def find(
     topic: Annotated[str, typer.Argument(help="With or without partitions.", show_default=False)],
-    folder: Folder = DEFAULT_FOLDER,
-    service_url: ServiceUrl = None,
+    folder: BrokersFolder = None,
+    url: BrokersUrl = "",
     listener: Annotated[str, typer.Option(help="Tell the addresses of this listener.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show which broker serves a topic, or each of its partitions. Where nobody did, somebody does then."""
-    show(at_brokers(service_url, folder, lambda admin: HomesView.of(admin, topic, listener)), as_json=as_json)
+    show(at_brokers(url, folder, lambda admin: HomesView.of(admin, topic, listener)), as_json=as_json)
 
 
 @app.command("unload")
@@ -56,11 +57,11 @@ def unload(
     namespace: Namespace,
     bundle: Annotated[str | None, typer.Argument(help=f"{_BUNDLE} None: all of them.", show_default=False)] = None,
     to: Annotated[str | None, typer.Option(help="The broker that is to have it.", show_default=False)] = None,
-    folder: Folder = DEFAULT_FOLDER,
-    service_url: ServiceUrl = None,
+    folder: BrokersFolder = None,
+    url: BrokersUrl = "",
 ) -> None:
     """Have a broker let go of a bundle: its topics are closed, and clients find them at their next broker."""
-    at_brokers(service_url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to))
+    at_brokers(url, folder, lambda admin: admin.namespaces.unload(namespace, bundle, to), changes=True)
     print(f"{bundle or 'all bundles'} of {namespace}: unloaded" + (f", {to} has it now" if to else ""))
 
 
@@ -70,8 +71,8 @@ def split(
     bundle: Annotated[str, typer.Argument(help=_BUNDLE, show_default=False)],
     by: Annotated[By, typer.Option(help="Two ranges of one size, or as many topics on either side.")] = By.RANGE,
     at: Annotated[str | None, typer.Option(help="Or at this hash, as in 0x20000000.", show_default=False)] = None,
-    folder: Folder = DEFAULT_FOLDER,
-    service_url: ServiceUrl = None,
+    folder: BrokersFolder = None,
+    url: BrokersUrl = "",
 ) -> None:
     """Make two bundles of one; its broker has both then."""
     try:
@@ -84,5 +85,5 @@ def split(
             return admin.namespaces.split_bundle(namespace, bundle, at=position)
         return admin.namespaces.split_bundle(namespace, bundle, _ALGORITHMS[by])
 
-    lower, upper = at_brokers(service_url, folder, act)
+    lower, upper = at_brokers(url, folder, act, changes=True)
     print(f"{bundle} of {namespace} is {lower} and {upper} now")

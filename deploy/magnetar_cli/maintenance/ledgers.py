@@ -20,12 +20,13 @@ from magnetar_bookie.auto_recovery.overview import offices, unclaimed
 from magnetar_bookie.client.ledger_client import LedgerClient
 from magnetar_bookie.core.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
-from magnetar_cli.cluster.commands import DEFAULT_FOLDER
+from magnetar_cli.local_folder import DEFAULT_FOLDER
 from magnetar_cli.maintenance import by_hand
 from magnetar_cli.maintenance.ledger_views import LedgersView, LedgerView, OrphansView
 from magnetar_cli.maintenance.repairs import Repairs
 from magnetar_cli.maintenance.showing import show, watch
-from magnetar_cli.maintenance.target import AsJson, Folder, Metadata, at_target
+from magnetar_cli.maintenance.target import Folder, Metadata, at_target
+from magnetar_cli.service import AsJson
 from magnetar_cli.shown import bytes_shown
 
 app = typer.Typer(help="What is stored.", no_args_is_help=True, pretty_exceptions_enable=False)

@@ -1,4 +1,5 @@
-"""One look or many: a table in place on a terminal, lines where something changed elsewhere, or JSON."""
+"""One look or many: a table in place on a terminal, lines where something changed elsewhere, or JSON, an object a
+line."""
 
 from __future__ import annotations
 
@@ -6,12 +7,10 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-
-from magnetar_cli.maintenance.target import json_ready
 
 __all__ = ["View", "show", "watch"]
 
@@ -40,7 +39,7 @@ V = TypeVar("V", bound=View)
 
 def show(view: View, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(view.as_json(), default=json_ready, indent=2))
+        print(_json_line(view))
     elif sys.stdout.isatty():
         Console().print(view.table())
     else:
@@ -55,7 +54,7 @@ async def watch(look: Callable[[], Awaitable[V]], *, as_json: bool) -> V:
     told: set[str] = set()
     while True:
         view = await look()
-        lines = [json.dumps(view.as_json(), default=json_ready)] if as_json else list(view.lines())
+        lines = [_json_line(view)] if as_json else list(view.lines())
         for line in lines:
             if line not in told:
                 print(line, flush=True)
@@ -73,3 +72,16 @@ async def _watch_on_terminal(look: Callable[[], Awaitable[V]]) -> V:
             view = await look()
             live.update(view.table())
     return view
+
+
+def _json_line(view: View) -> str:
+    return json.dumps(view.as_json(), default=_json_ready, ensure_ascii=False)
+
+
+def _json_ready(value: Any) -> Any:
+    """Convert a value that `json.dumps` does not know."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if hasattr(value, "value"):  # an enum's member
+        return value.value
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

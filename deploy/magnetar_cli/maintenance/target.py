@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from magnetar_bookie.client.ledger_client import LedgerClient
-from magnetar_cli.cluster.commands import DEFAULT_FOLDER
+from magnetar_cli.cluster.errors import NoCluster
 from magnetar_cli.cluster.state import load
 from magnetar_cli.connection import connected, impatient
+from magnetar_cli.local_folder import DEFAULT_FOLDER
 from magnetar_cli.plain_errors import plain_errors, plain_logs
 
-__all__ = ["AsJson", "Folder", "Metadata", "at_target", "target_of"]
+__all__ = ["Folder", "Metadata", "at_target", "target_of"]
 
 T = TypeVar("T")
 
@@ -23,12 +24,20 @@ Folder = Annotated[Path, typer.Option("--folder", "-f", help="The cluster on thi
 Metadata = Annotated[
     str | None, typer.Option("--metadata", metavar="LOCATION", help="Any cluster: zookeeper://host:port,…/chroot.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def target_of(metadata: str | None, folder: Path) -> str:
-    """The location of its metadata. Raises `NoCluster`."""
-    return metadata or load(folder.absolute()).zookeeper.location
+    """Return the location of the cluster's metadata. Raises `NoCluster`."""
+    if metadata:
+        return metadata
+    try:
+        return load(folder.absolute()).zookeeper.location
+    except NoCluster:
+        raise NoCluster(
+            f"there is no cluster in {folder.absolute()}: name the metadata store of one, "
+            "--metadata zookeeper://host:port/chroot, or the folder of one on this machine, --folder; "
+            "`magnetar cluster up` makes one"
+        ) from None
 
 
 def at_target(metadata: str | None, folder: Path | None, act: Callable[[LedgerClient], Awaitable[T]]) -> T:
@@ -41,12 +50,3 @@ def at_target(metadata: str | None, folder: Path | None, act: Callable[[LedgerCl
 
     with plain_errors():
         return asyncio.run(perform())
-
-
-def json_ready(value: Any) -> Any:
-    """What `json.dumps` is told of what it does not know."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if hasattr(value, "value"):  # an enum's member
-        return value.value
-    raise TypeError(f"{type(value).__name__} has no form in JSON")

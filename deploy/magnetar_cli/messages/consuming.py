@@ -1,8 +1,8 @@
 """Receiving from a subscription, showing, and only then acknowledging.
 
-What was written to standard output, and taken by it, is acknowledged; so a pipe that closes, or Ctrl-C, never loses a
-message: what was not shown comes again. The last acknowledgements are waited for, so that the exit status can say that
-they are durable.
+A message is acknowledged once it was shown: written, and read by the process behind the pipe if standard output is one
+(showing.py). So a pipe that closes, or Ctrl-C, never loses a message: those that were not shown are redelivered. The
+command waits for the last acknowledgements, so that the exit status can say that they are durable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.exceptions import MagnetarException, Timeout
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.interrupts import Interrupts
-from magnetar_cli.messages.showing import MessageWriter, as_shown
+from magnetar_cli.messages.showing import MessageWriter
 from magnetar_cli.service import tell
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _consume(
     consumer: magnetar.Consumer, writer: MessageWriter, after: After, until: Until, interrupts: Interrupts
 ) -> ExitCode:
     shown = 0
+    # Shown, and not acknowledged yet.
     last: list[magnetar.Message] = []
     code = ExitCode.DONE
     try:
@@ -63,15 +64,16 @@ def _consume(
                 if not messages:
                     code = ExitCode.TOO_FEW if until.count else ExitCode.DONE
                     break
-                writer.write(map(as_shown, messages))
-                shown += len(messages)
-                if after is After.NACK:
-                    for message in messages:
-                        consumer.negative_acknowledge(message)
-                elif after is After.ACK:
-                    if last:
-                        consumer.acknowledge(last)
-                    last = messages
+                if last:
+                    consumer.acknowledge(last)
+                    last = []
+                for part in writer.write_each(messages):
+                    shown += len(part)
+                    if after is After.NACK:
+                        for message in part:
+                            consumer.negative_acknowledge(message)
+                    elif after is After.ACK:
+                        last += part
     except BrokenPipeError:
         code = ExitCode.PIPE_CLOSED
     except MagnetarException as error:

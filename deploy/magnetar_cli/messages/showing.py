@@ -8,14 +8,21 @@ UTF-8, and base64 under another name where it is not (`value_base64`), so that n
 
 from __future__ import annotations
 
+import array
+import contextlib
 import enum
+import fcntl
+import itertools
 import json
 import os
+import select
+import stat
 import sys
+import termios
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from magnetar_cli.messages.places import id_text, time_text
 
@@ -28,6 +35,8 @@ __all__ = ["Format", "MessageWriter", "Shown", "as_shown", "json_of", "peeked_as
 _DIM: Final = "\x1b[2m"
 _KEY: Final = "\x1b[36m"
 _OFF: Final = "\x1b[0m"
+# A reader that waits reads at once; the kernel does not report when a slower one does.
+_READ_WAITS_MS: Final = (*(0,) * 100, 1, 2, 5, 10)
 
 
 class Format(enum.StrEnum):
@@ -87,12 +96,18 @@ def peeked_as_shown(topic: str, message: PeekedMessage) -> Shown:
 
 
 class MessageWriter:
-    """Writes messages to standard output, and returns when they are out of this process' hands."""
+    """Writes messages to standard output.
+
+    A pipe holds 64 KiB that nobody has read, which are lost when its reader ends: `head -n 2` does so after two lines.
+    So `write_each` gives a pipe one message at a time, and waits until it has been read. Elsewhere a message counts as
+    shown when it is written.
+    """
 
     def __init__(self, how: Format, *, with_topics: bool = False) -> None:
         if sys.stdout is None:  # closed by whoever started this process
             raise BrokenPipeError
         self._out = sys.stdout.buffer
+        self._pipe = _Pipe.of(self._out)
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         value_of = _hex_value if how is Format.HEX else _text_value
 
@@ -104,9 +119,55 @@ class MessageWriter:
         )
 
     def write(self, messages: Iterable[Shown]) -> None:
-        """Raises BrokenPipeError where nobody reads them."""
+        """Write and flush messages. Raises BrokenPipeError where nobody reads them."""
         self._out.write(b"".join(map(self._bytes_of, messages)))
         self._out.flush()
+
+    def write_each(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+        """Write messages, and yield those that were shown, in order, as soon as they were.
+
+        Raises BrokenPipeError where the reader has ended: messages that were not yielded were not shown.
+        """
+        size = len(messages) if self._pipe is None else 1
+        for begin in range(0, len(messages), max(1, size)):
+            part = messages[begin : begin + size]
+            self.write(map(as_shown, part))
+            if self._pipe is not None:
+                self._pipe.wait_read()
+            yield part
+
+
+class _Pipe:
+    """The writing end of a pipe."""
+
+    @classmethod
+    def of(cls, out: BinaryIO) -> _Pipe | None:
+        """None: it is a file, a terminal, or no file of the system's at all."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if stat.S_ISFIFO(os.fstat(out.fileno()).st_mode):
+                return cls(out.fileno())
+        return None
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # With no events asked for it reports POLLERR alone: there is no reader any more.
+        self._closed = select.poll()
+        self._closed.register(descriptor, 0)
+
+    def wait_read(self) -> None:
+        """Wait until the reader has taken all bytes. Raises BrokenPipeError where it has ended before."""
+        for wait_ms in itertools.chain(_READ_WAITS_MS, itertools.repeat(_READ_WAITS_MS[-1])):
+            closed = self._closed.poll(wait_ms)
+            if not self._unread():
+                return
+            if closed:
+                raise BrokenPipeError
+            os.sched_yield()
+
+    def _unread(self) -> int:
+        unread = array.array("i", [0])
+        fcntl.ioctl(self._descriptor, termios.FIONREAD, unread)
+        return unread[0]
 
 
 def json_of(message: Shown) -> dict[str, Any]:

@@ -103,7 +103,8 @@ def _logs(admin: Admin, topic: str, start: MessageId | int) -> list[str]:
 
 
 def _reader(client: magnetar.Client, topic: str, start: MessageId | int) -> magnetar.Reader:
-    return client.create_reader(topic, start, start_message_id_inclusive=True)
+    # The latest message included would be the last one that is there: what follows it is asked for.
+    return client.create_reader(topic, start, start_message_id_inclusive=start != MessageId.latest)
 
 
 def _last_of(client: magnetar.Client, admin: Admin, log: str, count: int) -> tuple[magnetar.Reader, list[Shown]]:

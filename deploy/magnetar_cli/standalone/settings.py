@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from magnetar_bookie.auto_recovery.options import AutoRecoveryOptions
 from magnetar_bookie.client.options import LedgerClientOptions
@@ -22,6 +22,7 @@ from magnetar_broker.options import BrokerOptions
 from magnetar_broker.topic_bounds import check_load_seconds, check_topic_bound
 from magnetar_wire.http_options import HttpOptions
 from magnetar_wire.logs import LogOptions
+from magnetar_wire.process.addresses import check_address
 
 __all__ = ["StandaloneSettings"]
 
@@ -60,6 +61,11 @@ class StandaloneSettings(
     managed_ledger_default_ensemble_size: int = Field(default=1, gt=0)
     managed_ledger_default_write_quorum: int = Field(default=1, gt=0)
     managed_ledger_default_ack_quorum: int = Field(default=1, gt=0)
+
+    @field_validator("advertised_address", "pulsar_advertised_address")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        return value and check_address(value)
 
     @model_validator(mode="after")
     def _bounds_fit(self) -> Self:

@@ -27,7 +27,7 @@ from magnetar_metadata.core.paths import check_declared, check_path, check_roots
 from magnetar_metadata.core.tree import Applied
 from magnetar_metadata.embedded.group_commit import GroupCommit
 from magnetar_metadata.embedded.rocks_table import RocksTable, new_batch, open_database
-from magnetar_metadata.errors import OutcomeUnknown, Refused, StoreDamaged, StoreInUse
+from magnetar_metadata.errors import NoStore, OutcomeUnknown, Refused, StoreDamaged, StoreInUse
 from magnetar_metadata.flags import Flag, FlagBoard
 from magnetar_metadata.locked_folder import DurableMark, FolderInUse, forked
 from magnetar_metadata.locked_folder.durable_mark import MARK_NAME
@@ -44,10 +44,10 @@ _COPY = "its folder belongs to the process that this one was forked from"
 
 
 async def open_embedded(
-    folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = ()
+    folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = (), *, create: bool = True
 ) -> EmbeddedStore:
     """One session on a folder of its own; closing it closes the folder."""
-    database = await EmbeddedDatabase.open(folder, clock, subtree_roots)
+    database = await EmbeddedDatabase.open(folder, clock, subtree_roots, create=create)
     return database.connect(owns_database=True)
 
 
@@ -70,12 +70,13 @@ class EmbeddedDatabase:
 
     @classmethod
     async def open(
-        cls, folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = ()
+        cls, folder: str | os.PathLike[str], clock: Clock, subtree_roots: Sequence[str] = (), *, create: bool = True
     ) -> EmbeddedDatabase:
-        """Opens the folder, or makes it. Raises `StoreInUse` or `StoreDamaged`."""
+        """Open the folder; create it if there is none. Raises `StoreInUse` or `StoreDamaged`, and `NoStore` where it
+        would have to be created without `create`."""
         roots = check_roots(subtree_roots)
         path = Path(folder)
-        opening = asyncio.ensure_future(asyncio.to_thread(_open, path))
+        opening = asyncio.ensure_future(asyncio.to_thread(_open, path, create))
         try:
             database, mark, opened = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -235,8 +236,10 @@ class EmbeddedStore(MetadataStore):
         self._session.answered(self._clock.monotonic())
 
 
-def _open(folder: Path) -> tuple[Any, DurableMark, int]:
+def _open(folder: Path, create: bool) -> tuple[Any, DurableMark, int]:
     """In a thread: the folder locked, checked, and rid of the ephemeral nodes of earlier processes."""
+    if not create and not (folder / MARK_NAME).exists() and not (folder / "CURRENT").exists():
+        raise NoStore(f"there is no metadata store in {folder}: check the path; nothing was created")
     folder.mkdir(parents=True, exist_ok=True)
     try:
         mark = DurableMark.open(folder)

@@ -33,7 +33,7 @@ from magnetar_metadata.core.paths import (
     counter_path,
     visible,
 )
-from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NotSent, OutcomeUnknown, Unavailable
+from magnetar_metadata.errors import InvalidPath, NodeExists, NoNode, NoStore, NotSent, OutcomeUnknown, Unavailable
 from magnetar_metadata.flags import Flag
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.shared_sync import SharedSync
@@ -56,8 +56,10 @@ async def open_zookeeper(
     subtree_roots: Sequence[str] = (),
     session_timeout_s: float = 10.0,
     connect_timeout_s: float = 15.0,
+    create: bool = True,
 ) -> ZooKeeperStore:
-    """Opens a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if there is none to be had.
+    """Open a session. `hosts` is "host:port,host:port,…". Raises `Unavailable` if no server answers, and `NoStore` if
+    there is no chroot and `create` is false.
 
     The chroot takes `MAX_CHROOT_BYTES` at most, since it stands before each path of a transaction.
     """
@@ -69,6 +71,8 @@ async def open_zookeeper(
     await kazoo.start(connect_timeout_s)
     try:
         store = ZooKeeperStore(kazoo, clock, chroot, roots)
+        if not create:
+            await store.check_chroot()
         await store.make_own_nodes()
     except BaseException:
         await kazoo.close()
@@ -160,6 +164,16 @@ class ZooKeeperStore(MetadataStore):
         finally:
             await self._syncs.wait_ended()
             await self._watches.close()
+
+    async def check_chroot(self) -> None:
+        """Raises `NoStore` where there is no chroot."""
+        try:
+            await self.sync()  # the server may lag behind
+            found = await self.exists(ROOT) is not None
+        except NoNode:
+            found = False
+        if not found:
+            raise NoStore(f"ZooKeeper has no node {self._chroot}: check the path; nothing was created")
 
     async def make_own_nodes(self) -> None:
         """The chroot, and the change counters of the declared roots."""

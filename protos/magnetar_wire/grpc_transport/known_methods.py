@@ -5,19 +5,21 @@ that raises, the server shuts down: a request of a hundred bytes with a path of 
 a method that was registered is not read from the network. So this one never asks the core for a request to any other;
 the core keeps those, in bounds of its own, and refuses them after half a minute.
 
-What is overridden is private to grpc.aio, and another version may do without it. It is there from 1.84 on; pyproject
-allows the versions that were tried. A version without it is refused at import, and one that has it and does not call it
-when a server begins: both would take every request, or none, and say nothing. A test sends the request
+The methods that are overridden are private to grpc.aio, and another version may not have them. They exist from 1.84 on.
+A version without them is refused when this module is imported; a version that has them and does not call them is
+refused when a server starts: both would take every request, or none, and report nothing. A version that was never
+tested is logged. Only servers import this module: a client works with any newer grpcio. A test sends the request
 (`tests/faults/test_hostile_grpc_clients.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from magnetar_wire.grpc_transport.quiet_grpc import grpc
+from magnetar_wire.grpc_transport.quiet_grpc import INSTALL_TESTED, grpc
 from magnetar_wire.transport import NotReached
 
 # Not before gRPC is told to be quiet.
@@ -31,12 +33,24 @@ _USED: Final = ("_make_request_call_future", "add_registered_method_handlers")
 _BEGINS_S: Final = 10.0
 
 
+_TESTED: Final = ("1.84", "1.85")
+_log = logging.getLogger(__name__)
+
+
 def check_version(server: type, version: str) -> None:
+    """Raise ImportError if this grpcio has not what is overridden; log a warning if it was never tested."""
     missing = [name for name in _USED if not hasattr(server, name)]
     if missing:
         raise ImportError(
             f"grpcio {version} has no {' nor '.join(missing)} in its asynchronous server, which keep hostile requests "
-            "from ending it: install a version that pyproject.toml allows"
+            "from ending it"
+        )
+    if ".".join(version.split(".")[:2]) not in _TESTED:
+        _log.warning(
+            "Magnetar's servers were tested with grpcio %s, and not with the installed %s: if a server misbehaves, %s",
+            " and ".join(_TESTED),
+            version,
+            INSTALL_TESTED,
         )
 
 
@@ -68,7 +82,7 @@ class KnownMethodsServer(_server.Server):
             await self.stop(None)
             raise NotReached(
                 f"grpcio {grpc.__version__} accepts requests in a way of its own, in which a hostile one ends the "
-                "server: install a version that pyproject.toml allows"
+                f"server: {INSTALL_TESTED}"
             ) from None
 
 

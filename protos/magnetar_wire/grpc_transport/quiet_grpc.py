@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Final
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 import grpc.aio
 
-__all__ = ["grpc"]
+__all__ = ["INSTALL_TESTED", "grpc"]
+
+# For errors: the versions that servers were tested with (known_methods.py).
+INSTALL_TESTED: Final = "install a tested version, `pip install 'grpcio>=1.84,<1.86'`"
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from magnetar_wire.grpc_transport.connection import GrpcConnection
 from magnetar_wire.grpc_transport.connection_probe import refuses_connections
-from magnetar_wire.grpc_transport.listener import GrpcListener, listen
 from magnetar_wire.grpc_transport.options import GrpcOptions
-from magnetar_wire.transport import Service
+from magnetar_wire.grpc_transport.quiet_grpc import INSTALL_TESTED, grpc
+from magnetar_wire.transport import NotReached, Service
+
+if TYPE_CHECKING:
+    from magnetar_wire.grpc_transport.listener import GrpcListener
 
 __all__ = ["GrpcTransport"]
 
@@ -28,6 +33,12 @@ class GrpcTransport:
         return await refuses_connections(address, timeout_s)
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
+        """Raises `NotReached`, also where this grpcio can't be used for a server."""
+        # Imported here: a listener needs private parts of grpc.aio, which a client does without.
+        try:
+            from magnetar_wire.grpc_transport.listener import listen
+        except ImportError as error:
+            raise NotReached(f"a server can't use grpcio {grpc.__version__}: {error}: {INSTALL_TESTED}") from error
         return await listen(address, service, self._options)
 
     async def close(self) -> None:

@@ -10,12 +10,14 @@ __all__ = ["ANY_HOST", "check_address"]
 # Hosts that stand for all of a machine's addresses: to listen at, and nothing that others could be told.
 ANY_HOST: Final = ("0.0.0.0", "[::]")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
+_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+")
 _MAX_PORT: Final = 65_535
 
 
 def check_address(value: str) -> str:
-    """As it was given. Raises `ValueError`."""
+    """Return the address as it was given. Raises `ValueError`."""
     found = _ADDRESS.fullmatch(value)
     if found is None or int(found[1]) > _MAX_PORT:
-        raise ValueError("an address is host:port, or [host]:port for IPv6")
+        problem = "it has no port: " if _HOST.fullmatch(value) else ""
+        raise ValueError(f"{problem}an address is host:port, or [host]:port for IPv6, with a port up to {_MAX_PORT}")
     return value

@@ -143,7 +143,9 @@ class Operator(Host):
                 await mend(self.world, admin, topic.name, one.subscription)
 
     async def _skip_all(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
-        skip = lambda name: admin.subscriptions.skip_all(topic.name, name)  # noqa: E731
+        async def skip(name: str) -> None:
+            await admin.subscriptions.skip_all(topic.name, name)
+
         await self._move(topic, MessageId.latest, skip, voids=False)
 
     async def _move(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar import aio
 from magnetar.exceptions import MagnetarException
@@ -34,7 +34,7 @@ async def produce(host: Application, client: aio.Client, plan: ProducerPlan, cha
         await _Producing(host, producer, plan, chance).run()
 
 
-def _options(plan: ProducerPlan) -> dict[str, object]:
+def _options(plan: ProducerPlan) -> dict[str, Any]:
     return {**plan.options, "producer_name": plan.name} if plan.name else plan.options
 
 

@@ -110,6 +110,23 @@ def test_a_consumer_that_joins_after_a_skip_is_not_given_what_was_skipped(change
     asyncio.run(check())
 
 
+def test_the_number_of_skipped_entries_has_none_that_were_published_meanwhile() -> None:
+    async def check() -> None:
+        scene = Scene()
+        scene.add(5)
+        await scene.subscriptions.create("s", EARLIEST)
+        cursor = scene.cursors.cursors["s"]
+        cursor.gate = asyncio.Event()
+        skip = asyncio.create_task(scene.subscriptions.skip("s", 50))
+        while not cursor.saves:
+            await asyncio.sleep(0)
+        scene.add(4)
+        cursor.gate.set()
+        assert await skip == 5
+
+    asyncio.run(check())
+
+
 def test_progress_of_a_subscription_that_changes_its_consumers_is_refused() -> None:
     """CHK-69, SPK-1: the consumer that joins gets all that was not acknowledged."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -12,11 +13,15 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import magnetar
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
 
 PROJECT = Path(__file__).resolve().parents[3]
-_OF_CLIENTS = ("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf")
+_OF_CLIENTS = (
+    *("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf"),
+    *("brokers", "bundles"),
+)
 
 
 def commands() -> list[list[str]]:
@@ -89,3 +94,34 @@ def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is said behind it is what counts.
     ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
     assert "'http://here' does not begin" in ended.stderr
+
+
+def test_the_version_is_shown() -> None:
+    installed = importlib.metadata.version("magnetar")
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"magnetar {installed}\n")
+    assert magnetar.__version__ == installed
+
+
+def test_the_version_costs_an_application_nothing_before_it_asks() -> None:
+    code = "import sys, magnetar; print('importlib.metadata' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("topcs", "list"), "topics"),
+        (("prodce", "t", "x"), "produce"),
+        (("topics", "lst"), "list"),
+        (("--versoin",), "--version"),
+        (("tail", "t", "--lats", "3"), "--last"),
+        (("cluster", "up", "--bookeis", "3"), "--bookies"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_name_is_answered_with_the_nearest_one(words: tuple[str, ...], meant: str) -> None:
+    ended = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    assert ended.exit_code == ExitCode.USAGE
+    assert re.search(rf"([Dd]id you mean|Possible options:) '?{meant}\b", ended.stderr), ended.stderr

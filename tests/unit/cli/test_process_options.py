@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_cli import bookie, broker
-from magnetar_wire.configuration import Configuration, load
+from magnetar_cli.standalone.settings import StandaloneSettings
+from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
+from magnetar_wire.logs import LogOptions
+from tests.command_line import CommandLine
 
 _METADATA = 'metadata = "zookeeper://h"\n'
 
@@ -69,3 +72,37 @@ def test_each_bound_has_a_description_of_its_own() -> None:
         assert unit in texts[name], name
         assert list(texts.values()).count(texts[name]) == 1, name
         assert not re.search(r"[A-Z]+_[A-Z]+", texts[name]), name
+
+
+@pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
+def test_the_log_level_is_taken_in_any_case(level: str) -> None:
+    for loaded in (
+        load(LogOptions, flags=[f"log_level={level}"]),
+        load(LogOptions, environment={"MAGNETAR_LOG_LEVEL": level}),
+    ):
+        assert loaded.log_level == "DEBUG"
+    with pytest.raises(InvalidConfiguration, match="'loud': Input should be 'DEBUG', 'INFO', "):
+        load(LogOptions, flags=["log_level=loud"])
+
+
+@pytest.mark.parametrize("setting", ["advertised_address", "pulsar_advertised_address"])
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (("standalone", "--ephemeral", "--grpc-port", "0", "--pulsar-port", "0", "--http-port", "0"), ()),
+        (("broker",), ("broker_id=b", "metadata=zookeeper://127.0.0.1:1", "listen_addresses=127.0.0.1:0")),
+    ],
+    ids=["standalone", "broker"],
+)
+def test_an_advertised_address_without_a_port_is_refused(
+    words: tuple[str, ...], needed: tuple[str, ...], setting: str
+) -> None:
+    """It was told to clients as it stood, and none could connect."""
+    settings = [part for one in (*needed, f"{setting}=foo") for part in ("--set", one)]
+    ended = CommandLine("").run(*words, *settings, given=b"")
+    assert ended.exit_code == 78
+    assert f"flag {setting}: {setting} = 'foo'" in ended.stderr
+    assert "it has no port" in ended.stderr
+    kind = StandaloneSettings if words[0] == "standalone" else BrokerSettings
+    for good in ("foo:0", "foo.example:6652", "[::1]:6652"):
+        assert getattr(load(kind, flags=[*needed, f"{setting}={good}"]), setting) == good

@@ -50,6 +50,7 @@ def test_an_asyncio_consumer_s_listener_is_told_on_the_loop() -> None:
                 await one.close()
                 await until(lambda: second.calls[-1][0] == "active", "it is told")  # noqa: B023
                 assert first.threads == second.threads == {threading.current_thread().name}
+            wrong: Any
             for wrong in (print, object()):
                 with pytest.raises(InvalidConfiguration, match="became_active"):
                     await client.subscribe("t", "s", consumer_event_listener=wrong)

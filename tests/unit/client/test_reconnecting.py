@@ -457,8 +457,13 @@ def test_order_and_nothing_lost_while_everything_breaks() -> None:
     async def go(seed: int) -> None:
         chance = SeededRandomness(seed)
         async with scene(seed=seed) as (broker, client):
-            options = {"batching_max_messages": 1 + chance.below(5), "batching_max_publish_delay_ms": chance.below(3)}
-            producer = await client.create_producer("t", max_pending_messages=30, block_if_queue_full=True, **options)
+            producer = await client.create_producer(
+                "t",
+                max_pending_messages=30,
+                block_if_queue_full=True,
+                batching_max_messages=1 + chance.below(5),
+                batching_max_publish_delay_ms=chance.below(3),
+            )
             sends = []
             for number in range(300):
                 sends += sending(producer, b"%d" % number)

@@ -158,7 +158,9 @@ def test_a_coroutine_waits_for_room() -> None:
         cancelled = asyncio.get_running_loop().create_task(driven.queue.wait_room())
         await asyncio.sleep(0)
         cancelled.cancel()
+        await asyncio.wait([cancelled])
         assert not waits.done()
+        assert len(driven.queue._free_futures) == 1  # a cancelled one is forgotten, however long the queue stays full
         driven.queue.released(batch.count, batch.bytes, uncalled=False)
         await waits
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_metadata.errors import InvalidLocation
+from magnetar_metadata.errors import InvalidLocation, NoStore
 from magnetar_metadata.location import EmbeddedLocation, ZooKeeperLocation, open_metadata, parse_location
 from magnetar_metadata.store import ABSENT
 from magnetar_wire.clock import SystemClock
@@ -73,3 +73,22 @@ def test_the_embedded_store_is_opened_where_it_says(tmp_path: Path) -> None:
                 assert node.value == b"kept"
 
     run(body())
+
+
+def test_a_store_that_does_not_exist_is_created_only_on_request(tmp_path: Path) -> None:
+    folder = tmp_path / "typo" / "meta"
+
+    async def open_it(create: bool) -> None:
+        await (await open_metadata(f"embedded://{folder}", SystemClock(), create=create)).close()
+
+    with pytest.raises(NoStore, match=str(folder)):
+        run(open_it(create=False))
+    assert not list(tmp_path.iterdir())
+    # Nor in a folder that holds something else.
+    folder.mkdir(parents=True)
+    (folder / "notes").write_text("mine")
+    with pytest.raises(NoStore):
+        run(open_it(create=False))
+    assert [one.name for one in folder.iterdir()] == ["notes"]
+    run(open_it(create=True))
+    run(open_it(create=False))

@@ -214,9 +214,10 @@ def test_subscriptions_are_moved_by_an_administrator() -> None:
         async with scene.client() as client:
             ids = await publish(client, "orders", *(b"%d" % number for number in range(10)))
         assert await backlog(admin, "orders", "s") == 10
-        await admin.subscriptions.skip("orders", "s", 3)
+        assert await admin.subscriptions.skip("orders", "s", 3) == 3
         assert [one.payload for one in await admin.subscriptions.peek("orders", "s", 2)] == [b"3", b"4"]
-        await admin.subscriptions.skip_all("orders", "s")
+        assert await admin.subscriptions.skip_all("orders", "s") == 7
+        assert await admin.subscriptions.skip("orders", "s", 50) == 0
         assert await backlog(admin, "orders", "s") == 0
         await admin.subscriptions.reset("orders", "s", MessageId.earliest)
         assert await backlog(admin, "orders", "s") == 10
@@ -225,7 +226,7 @@ def test_subscriptions_are_moved_by_an_administrator() -> None:
         assert message.payload == b"6"
         await admin.subscriptions.reset("orders", "s", datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC))
         assert await backlog(admin, "orders", "s") == 10
-        await admin.subscriptions.expire("orders", "s", 3600)
+        assert await admin.subscriptions.expire("orders", "s", 3600) == 0
         assert await backlog(admin, "orders", "s") == 10
         await admin.subscriptions.expire("orders", "s", 0)
         await until(lambda: _is(backlog(admin, "orders", "s"), 0), "all has expired")

@@ -31,7 +31,7 @@ def test_what_concerns_a_topic_is_done_by_its_owner_whoever_is_asked() -> None:
             stats = await admin.topics.stats(topic)
             assert (stats.owner_broker, stats.received.messages) == ("b1", 5)
             assert (await admin.topics.internal_stats(topic)).incarnation == stats.incarnation
-            await admin.subscriptions.skip(topic, "s", 2)
+            assert await admin.subscriptions.skip(topic, "s", 2) == 2
             assert [one.payload for one in await admin.subscriptions.peek(topic, "s", 2)] == [b"2", b"3"]
             await admin.subscriptions.skip_all(topic, "s")
             await admin.subscriptions.reset(topic, "s", MessageId.earliest)
@@ -115,7 +115,7 @@ def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
             assert (await one.topics.get_partitioned("events")).partitions == 16
             await publish(client, "events-partition-15", b"fifteen")
             assert (await two.topics.stats("events")).subscription("s").backlog_entries == 13
-            await two.subscriptions.skip_all("events", "s")
+            assert await two.subscriptions.skip_all("events", "s") == 13
             assert (await one.topics.stats("events")).subscription("s").backlog_entries == 0
             await three.topics.unload("events")
             assert not any(serving(scene, name) for name in homes)

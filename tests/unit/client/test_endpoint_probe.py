@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from magnetar._endpoint_probe import PULSAR_CONNECT, describe_endpoint, describe_endpoints, describe_reply
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandConnect
-from magnetar_spark.endpoint_probe import PULSAR_CONNECT, describe_endpoint, describe_endpoints, describe_reply
 from tests.running import run
 
 CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
@@ -26,6 +26,12 @@ CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
             "here:1 answers in Pulsar's protocol, as a broker's port for Pulsar's clients does (6650 by default)",
         ),
         (b"\0\0\x12\x04\0\0\0\0\0\0\x03", "here:1 answers in HTTP/2, as gRPC does, but not as a broker"),
+        (b"<!DOCTYPE HTML>\n<html>", "here:1 answers in HTTP, "),
+        (
+            b"\0\0\0\x15\0\0\0\x11\x08\x03\x1a\x0d\x0a\x0bmagnetar-1!",
+            "here:1 answers in Pulsar's protocol, as a broker's port for Pulsar's clients does (6650 by default), and "
+            "calls itself 'magnetar-1!'",
+        ),
         (b"\x15\x03\x01\0\x02\x02\x46", "here:1 expects TLS"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "here:1 answers in another protocol, which begins with b'SSH-2.0-OpenSSH_9.6"),
         (b"\0", "here:1 answers in another protocol, which begins with b'\\x00'"),
@@ -37,9 +43,17 @@ def test_a_reply_tells_the_protocol(reply: bytes, told: str) -> None:
     assert describe_reply("here:1", reply).startswith(told)
 
 
+def test_a_server_that_may_be_a_slow_broker_is_passed_over() -> None:
+    assert describe_reply("here:1", b"\0\0\x12\x04\0\0\0\0\0\0\x03", failed=False) == ""
+    assert describe_reply("here:1", b"HTTP/1.1 400", failed=False).startswith("here:1 answers in HTTP, ")
+
+
 def test_no_reply_is_too_strange() -> None:
     for length in range(200):
         assert len(describe_reply("here:1", os.urandom(length))) < 200
+        command = b"\x08\x03\x1a" + os.urandom(length)
+        frame = (len(command) + 4).to_bytes(4) + len(command).to_bytes(4) + command
+        assert len(describe_reply("here:1", frame)) < 400
 
 
 def test_the_request_of_pulsars_protocol_is_one() -> None:

@@ -1,7 +1,7 @@
 """Finding out what is wrong with an address at which no broker answers, for the error that says so.
 
-A broker has three ports: its own protocol (gRPC, 6652 by default), which the option `url` takes, Pulsar's (6650) and
-HTTP (8080). gRPC reports the wrong port, a firewall and a name that can't be resolved alike, as a connection that
+A broker has three ports: its own protocol (gRPC, 6652 by default), which service URLs name, Pulsar's (6650) and HTTP
+(8080). gRPC reports the wrong port, a firewall and a name that can't be resolved alike, as a connection that
 failed. So the address is connected to once more without gRPC, and the reply tells the protocol:
 
     sent                          received                         it is
@@ -18,10 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["PULSAR_CONNECT", "describe_endpoint", "describe_endpoints", "describe_reply"]
+from magnetar_wire.interruptible_wait import join
+
+__all__ = [
+    "PULSAR_CONNECT",
+    "describe_endpoint",
+    "describe_endpoints",
+    "describe_endpoints_blocking",
+    "describe_reply",
+]
 
 _HTTP2_SETTINGS: Final = b"\0\0\0\x04\0\0\0\0\0"
 _HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
@@ -34,14 +43,20 @@ _TIMEOUT_S: Final = 1.5
 _MAX_ADDRESSES: Final = 5
 
 
-async def describe_endpoints(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S) -> str:
-    """What is found at each of the first addresses, in a sentence without its end."""
+async def describe_endpoints(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S, *, failed: bool = True) -> str:
+    """Describe what is found at each of the first addresses, in a sentence without its end.
+
+    `failed`: a request has failed there. Otherwise a server that answers in HTTP/2 may be a broker that is slow, and
+    nothing is said of it.
+    """
     asked = addresses[:_MAX_ADDRESSES]
-    found = await asyncio.gather(*(describe_endpoint(address, timeout_s) for address in asked))
-    return "; ".join(found) + (f"; {len(addresses) - len(asked)} more" if len(addresses) > len(asked) else "")
+    found = await asyncio.gather(*(describe_endpoint(address, timeout_s, failed=failed) for address in asked))
+    return "; ".join(filter(None, found)) + (
+        f"; {len(addresses) - len(asked)} more" if any(found) and len(addresses) > len(asked) else ""
+    )
 
 
-async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S) -> str:
+async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S, *, failed: bool = True) -> str:
     host, _, port = address.rpartition(":")
     try:
         reply = await _exchange(host.strip("[]"), int(port), _HTTP2_PREFACE, timeout_s)
@@ -57,21 +72,36 @@ async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S) -> str:
         return f"the host name of {address} can't be resolved: it is not a host name"
     except OSError as error:
         return f"{address} can't be reached: {error.strerror or error}"
-    return describe_reply(address, reply)
+    return describe_reply(address, reply, failed=failed)
 
 
-def describe_reply(address: str, reply: bytes) -> str:
-    """What the first bytes of a reply to a probe say about who listens."""
+def describe_endpoints_blocking(addresses: Sequence[str], timeout_s: float, limit_s: float) -> str:
+    """The same for a caller without an event loop. Empty if it took longer than `limit_s`."""
+    found: list[str] = []
+    thread = threading.Thread(
+        target=lambda: found.append(asyncio.run(describe_endpoints(addresses, timeout_s))),
+        name="magnetar endpoint probe",
+        daemon=True,
+    )
+    thread.start()
+    join(thread, limit_s)
+    return found[0] if found else ""
+
+
+def describe_reply(address: str, reply: bytes, *, failed: bool = True) -> str:
+    """Describe who listens by the first bytes of a reply to a probe."""
     if not reply:
         return f"{address} accepts connections and sends nothing: it hangs, has too many connections, or is no broker"
-    if reply.startswith(b"HTTP/"):
+    if reply.startswith(b"HTTP/") or reply[:_SHOWN_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html")):
         return f"{address} answers in HTTP, as a broker's port for its HTTP API does (8080 by default)"
     if _is_pulsar_frame(reply):
-        return f"{address} answers in Pulsar's protocol, as a broker's port for Pulsar's clients does (6650 by default)"
+        who = _server_version(reply)
+        told = f"{address} answers in Pulsar's protocol, as a broker's port for Pulsar's clients does (6650 by default)"
+        return f"{told}, and calls itself {who!r}" if who else told
     if reply[:1] == b"\x15" and reply[1:2] == b"\x03":
         return f"{address} expects TLS, which a broker's own port does not speak"
     if len(reply) >= len(_HTTP2_SETTINGS) and reply[3:9] == _HTTP2_SETTINGS[3:9]:
-        return f"{address} answers in HTTP/2, as gRPC does, but not as a broker"
+        return f"{address} answers in HTTP/2, as gRPC does, but not as a broker" if failed else ""
     return f"{address} answers in another protocol, which begins with {reply[:_SHOWN_BYTES]!r}"
 
 
@@ -81,6 +111,19 @@ def _is_pulsar_frame(reply: bytes) -> bool:
         return False
     frame, command = int.from_bytes(reply[:4]), int.from_bytes(reply[4:8])
     return frame == command + 4 and reply[8] == 0x08
+
+
+def _server_version(reply: bytes) -> str:
+    """What a listener of Pulsar's protocol calls itself; empty: it does not say."""
+    from google.protobuf.message import DecodeError
+
+    from magnetar_protos.pulsar_pb2 import BaseCommand
+
+    try:
+        command = BaseCommand.FromString(reply[8 : 4 + int.from_bytes(reply[:4])])
+    except DecodeError:
+        return ""
+    return command.connected.server_version[:_SHOWN_BYTES]
 
 
 async def _exchange(host: str, port: int, request: bytes, timeout_s: float) -> bytes:

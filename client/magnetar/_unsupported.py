@@ -1,0 +1,111 @@
+"""Names of Pulsar's Python client that are not supported yet. Applications can import and annotate with them; using
+one raises OperationNotSupported, which says what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from magnetar.exceptions import OperationNotSupported
+
+__all__ = [
+    "Authentication",
+    "AuthenticationAthenz",
+    "AuthenticationBasic",
+    "AuthenticationOauth2",
+    "AuthenticationTLS",
+    "AuthenticationToken",
+    "AutoClusterFailover",
+    "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
+    "CryptoKeyReader",
+    "EncryptionContext",
+    "EncryptionKey",
+    "ServiceInfo",
+    "ServiceInfoProvider",
+    "TableView",
+    "Unsupported",
+]
+
+
+class Unsupported:
+    """A class without instances."""
+
+    # What an application can do without it: the end of the error's sentence.
+    instead: ClassVar[str] = "leave it out"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise OperationNotSupported(f"{type(self).__name__} is not supported yet: {self.instead}")
+
+
+class Authentication(Unsupported):
+    """Not supported yet."""
+
+    instead = "there is no authentication, so leave it out, and run brokers on a trusted network"
+
+
+class AuthenticationAthenz(Authentication):
+    """Not supported yet."""
+
+
+class AuthenticationBasic(Authentication):
+    """Not supported yet."""
+
+
+class AuthenticationOauth2(Authentication):
+    """Not supported yet."""
+
+
+class AuthenticationTLS(Authentication):
+    """Not supported yet."""
+
+
+class AuthenticationToken(Authentication):
+    """Not supported yet."""
+
+
+class ServiceInfo(Unsupported):
+    """Not supported yet."""
+
+    instead = "name every broker in the service URL, magnetar://host:port,host:port"
+
+
+class ServiceInfoProvider(ServiceInfo):
+    """Not supported yet."""
+
+
+class AutoClusterFailover(ServiceInfoProvider):
+    """Not supported yet."""
+
+
+class ConsumerDeadLetterPolicy(Unsupported):
+    """Not supported yet."""
+
+    instead = "publish a message to a topic of your own when its redelivery_count() is too high, and acknowledge it"
+
+
+class ConsumerKeySharedPolicy(Unsupported):
+    """Not supported yet."""
+
+    instead = "use ConsumerType.Failover on a partitioned topic, which keeps the order of each key"
+
+
+class CryptoKeyReader(Unsupported):
+    """Not supported yet."""
+
+    instead = "encrypt payloads before you send them"
+
+
+class EncryptionContext(CryptoKeyReader):
+    """Not supported yet."""
+
+
+class EncryptionKey(CryptoKeyReader):
+    """Not supported yet."""
+
+
+class TableView(Unsupported):
+    """Not supported yet."""
+
+    instead = (
+        "read the topic from MessageId.earliest with create_reader, and keep the last message of each key in a dict"
+    )

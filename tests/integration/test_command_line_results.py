@@ -1,0 +1,105 @@
+"""Results of the commands of clients on a real standalone: which messages are shown and acknowledged, and numbers."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import signal
+import termios
+import time
+from array import array
+from collections.abc import Iterator
+
+import pytest
+
+from magnetar_cli.exit_codes import ExitCode
+from tests.command_line import CommandLine
+from tests.running import GENEROUS_S
+from tests.running_standalone import StandaloneProcess, standalone
+
+pytestmark = pytest.mark.slow
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with standalone(tmp_path_factory.mktemp("command-line") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def magnetar_of(server: StandaloneProcess) -> CommandLine:
+    return CommandLine(server.grpc)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"r{next(_names)}"
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["no place", "latest"])
+def test_tail_begins_behind_the_last_message(magnetar_of: CommandLine, topic: str, options: tuple[str, ...]) -> None:
+    magnetar_of.said("produce", topic, "old", "older")
+    with magnetar_of.process("tail", topic, *options, "--json", "-c", "1") as tailing:
+        deadline = time.monotonic() + GENEROUS_S
+        while not magnetar_of.told("subscriptions", "stats", topic):  # the reader's own
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        magnetar_of.said("produce", topic, "new")
+        stdout, stderr = tailing.communicate(timeout=GENEROUS_S)
+    assert tailing.returncode == ExitCode.DONE, stderr
+    assert json.loads(stdout)["value"] == "new"
+
+
+def test_skip_and_expire_say_how_many_entries_were_skipped(magnetar_of: CommandLine, topic: str) -> None:
+    magnetar_of.said("topics", "create", topic)
+    magnetar_of.said("subscriptions", "create", topic, "s")
+    magnetar_of.said("produce", topic, "x", "-n", "5", "--no-batching")
+    full = f"s of {topic}"
+    skip = ("subscriptions", "skip", topic, "s", "--yes")
+    assert magnetar_of.said(*skip, "--entries", "1") == f"{full}: 1 entry skipped\n"
+    assert magnetar_of.said(*skip, "--entries", "50") == f"{full}: 4 entries skipped\n"
+    assert magnetar_of.said(*skip, "--all") == f"{full}: 0 entries skipped\n"
+    magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
+    expire = ("subscriptions", "expire", topic, "s", "--older-than", "1d", "--yes")
+    assert magnetar_of.said(*expire) == f"{full}: 0 entries older than 1d skipped\n"
+
+
+def unread(pipe: int) -> int:
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_only_messages_that_the_reader_of_a_pipe_took_are_acknowledged(
+    magnetar_of: CommandLine, topic: str, count: int
+) -> None:
+    magnetar_of.said("produce", topic, "--in", "lines", given=b"".join(b"%d\n" % number for number in range(100)))
+    consume = ("consume", topic, "-s", "s", "--raw")
+    head = f'"$@" | head -n {count}; exit ${{PIPESTATUS[0]}}'
+    with magnetar_of.process(
+        *consume, "--start", "earliest", shell_around=f"exec bash -c '{head}' bash \"$@\""
+    ) as piped:
+        stdout, stderr = piped.communicate(timeout=GENEROUS_S)
+    assert (piped.returncode, stderr) == (ExitCode.PIPE_CLOSED, b"")
+    assert stdout.splitlines() == [b"%d" % number for number in range(count)]
+    rest = magnetar_of.said(*consume, "--timeout", "1").splitlines()
+    assert rest == [str(number) for number in range(count, 100)]
+
+
+def test_a_message_that_waits_in_a_pipe_is_not_acknowledged(magnetar_of: CommandLine, topic: str) -> None:
+    """The reader is slow, and Ctrl-C ends the command."""
+    magnetar_of.said("produce", topic, "one", "two", "three")
+    consume = ("consume", topic, "-s", "s", "--raw")
+    with magnetar_of.process(*consume, "--start", "earliest") as consuming:
+        assert consuming.stdout is not None
+        assert consuming.stdout.readline() == b"one\n"
+        deadline = time.monotonic() + GENEROUS_S
+        while not unread(consuming.stdout.fileno()):  # "two" is in the pipe, so "one" counts as shown
+            assert time.monotonic() < deadline
+        consuming.send_signal(signal.SIGINT)
+        assert consuming.wait(GENEROUS_S) == ExitCode.INTERRUPTED
+    assert magnetar_of.said(*consume, "--timeout", "1").splitlines() == ["two", "three"]
