@@ -26,6 +26,8 @@ TYPES: Final = {
     "SHARED": ConsumerType.Shared,
 }
 _RECEIVE_MS: Final = 500
+# Where a subscription begins that this consumer creates.
+_STARTS: Final = (InitialPosition.Earliest, InitialPosition.Earliest, InitialPosition.Latest)
 
 
 async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, chance: SeededRandomness) -> None:
@@ -34,6 +36,7 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
     while not world.quiet:
         is_reader = plan.kind == "READER"
         name = host.new_name()
+        start = world.chance.stream("starts", name).choice(_STARTS)
         seen = ConsumerSeen(
             name,
             plan.topic.name,
@@ -54,7 +57,7 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
                     plan.subscription,
                     TYPES[plan.kind],
                     consumer_name=name,
-                    initial_position=InitialPosition.Earliest,
+                    initial_position=start,
                     **plan.options,
                 )
         except MagnetarException as error:
