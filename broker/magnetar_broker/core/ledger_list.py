@@ -97,7 +97,7 @@ class LedgerList:
     # All ledgers that were ever in the list have higher ids.
     floor: int = 0
     trimmed_up_to: Position = EARLIEST
-    # Ledgers up to this one hold entries that no durable subscription has needed: see retention.py.
+    # Ledgers up to this one were written before the topic got its first durable subscription: see retention.py.
     unsubscribed_up_to: int = 0
     # The last entry that may be read, or `before_first`.
     last: Position = EARLIEST
@@ -211,12 +211,10 @@ class LedgerList:
                 return
             yield listed
 
-    def mark_unsubscribed(self, start: Position) -> None:
-        """Raise `unsubscribed_up_to`: the first durable subscription starts behind this position. The next change of
-        the list makes it durable."""
-        mark = start.ledger_id if start.entry_id >= 0 else start.ledger_id - 1
-        if self.ledgers and self.ledgers[0].ledger_id <= mark:
-            self.unsubscribed_up_to = max(self.unsubscribed_up_to, min(mark, self.ledgers[-1].ledger_id))
+    def mark_unsubscribed(self) -> None:
+        """Count all ledgers of the list as written without a durable subscription. The next change makes it durable."""
+        if self.ledgers:
+            self.unsubscribed_up_to = max(self.unsubscribed_up_to, self.ledgers[-1].ledger_id)
 
     # ── the last ledger ──
 

@@ -3,22 +3,20 @@
 A closed ledger may be deleted when no durable subscription needs it and it is not retained.
 
 - **Needed**: a durable subscription has not acknowledged all of its entries, durably.
-- **Retained**: it holds entries that no durable subscription has ever needed, so perhaps nobody could read them yet,
-  and neither bound of `RetentionWithoutSubscription` is exceeded. The time of a ledger begins when it is closed, by the
+- **Retained**: it was written while the topic had no durable subscription, so perhaps nobody could read it yet, and
+  neither bound of `RetentionWithoutSubscription` is exceeded. The time of a ledger begins when it is closed, by the
   clock of the broker that closes it. The size is that of the retained ledgers, from this one on.
 
-Which ledgers hold such entries follows from one number, `LedgerList.unsubscribed_up_to`:
+Which ledgers were written without a durable subscription follows from one number, `LedgerList.unsubscribed_up_to`:
 
 - While a topic has no durable subscription, all of its ledgers count, also those written before the last subscription
   was deleted.
-- When the first durable subscription is created, the number becomes the id of the ledger that holds the last entry in
-  front of the subscription's start. For one that starts at the latest message this is the last ledger, usually the open
-  one. For one that starts at the earliest message no ledger counts: it needs all of them. While the topic has a durable
-  subscription, ledgers up to the number count, whatever is acknowledged. Ledgers behind it hold only entries that the
-  subscription has needed.
+- When the first durable subscription is created, the number becomes the id of the last ledger of the list, the open
+  one included. It is durable in the topic's node before the cursor is. While the topic has a durable subscription,
+  ledgers up to this number count, whatever the subscription acknowledges: it may begin at the latest message. Ledgers
+  behind it hold only entries that the subscription has needed from the first one on.
 
-The number grows only. It is durable in the topic's node before the cursor is: a crash between the two writes leaves a
-topic without a subscription, and all ledgers count.
+The number grows only. A crash between the two writes leaves a topic without a subscription, and all ledgers count.
 
 Ledgers are deleted from the front only. A retained ledger also keeps the ledgers behind it, as a lease does.
 

@@ -6,7 +6,7 @@ holds up its own subscription alone. Cursors whose deletion was begun in an earl
 finds that another broker has opened the cursors since, `on_lost` is called, once, and everything is refused from then
 on.
 
-Before the first durable cursor of a topic is created, the log records which ledgers hold entries in front of it
+Before the first durable cursor of a topic is created, the log records which ledgers were written without one
 (core/retention.py).
 
 Trimming keeps the log from `slowest_saved` on. A cursor that is being created counts from the call on, one that is
@@ -57,7 +57,7 @@ _AT_ONCE: Final = 16
 class FirstCursorMark(Protocol):
     """The part of `LogRetention` that cursors need."""
 
-    def mark_unsubscribed(self, start: Position) -> None: ...
+    def mark_unsubscribed(self) -> None: ...
 
     async def save_mark(self) -> None: ...
 
@@ -212,10 +212,10 @@ class CursorTable:
                 f"{self._home.topic} has {limit} subscriptions, and may have no more: delete one, or raise "
                 "max_subscriptions_per_topic",
             )
-        # Trimming keeps its entries from now on, and what it leaves out as long as that is retained.
-        state = begin_state(self._log, mark_delete, self._randomness)
         if not self.names():
-            self._log.retention.mark_unsubscribed(state.mark_delete)
+            self._log.retention.mark_unsubscribed()
+        # Trimming keeps its entries from now on.
+        state = begin_state(self._log, mark_delete, self._randomness)
         self._making[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
 

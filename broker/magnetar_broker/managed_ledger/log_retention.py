@@ -56,10 +56,10 @@ class LogRetention:
         found = deletable_ledgers(self._node.list, acknowledged, retention, self._clock.time_ms())
         return takewhile(lambda ledger_id: not self._leases.hold(ledger_id), found)
 
-    def mark_unsubscribed(self, start: Position) -> None:
-        """Raise the mark. Called where a durable cursor is about to be created behind `start`, and there is none."""
+    def mark_unsubscribed(self) -> None:
+        """Raise the mark to the last ledger. Called where a durable cursor is about to be created and there is none."""
         if self._retention != NO_RETENTION:
-            self._node.list.mark_unsubscribed(start)
+            self._node.list.mark_unsubscribed()
 
     async def save_mark(self) -> None:
         """Make the mark durable. Called before the cursor is. Raises `BrokerError`."""

@@ -28,8 +28,8 @@ class ManagedLedgerOptions(Configuration):
     managed_ledger_min_ledger_rollover_time_minutes: float = Field(default=10, ge=0)
     managed_ledger_max_ledger_rollover_time_minutes: float = Field(default=240, gt=0)
     # Minutes for which a topic without a durable subscription retains messages, counted for each ledger from when it
-    # was closed. Messages that the topic's first durable subscription leaves out are retained for as long. -1: no
-    # limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics retain nothing.
+    # was closed. Ledgers written before the topic's first durable subscription was created are retained for as long.
+    # -1: no limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics retain nothing.
     default_retention_without_subscription_minutes: float = Field(default=10_080, ge=-1, allow_inf_nan=False)
     # Maximum size, in MiB of stored entries, of the ledgers retained by default_retention_without_subscription_minutes.
     # The oldest closed ledgers are deleted when they exceed it, before their time. -1: no limit.

@@ -17,7 +17,7 @@ class RecordedMarks:
         self.calls: list[str] = []
         self.fails: Exception | None = None
 
-    def mark_unsubscribed(self, start: Position) -> None:
+    def mark_unsubscribed(self) -> None:
         self.calls.append("mark")
 
     async def save_mark(self) -> None:

@@ -114,32 +114,18 @@ def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
         listed.encode(change, node)
         listed.apply(change, node)
 
-    listed.mark_unsubscribed(listed.before_first)
-    listed.mark_unsubscribed(Position(99, 3))
+    listed.mark_unsubscribed()
     assert listed.unsubscribed_up_to == 0
     change(ListChange(made=7))
     assert LedgerList.decode(node).unsubscribed_up_to == 0
-    listed.confirmed(Position(7, 3), 100, 3, 1_000)
-    listed.mark_unsubscribed(Position(7, 3))
+    listed.mark_unsubscribed()
     change(ListChange())
     assert LedgerList.decode(node).unsubscribed_up_to == listed.unsubscribed_up_to == 7
     listed.closed(5)
+    change(ListChange(empty=7))
+    listed.mark_unsubscribed()
     change(ListChange(made=9))
-    listed.mark_unsubscribed(Position(7, 1))
-    assert listed.unsubscribed_up_to == 7
-    listed.mark_unsubscribed(Position(99, 3))
-    assert listed.unsubscribed_up_to == 9
-
-
-@pytest.mark.parametrize(
-    ("start", "mark"),
-    [(Position(1, -1), 0), (Position(1, 0), 1), (Position(1, 9), 1), (Position(2, -1), 1), (Position(4, 2), 4)],
-)
-def test_the_mark_is_the_last_ledger_with_entries_in_front_of_the_start(start: Position, mark: int) -> None:
-    """RET-1: a subscription at the earliest message needs all; one in the middle of a ledger leaves some out."""
-    listed = a_list(1_000, 2_000, 3_000)
-    listed.mark_unsubscribed(start)
-    assert listed.unsubscribed_up_to == mark
+    assert LedgerList.decode(node).unsubscribed_up_to == 7
 
 
 def test_the_options_are_the_bounds() -> None:
