@@ -19,6 +19,7 @@ from magnetar import aio, exceptions
 from magnetar._connections import Connections
 from magnetar.admin import AsyncAdmin
 from magnetar_wire.clock import ManualClock
+from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
@@ -229,6 +230,39 @@ def test_an_asyncio_client_at_a_listener_for_pulsar_s_clients(caplog: pytest.Log
             # On the loop's thread, a server of this very loop could not answer.
             with pytest.raises(exceptions.InvalidUrl, match=found):
                 await asyncio.to_thread(magnetar.Client, f"pulsar://{address}")
+
+    run(go())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["pulsar", "http"])
+def test_a_url_of_another_scheme_with_a_broker_s_own_port(scheme: str) -> None:
+    async def go() -> None:
+        transport = GrpcTransport()
+        listener: Any = await transport.listen("127.0.0.1:0", FakeBroker())
+        with pytest.raises(exceptions.InvalidUrl) as refused:
+            await asyncio.to_thread(magnetar.Client, f"{scheme}://{listener.address}")
+        own = f"{listener.address} looks like a broker's own port: write magnetar://{listener.address}"
+        assert str(refused.value).endswith(own)
+        await listener.close()
+
+    run(go())
+
+
+def test_a_url_of_another_scheme_does_not_stop_the_event_loop() -> None:
+    """Nothing is probed on its thread: a server that sends nothing would have it stand still for a second."""
+
+    async def go() -> None:
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            server.setblocking(False)
+            url = f"pulsar://127.0.0.1:{server.getsockname()[1]}"
+            for kind in (aio.Client, AsyncAdmin):
+                with pytest.raises(exceptions.InvalidUrl, match="but is for Pulsar's clients"):
+                    kind(url)
+            with pytest.raises(BlockingIOError):  # nobody has connected
+                server.accept()
 
     run(go())
 
