@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
+import logging
 import pickle
+import re
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ import pytest
 import magnetar
 from magnetar import ConsumerType, Message, MessageId, aio
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, OperationNotSupported, Timeout
-from tests.running import run
+from tests.running import GENEROUS_S, run
 from tests.unit.client.consume_scene import client_of, receive
 from tests.unit.client.scene import URL, sync_scene
 from tests.unit.client.scene import scene as producer_scene
@@ -99,6 +103,29 @@ def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener:
                 await client.create_reader("t", MessageId.earliest, reader_listener=7)  # type: ignore[arg-type]
 
     run(go())
+
+
+def test_a_coroutine_that_a_synchronous_listener_returns_is_closed_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with scene() as made, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        ended = threading.Event()
+
+        def listen(consumer: object, message: Message) -> object:
+            if message.data() == b"3":
+                ended.set()
+                return None
+            return _listen(consumer, message)
+
+        consumer = made.client.subscribe("t", "s", message_listener=listen, **EARLIEST)
+        made.publish_each(4)
+        assert ended.wait(GENEROUS_S)
+        consumer.close()
+        gc.collect()
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert re.match(r"the listener of persistent://public/default/t returned <coroutine .*never awaits", logged)
+    assert [one for one in warned if "never awaited" in str(one.message)] == []
 
 
 def test_a_synchronous_consumer_is_iterated_until_it_is_closed() -> None:
