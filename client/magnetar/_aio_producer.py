@@ -23,6 +23,7 @@ from magnetar._outgoing import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
 from magnetar._repr import repr_of
 from magnetar._topic_producer import TopicProducer
+from magnetar._unpicklable import Unpicklable
 from magnetar._waiting_sends import WaitingSends
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
-class Producer:
+class Producer(Unpicklable):
     """Publishes messages on one topic. `await client.create_producer(…)` makes it."""
 
     def __init__(self, client: Client, core: TopicProducer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import gc
 import logging
@@ -18,6 +19,7 @@ import pytest
 
 import magnetar
 from magnetar import ConsumerType, Message, MessageId, aio
+from magnetar.admin import Admin, AsyncAdmin
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, OperationNotSupported, Timeout
 from tests.running import GENEROUS_S, run
 from tests.unit.client.consume_scene import client_of, receive
@@ -164,6 +166,31 @@ def test_reprs_of_the_synchronous_client() -> None:
         many = consuming.client.subscribe([f"t{number}" for number in range(50)], "s")
         assert "…, subscription_name='s'" in repr(many)
         assert len(repr(many)) < 300
+
+
+def test_reprs_of_administrators() -> None:
+    assert repr(AsyncAdmin(URL)) == f"AsyncAdmin('{URL}')"
+    with Admin(URL) as admin:
+        assert repr(admin) == f"Admin('{URL}')"
+    assert repr(admin) == f"Admin('{URL}', closed)"
+
+
+def test_clients_and_what_they_make_can_t_be_pickled() -> None:
+    """The error says so, and what to do: Spark and multiprocessing pickle what a function refers to."""
+    with sync_scene() as made, Admin(URL) as admin:
+        client = made.client()
+        producer = client.create_producer("t")
+        for holder in (client, producer, admin, AsyncAdmin(URL), aio.Client(URL)):
+            refused = rf"^{type(holder).__name__} objects can't be pickled .*create one in each process$"
+            for work in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=refused):
+                    work(holder)
+        client.close()
+    with scene() as consuming:
+        reader = consuming.client.create_reader("t", MessageId.earliest)
+        for front in (consuming.client.subscribe("t", "s"), reader):
+            with pytest.raises(TypeError, match=rf"^{type(front).__name__} objects can't be pickled"):
+                pickle.dumps(front)
 
 
 def test_reprs_of_the_asyncio_client_and_of_messages() -> None:
