@@ -16,8 +16,12 @@ full before it goes off, and it is not set anew for each of them.
 
 **Full.** Messages count until they are answered, and those whose callback is to be called until it was: else an
 application whose callbacks are slower than its broker would fill the memory. The thread of callbacks itself may send
-without counting the latter, or it would wait for itself. Who waits for room is woken when half of it is free, all at
-once; as long as somebody waits, open batches are closed at once.
+without counting the latter, or it would wait for itself. Threads and coroutines that wait for capacity are woken when
+half of it is free, all at once; as long as one waits, open batches are closed at once.
+
+**Urgent.** Somebody waits, for the receipt of a message in the open batch or for capacity that the batch holds, so the
+batch closes at the loop's next step, and not after the delay. Messages added in one step of the loop still share
+batches: the sends of asyncio that waited for capacity have to be added so (_waiting_sends.py).
 """
 
 from __future__ import annotations

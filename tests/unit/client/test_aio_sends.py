@@ -240,6 +240,28 @@ def test_sends_to_a_partition_that_is_opened_lazily_keep_their_order() -> None:
     run(go())
 
 
+def test_sends_that_wait_for_a_partition_to_open_meet_the_end_of_their_producer() -> None:
+    """PRD-1: they fail, and are not cancelled: nobody has cancelled them."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            broker.partitioned[PARTED] = 2
+            producer = await client.create_producer(PARTED, lazy_start_partitioned_producers=True)
+            keys = {producer._core.route(b"", None, key, None, 0): key for key in map(str, range(20))}
+            closed_key = next(key for part, key in keys.items() if not part.begun)
+            broker.answering.clear()
+            tasks = [
+                asyncio.get_running_loop().create_task(producer.send(payload, partition_key=closed_key))
+                for payload in numbers(0, 5)
+            ]
+            await until(lambda: len(broker.opened) == 2, "the partition is being opened")
+            client.shutdown()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(one) for one in done] == [AlreadyClosed] * 5
+
+    run(go())
+
+
 def test_a_message_that_is_too_large_is_refused_while_others_wait() -> None:
     async def go() -> None:
         async with scene() as (broker, client):
