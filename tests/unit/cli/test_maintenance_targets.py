@@ -138,8 +138,8 @@ class View:
     def lines(self) -> list[str]:
         return ["line"]
 
-    def as_json(self) -> object:
-        return {"parts": [{"name": "one"}, {"name": "two\n"}], "payload": b"\xff"}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [{"parts": [{"name": "one"}, {"name": "two\n"}], "payload": b"\xff"}]
 
 
 @pytest.mark.usefixtures("cluster")
