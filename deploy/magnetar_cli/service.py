@@ -161,7 +161,9 @@ def _code_of(error: Exception, *, changes: bool) -> ExitCode:
 
 
 def _unreachable(error: Exception) -> str:
-    text = f"no broker answers: {error}. Is one running (`magnetar standalone`), and is --url right?"
+    text = str(error)
+    if not getattr(error, "found", None):  # else it says what is at the addresses, and asks whether they are right
+        text = f"no broker answers: {text}. Is one running (`magnetar standalone`), and is --url right?"
     if runs_brokers():
         text += (
             f" The cluster in {DEFAULT_FOLDER} runs: `magnetar cluster env` prints its URL, and "

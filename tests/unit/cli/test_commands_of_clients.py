@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import re
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +18,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import magnetar
+from magnetar_cli import service
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
+from tests.command_line import CommandLine
+from tests.running import GENEROUS_S
 
 PROJECT = Path(__file__).resolve().parents[3]
 _OF_CLIENTS = (
@@ -94,6 +101,49 @@ def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is said behind it is what counts.
     ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
     assert "'http://here' does not begin" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [("produce", "t", "x"), ("topics", "list")], ids=" ".join)
+def test_without_a_broker_a_command_warns_before_its_time_is_over(words: tuple[str, ...]) -> None:
+    """The warning stands alone on standard error while the command goes on trying, until Ctrl-C here."""
+    with unused_port() as address, CommandLine(f"magnetar://{address}").process(*words) as process:
+        assert process.stderr is not None
+        warning = process.stderr.readline().decode()
+        assert re.match(rf"magnetar: no broker has answered for 1 s at {address}: .*; still trying\n", warning)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=GENEROUS_S) == (b"", b"")
+        assert process.returncode == ExitCode.INTERRUPTED
+
+
+def test_an_error_about_a_missing_broker_says_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "PATIENCE_S", 0.2)
+    with unused_port() as address:
+        ended = CliRunner().invoke(app, ["topics", "list"], env={"MAGNETAR_URL": f"magnetar://{address}"})
+    assert ended.exit_code == ExitCode.UNREACHABLE
+    assert len(re.findall("no broker answers", ended.stderr)) == 1, ended.stderr
+    assert len(re.findall(r"magnetar standalone", ended.stderr)) == 1, ended.stderr
+    assert f"no process listens at {address}" in ended.stderr
+    assert "?." not in ended.stderr
+
+
+def test_other_warnings_of_the_sdk_are_not_shown() -> None:
+    code = (
+        "import logging; from magnetar_cli.plain_errors import plain_logs; plain_logs()\n"
+        "for name in ('magnetar', 'magnetar._link', 'kazoo', 'other'):\n"
+        "    logging.getLogger(name).warning('a warning')\n"
+        "logging.getLogger('magnetar').error('an error')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == "magnetar: an error\n"
+
+
+@contextlib.contextmanager
+def unused_port() -> Iterator[str]:
+    """Yield an address that refuses connections: the port is bound, and nothing listens at it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def test_the_version_is_shown() -> None:
