@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import itertools
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,14 @@ _OF_CLIENTS = (
     *("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf"),
     *("brokers", "bundles"),
 )
+_OF_SERVERS = ("standalone", "cluster", "bookies", "ledgers", "bookie", "broker", "tour")
 
 
-def commands() -> list[list[str]]:
+def commands(groups: Sequence[str] = _OF_CLIENTS) -> list[list[str]]:
     found = []
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    for name in _OF_CLIENTS:
+    for name in groups:
         context = group.make_context("magnetar", [], resilient_parsing=True)
         _, part, _ = group.resolve_command(context, [name])
         assert part is not None
@@ -50,6 +52,15 @@ def test_each_has_a_help_and_no_option_of_the_whole(words: list[str]) -> None:
     assert shown.exit_code == 0
     assert "--url" in shown.stdout
     assert "completion" not in shown.stdout
+
+
+@pytest.mark.parametrize("words", commands([*_OF_CLIENTS, *_OF_SERVERS]), ids=" ".join)
+def test_a_help_breaks_no_line_within_a_paragraph(words: list[str]) -> None:
+    """Whoever has a wide terminal sees each paragraph in one line."""
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).stdout
+    text = shown.partition("Usage:")[2].partition("╭")[0].splitlines()[1:]
+    for line, following in itertools.pairwise(map(str.strip, text)):
+        assert not (line and following), (line, following)
 
 
 def test_nothing_heavy_is_imported_before_one_runs() -> None:
