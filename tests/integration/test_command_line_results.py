@@ -89,6 +89,10 @@ def test_skip_and_expire_say_how_many_entries_were_skipped(magnetar_of: CommandL
     magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
     expire = ("subscriptions", "expire", topic, "s", "--older-than", "1d", "--yes")
     assert magnetar_of.said(*expire) == f"{full}: 0 entries older than 1d skipped\n"
+    skipped = {"topic": topic, "subscription": "s"}
+    assert magnetar_of.told(*skip, "--entries", "2") == [{**skipped, "skipped_entries": 2}]
+    assert magnetar_of.told(*expire) == [{**skipped, "skipped_entries": 0}]
+    assert magnetar_of.told(*skip, "--all") == [{**skipped, "skipped_entries": 3}]
 
 
 def unread(pipe: int) -> int:
