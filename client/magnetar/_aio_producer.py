@@ -6,8 +6,8 @@ been accepted: if it is cancelled, or the producer is closed, nothing of it is s
 await does not take it back.
 
 **Order.** The messages of one partition are sent in the order in which `send` was called. A send that has to wait, for
-capacity or for a partition that is opened lazily, takes its partition's turn, and every later one queues behind it.
-Other partitions go on. `flush` queues behind the sends that wait as well.
+capacity or for a partition that is opened lazily, joins its partition's line (_waiting_sends.py), and every later one
+joins behind it. Other partitions go on. `flush` queues behind the sends that wait as well.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from magnetar._batch import Waiter
 from magnetar._outgoing import Outgoing, check_size, outgoing
 from magnetar._partition_producer import PartitionProducer
 from magnetar._repr import repr_of
 from magnetar._topic_producer import TopicProducer
+from magnetar._unpicklable import Unpicklable
+from magnetar._waiting_sends import WaitingSends
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar_wire.message_id import MessageId
 
@@ -32,26 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
-class _Turn:
-    """Of one partition's sends that wait."""
-
-    __slots__ = ("lock", "waiting")
-
-    def __init__(self) -> None:
-        # First come, first served. Its holder is the first that waits.
-        self.lock = asyncio.Lock()
-        # Its holder and those behind it.
-        self.waiting = 0
-
-
-class Producer:
+class Producer(Unpicklable):
     """Publishes messages on one topic. `await client.create_producer(…)` makes it."""
 
     def __init__(self, client: Client, core: TopicProducer) -> None:
         self._client = client
         self._core = core
-        # By partition: those that a send had to wait for once.
-        self._turns: dict[PartitionProducer, _Turn] = {}
+        # By partition, for partitions that a send had to wait for once.
+        self._waiting: dict[PartitionProducer, WaitingSends] = {}
 
     def topic(self) -> str:
         """The topic's full name."""
@@ -105,20 +95,13 @@ class Producer:
             message.content, message.properties, message.key, message.ordering_key, message.event_time
         )
         receipt: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
-
-        def received(outcome: MessageId | MagnetarException) -> None:
-            if receipt.done():  # cancelled
-                return
-            if isinstance(outcome, MagnetarException):
-                receipt.set_exception(outcome)
-            else:
-                receipt.set_result(outcome)
-
         if part.begun:
             self._check_size(part, message)
-        turn = self._turns.get(part)
-        if not part.begun or (turn is not None and turn.waiting) or not self._add(part, message, received):
-            await self._wait_turn(part, message, received)
+        waiting = self._waiting.get(part)
+        if not part.begun or waiting or not self._add(part, message, receipt):
+            if waiting is None:
+                waiting = self._waiting[part] = WaitingSends(part, self._core.begin, self._check_size, self._add)
+            await waiting.wait(message, receipt)
         return await receipt
 
     def send_async(self, *arguments: object, **options: object) -> NoReturn:
@@ -130,13 +113,13 @@ class Producer:
     def _check_size(self, part: PartitionProducer, message: Outgoing) -> None:
         check_size(message.content, part.queue.bounds.max_message_bytes, self._core.options.compression_type)
 
-    def _add(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> bool:
+    def _add(self, part: PartitionProducer, message: Outgoing, receipt: asyncio.Future[MessageId]) -> bool:
         """Put the message into the queue. Returns False if there is no capacity left."""
         try:
             part.queue.add(
                 message.content,
                 None,
-                received,
+                partial(_set_receipt, receipt),
                 message.size,
                 message.key,
                 message.ordering_key,
@@ -148,26 +131,9 @@ class Producer:
             return False
         return True
 
-    async def _wait_turn(self, part: PartitionProducer, message: Outgoing, received: Waiter) -> None:
-        turn = self._turns.setdefault(part, _Turn())
-        turn.waiting += 1
-        checked = part.begun
-        try:
-            async with turn.lock:
-                if not part.begun:
-                    await self._core.begin(part)
-                if not checked:
-                    self._check_size(part, message)
-                while not self._add(part, message, received):
-                    await part.queue.wait_room()
-        finally:
-            turn.waiting -= 1
-
     async def flush(self) -> None:
         """Return when everything that was sent before is durable. Raises the first error that any of it met."""
-        for turn in list(self._turns.values()):
-            async with turn.lock:
-                pass
+        await asyncio.gather(*(waiting.add_mark() for waiting in self._waiting.values() if waiting))
         await self._core.flush()
 
     async def close(self) -> None:
@@ -184,3 +150,12 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _set_receipt(receipt: asyncio.Future[MessageId], outcome: MessageId | MagnetarException) -> None:
+    if receipt.done():  # cancelled
+        return
+    if isinstance(outcome, MagnetarException):
+        receipt.set_exception(outcome)
+    else:
+        receipt.set_result(outcome)

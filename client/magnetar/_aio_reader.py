@@ -11,6 +11,7 @@ from magnetar._consumer_front import no_receive, seek_target
 from magnetar._listening import TaskListening
 from magnetar._message import Message
 from magnetar._repr import repr_of
+from magnetar._unpicklable import Unpicklable
 from magnetar._waiting import TaskWaiting
 from magnetar.exceptions import AlreadyClosed
 from magnetar_wire.message_id import MessageId
@@ -18,7 +19,7 @@ from magnetar_wire.message_id import MessageId
 __all__ = ["Reader"]
 
 
-class Reader:
+class Reader(Unpicklable):
     """Reads a topic from a place on, and leaves nothing behind: `Client.create_reader` makes it.
 
     It needs no acknowledgements. While its broker is away it returns what it has prefetched, then waits, and goes on

@@ -25,6 +25,7 @@ from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_op
 from magnetar._producer import Producer
 from magnetar._service_url import check_service_url
 from magnetar._subscribe import Subscribing
+from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, Timeout
 from magnetar.schema import Schema
@@ -46,7 +47,7 @@ class Front(Protocol):
     def _core(self) -> Any: ...
 
 
-class Client(Subscribing):
+class Client(Subscribing, Unpicklable):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`. Its producers, consumers and
     readers share its connections. Close it, or use it as a context manager.
 

@@ -166,7 +166,8 @@ class Connections:
                         raise
                     if now + pause_s >= deadline:
                         if is_unreachable(error) and self._reachability.answers == answers:
-                            raise await self._reachability.explain(error, now - began) from error.__cause__
+                            explained = await self._reachability.explain(error, now - began, deadline - now)
+                            raise explained from error.__cause__
                         raise
                 else:
                     self._reachability.answered()

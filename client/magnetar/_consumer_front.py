@@ -11,6 +11,7 @@ from magnetar._message import Message
 from magnetar._places import start_at
 from magnetar._repr import repr_of
 from magnetar._targets import Target
+from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, OperationNotSupported
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId
@@ -21,7 +22,7 @@ __all__ = ["Acknowledgeable", "ConsumerFront", "no_receive", "seek_target"]
 Acknowledgeable = Message | MessageId | Iterable[Message | MessageId]
 
 
-class ConsumerFront:
+class ConsumerFront(Unpicklable):
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
 

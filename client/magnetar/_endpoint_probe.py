@@ -43,11 +43,14 @@ _TIMEOUT_S: Final = 1.5
 _MAX_ADDRESSES: Final = 5
 
 
-async def describe_endpoints(addresses: Sequence[str], timeout_s: float = _TIMEOUT_S, *, failed: bool = True) -> str:
+async def describe_endpoints(
+    addresses: Sequence[str], timeout_s: float = _TIMEOUT_S, *, failed: bool | None = True
+) -> str:
     """Describe what is found at each of the first addresses, in a sentence without its end.
 
-    `failed`: a request has failed there. Otherwise a server that answers in HTTP/2 may be a broker that is slow, and
-    nothing is said of it.
+    `failed`: a request has failed there. False: none has, so a server that answers in HTTP/2 may be a broker that is
+    slow, and nothing is said of it. None: no request was made, since the URL has another scheme. Such a server is
+    described as a broker then.
     """
     asked = addresses[:_MAX_ADDRESSES]
     found = await asyncio.gather(*(describe_endpoint(address, timeout_s, failed=failed) for address in asked))
@@ -56,7 +59,7 @@ async def describe_endpoints(addresses: Sequence[str], timeout_s: float = _TIMEO
     )
 
 
-async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S, *, failed: bool = True) -> str:
+async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S, *, failed: bool | None = True) -> str:
     host, _, port = address.rpartition(":")
     try:
         reply = await _exchange(host.strip("[]"), int(port), _HTTP2_PREFACE, timeout_s)
@@ -76,10 +79,11 @@ async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S, *, fail
 
 
 def describe_endpoints_blocking(addresses: Sequence[str], timeout_s: float, limit_s: float) -> str:
-    """The same for a caller without an event loop. Empty if it took longer than `limit_s`."""
+    """Describe the addresses of a URL with another scheme, to which no request is made, for a caller without an event
+    loop. Empty if that took longer than `limit_s`."""
     found: list[str] = []
     thread = threading.Thread(
-        target=lambda: found.append(asyncio.run(describe_endpoints(addresses, timeout_s))),
+        target=lambda: found.append(asyncio.run(describe_endpoints(addresses, timeout_s, failed=None))),
         name="magnetar endpoint probe",
         daemon=True,
     )
@@ -88,7 +92,7 @@ def describe_endpoints_blocking(addresses: Sequence[str], timeout_s: float, limi
     return found[0] if found else ""
 
 
-def describe_reply(address: str, reply: bytes, *, failed: bool = True) -> str:
+def describe_reply(address: str, reply: bytes, *, failed: bool | None = True) -> str:
     """Describe who listens by the first bytes of a reply to a probe."""
     if not reply:
         return f"{address} accepts connections and sends nothing: it hangs, has too many connections, or is no broker"
@@ -101,6 +105,8 @@ def describe_reply(address: str, reply: bytes, *, failed: bool = True) -> str:
     if reply[:1] == b"\x15" and reply[1:2] == b"\x03":
         return f"{address} expects TLS, which a broker's own port does not speak"
     if len(reply) >= len(_HTTP2_SETTINGS) and reply[3:9] == _HTTP2_SETTINGS[3:9]:
+        if failed is None:
+            return f"{address} looks like a broker's own port: write magnetar://{address}"
         return f"{address} answers in HTTP/2, as gRPC does, but not as a broker" if failed else ""
     return f"{address} answers in another protocol, which begins with {reply[:_SHOWN_BYTES]!r}"
 

@@ -21,25 +21,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def suggest_keywords(function: F) -> F:
     """Have calls with an unknown keyword argument raise UnknownOption."""
-    parameters = inspect.signature(function).parameters.values()
+    parameters = list(inspect.signature(function).parameters.values())
+    is_method = bool(parameters) and parameters[0].name == "self"
     known = frozenset(one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY)
 
-    def check(given: Mapping[str, object]) -> None:
+    def check(arguments: tuple[Any, ...], given: Mapping[str, object]) -> None:
         if not known.issuperset(given):
-            raise _unknown_option(function.__qualname__, given, [name for name in known if name[0] != "_"])
+            called = function.__qualname__
+            if is_method and arguments:  # by the object's class: the function's own may be an internal base class
+                called = f"{type(arguments[0]).__name__}.{function.__name__}"
+            raise _unknown_option(called, given, [name for name in known if name[0] != "_"])
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def call_async(*arguments: Any, **given: Any) -> Any:
-            check(given)
+            check(arguments, given)
             return await function(*arguments, **given)
 
         return cast(F, call_async)
 
     @functools.wraps(function)
     def call(*arguments: Any, **given: Any) -> Any:
-        check(given)
+        check(arguments, given)
         return function(*arguments, **given)
 
     return cast(F, call)

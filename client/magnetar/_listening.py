@@ -2,6 +2,9 @@
 
 A synchronous consumer has a thread for its listener, an asyncio one a task: never the thread that does the I/O. One
 message is handed to it at a time. A listener that raises is named in the log, and its message stays unacknowledged.
+
+A synchronous consumer refuses a coroutine function as its listener. A plain function that returns a coroutine (a lambda
+that calls one) is only noticed by its result: the coroutine is closed, and an error is logged once for each listener.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ class ThreadListening:
         self._going = threading.Event()
         self._going.set()
         self._closed = threading.Event()
+        self._refused_awaitable = False
         threading.Thread(target=self._run, name=f"magnetar listener of {topic}", daemon=True).start()
 
     def pause(self) -> None:
@@ -68,9 +72,24 @@ class ThreadListening:
             if self._closed.is_set():
                 return
             try:
-                self._listener(self._front, message)
+                result = self._listener(self._front, message)
+                if inspect.isawaitable(result):
+                    self._refuse_awaitable(result)
             except BaseException:
                 log.exception("the listener of %s failed: its message is not acknowledged", self._topic)
+
+    def _refuse_awaitable(self, result: object) -> None:
+        """Close a coroutine that the listener returned: nothing of it is run."""
+        if inspect.iscoroutine(result):
+            result.close()
+        if not self._refused_awaitable:
+            self._refused_awaitable = True
+            log.error(
+                "the listener of %s returned %r, which a synchronous client never awaits, so its messages are not "
+                "acknowledged: use a plain function, or magnetar.aio.Client",
+                self._topic,
+                result,
+            )
 
 
 class TaskListening:

@@ -44,9 +44,18 @@ NO_SCHEMA: Final = "encode values to bytes yourself, or leave it out"
 NO_ENCRYPTION: Final = "encrypt payloads yourself, or leave it out"
 
 
-def unsupported(default: Any = None, instead: str = "leave it out", *, alias: str | None = None) -> Any:
-    """A field that only accepts its default, or a value that is false. `instead` ends the error's sentence."""
-    return Field(default=default, alias=alias, json_schema_extra={"instead": instead})
+def unsupported(
+    default: Any = None, instead: str = "leave it out", *, alias: str | None = None, accepts_zero: bool = False
+) -> Any:
+    """A field that only accepts its default. Where the default is false, any other false value is accepted, too.
+
+    `instead` ends the error's sentence. `accepts_zero`: 0 means the same as leaving the option out.
+    """
+    return Field(
+        default=default,
+        alias=alias,
+        json_schema_extra={"instead": instead, "accepts_false": accepts_zero or not default},
+    )
 
 
 class ClientOptions(Configuration):
@@ -58,7 +67,9 @@ class ClientOptions(Configuration):
     message_listener_threads: int = Field(default=1, gt=0)
     concurrent_lookup_requests: int = unsupported(50_000)
     log_conf_file_path: Any = unsupported(instead="configure Python's logging, or pass a logger")
-    stats_interval_in_seconds: int = unsupported(600, "leave it out, and read magnetar.admin's statistics")
+    stats_interval_in_seconds: int = unsupported(
+        600, "leave it out, and read magnetar.admin's statistics", accepts_zero=True
+    )
     use_tls: bool = unsupported(False, _NO_TLS)
     tls_trust_certs_file_path: Any = unsupported(instead=_NO_TLS)
     tls_allow_insecure_connection: bool = unsupported(False, _NO_TLS)
@@ -148,7 +159,7 @@ def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
         if isinstance(choices, type) and issubclass(choices, enum.Enum) and not isinstance(value, choices):
             problems.append(f"{name} = {value!r}: use {_nearest_member(choices, value)}")
         elif isinstance(field.json_schema_extra, dict):
-            _check_supported(name, value, field.default, field.json_schema_extra["instead"])
+            _check_supported(name, value, field.default, **field.json_schema_extra)
         else:
             given[name] = value
     try:
@@ -157,14 +168,15 @@ def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
         for one in error.errors(include_url=False, include_context=False, include_input=False):
             name, top = ".".join(map(str, one["loc"])), str(one["loc"][0]) if one["loc"] else ""
             text = f"{name} = {given[top]!r}" if top in given else name or "options"
-            problems.append(f"{text}: {one['msg']}")
+            # A ValueError of our own: its text alone.
+            problems.append(f"{text}: {one['msg'].removeprefix('Value error, ')}")
     if problems:
         raise InvalidConfiguration("; ".join(problems))
     return options
 
 
-def _check_supported(name: str, value: Any, default: Any, instead: object) -> None:
-    if not value or value == default:
+def _check_supported(name: str, value: Any, default: Any, *, instead: Any, accepts_false: Any) -> None:
+    if value == default or (accepts_false and not value):
         return
     if name == "schema" and isinstance(value, BytesSchema):
         return

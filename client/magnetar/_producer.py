@@ -17,6 +17,7 @@ from magnetar._outgoing import check_size, outgoing
 from magnetar._repr import repr_of
 from magnetar._send_queue import HEAD_BYTES, Bounds, SendQueue
 from magnetar._topic_producer import TopicProducer
+from magnetar._unpicklable import Unpicklable
 from magnetar.exceptions import MagnetarException
 from magnetar_wire.interruptible_wait import acquire
 from magnetar_wire.message_id import MessageId
@@ -56,7 +57,7 @@ class _Receipt:
         raise self.outcome
 
 
-class Producer:
+class Producer(Unpicklable):
     """Publishes messages on one topic. `Client.create_producer` makes it; any threads may use it at a time.
 
     A producer that was created before the process forked is closed in the child: create another one there.

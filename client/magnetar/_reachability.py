@@ -6,7 +6,8 @@ wrong address should not have to wait for that. So when operations have gone wit
 after a broker has answered meanwhile. A broker that is merely slow is not warned of.
 
 An operation that fails since no broker could be reached, and none has answered since it began, raises ConnectError with
-what is found then (`ConnectError.found`).
+what is found then (`ConnectError.found`). Operations do not take longer for it: a probe has the time that is left, and
+`LEAST_PROBE_S` at least. If it takes longer, the error says what the last probe has found, if there was one.
 
 Only a transport that reaches real addresses can describe them (`DescribesEndpoints`); one probe serves all operations
 that ask at the same time.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
@@ -25,11 +27,12 @@ from magnetar.exceptions import AlreadyClosed, ConnectError, MagnetarException, 
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.transport import ForeignServer, NotReached, Transport
 
-__all__ = ["WARN_AFTER_S", "DescribesEndpoints", "Reachability", "is_unreachable"]
+__all__ = ["LEAST_PROBE_S", "WARN_AFTER_S", "DescribesEndpoints", "Reachability", "is_unreachable"]
 
 log = logging.getLogger("magnetar")
 
 WARN_AFTER_S: Final = 1.0
+LEAST_PROBE_S: Final = 0.3
 _SHOWN_ADDRESSES: Final = 5
 
 
@@ -57,6 +60,8 @@ class Reachability:
         self._failed = False
         self._warned = False
         self._slow = False
+        # What the last probe found.
+        self._found = ""
         # Operations in progress.
         self._operations = 0
         self._timer: Timer | None = None
@@ -82,6 +87,7 @@ class Reachability:
         if self._warned and not self._slow:
             log.info("a broker of %s answers again", self._shown_addresses())
         self._failed = self._warned = self._slow = False
+        self._found = ""
 
     def failed(self, error: MagnetarException) -> None:
         """An attempt has ended with this error, and another one may follow."""
@@ -93,9 +99,10 @@ class Reachability:
             self.answered()
         self._set_timer()
 
-    async def explain(self, error: MagnetarException, tried_s: float) -> MagnetarException:
-        """Return the error of an operation that no broker has answered, with what is found at the addresses."""
-        found = await self._describe()
+    async def explain(self, error: MagnetarException, tried_s: float, left_s: float) -> MagnetarException:
+        """Return the error of an operation that no broker has answered, with what is found at the addresses within the
+        operation's time that is left."""
+        found = await self._describe(max(left_s, LEAST_PROBE_S)) or self._found
         if not found or not isinstance(error, ConnectError) or error.found is not None:
             return error
         explained = ConnectError(
@@ -152,16 +159,32 @@ class Reachability:
             f": {found}" if found else "",
         )
 
-    async def _describe(self) -> str:
-        """Empty if nobody can tell, or the connections are closed meanwhile."""
+    async def _describe(self, limit_s: float = math.inf) -> str:
+        """Probe the addresses. Empty if nobody can tell in this time, or the connections are closed meanwhile."""
         if self._describer is None:
             return ""
         probe = self._probe
         if probe is None or probe.done():
             work = self._describer.describe_endpoints(self._addresses, failed=self._failed)
             probe = self._probe = asyncio.get_running_loop().create_task(work)
-        await asyncio.wait([probe])
-        return "" if probe.cancelled() or probe.exception() is not None else probe.result()
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_: object = None) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        probe.add_done_callback(end)
+        timer = None if limit_s == math.inf else self._clock.call_later(limit_s, end)
+        try:
+            await ended
+        finally:
+            probe.remove_done_callback(end)
+            if timer is not None:
+                timer.cancel()
+        if not probe.done() or probe.cancelled() or probe.exception() is not None:
+            return ""
+        self._found = probe.result()
+        return self._found
 
     def _shown_addresses(self) -> str:
         more = len(self._addresses) - _SHOWN_ADDRESSES

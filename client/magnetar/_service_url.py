@@ -38,7 +38,8 @@ def parse_service_url(url: str) -> tuple[str, ...]:
 
 def check_service_url(url: str) -> None:
     """Raise InvalidUrl. For a URL of another protocol of brokers, the error says what listens at its addresses, and
-    with it what the user meant: Pulsar's listener, a broker's HTTP port, or nothing at all."""
+    with it what the user meant: Pulsar's listener, a broker's HTTP port, its own port, or nothing at all. On a thread
+    that runs an event loop nothing is probed, since the loop would stand still meanwhile."""
     try:
         parse_service_url(url)
     except InvalidUrl as error:
@@ -57,9 +58,15 @@ def _describe_other_url(url: str) -> str:
         addresses = [_address(part, url, _OTHER_PORTS[scheme]) for part in rest.removesuffix("/").split(",")]
     except InvalidUrl:
         return ""
-    from magnetar._endpoint_probe import describe_endpoints_blocking  # where it is needed: it imports asyncio
+    import asyncio  # where it is needed: it takes its time
 
-    return describe_endpoints_blocking(addresses, _PROBE_TIMEOUT_S, _PROBE_LIMIT_S)
+    from magnetar._endpoint_probe import describe_endpoints_blocking
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # none runs on this thread
+        return describe_endpoints_blocking(addresses, _PROBE_TIMEOUT_S, _PROBE_LIMIT_S)
+    return ""
 
 
 def _address(part: str, url: str, default_port: int = DEFAULT_PORT) -> str:

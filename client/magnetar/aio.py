@@ -40,6 +40,7 @@ from magnetar._message import Message
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, client_options, producer_options
 from magnetar._service_url import check_service_url
 from magnetar._subscribe import AioSubscribing
+from magnetar._unpicklable import Unpicklable
 from magnetar._unsupported import Authentication, CryptoKeyReader, ServiceInfo, TableView
 from magnetar.exceptions import AlreadyClosed, MagnetarException, PulsarException, Result
 from magnetar.schema import Schema
@@ -70,7 +71,7 @@ __all__ = [
 ]
 
 
-class Client(AioSubscribing):
+class Client(AioSubscribing, Unpicklable):
     """A client of the service at `service_url`, `magnetar://host:port[,host:port…]`, on the running event loop.
 
     Options are those of `magnetar.Client`. It connects when something is asked of it.

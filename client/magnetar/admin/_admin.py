@@ -7,6 +7,7 @@ from typing import Self
 
 from magnetar._client_core import LateTransport
 from magnetar._loop import background
+from magnetar._unpicklable import Unpicklable
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin._groups import AsyncBrokers, AsyncNamespaces, AsyncSubscriptions, AsyncTenants, AsyncTopics
 from magnetar.admin._reading import AsyncReading, Reading
@@ -18,7 +19,7 @@ from magnetar_wire.transport import Transport
 __all__ = ["Admin", "AsyncAdmin"]
 
 
-class AsyncAdmin:
+class AsyncAdmin(Unpicklable):
     """Administers a cluster through any of its brokers.
 
     async with AsyncAdmin("magnetar://localhost:6652") as admin:
@@ -37,6 +38,7 @@ class AsyncAdmin:
         _clock: Clock | None = None,
         _randomness: Randomness | None = None,
     ) -> None:
+        self._url = service_url
         self._calls = AdminCalls(
             service_url, operation_timeout_seconds, lambda: transport or LateTransport(), _clock, _randomness
         )
@@ -54,6 +56,9 @@ class AsyncAdmin:
     async def close(self) -> None:
         await self._calls.close()
 
+    def __repr__(self) -> str:
+        return f"AsyncAdmin({self._url!r})"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -63,7 +68,7 @@ class AsyncAdmin:
         await self.close()
 
 
-class Admin:
+class Admin(Unpicklable):
     """Administers a cluster through any of its brokers.
 
         with Admin("magnetar://localhost:6652") as admin:
@@ -89,6 +94,9 @@ class Admin:
             self._closed = True
             background.run(self._asynchronous.close())
             background.leave(self)
+
+    def __repr__(self) -> str:
+        return f"Admin({self._asynchronous._url!r}{', closed' if self._closed else ''})"
 
     def __enter__(self) -> Self:
         return self

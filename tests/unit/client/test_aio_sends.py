@@ -38,6 +38,59 @@ def test_any_number_of_sends_is_gathered_with_default_options() -> None:
     run(go())
 
 
+@pytest.mark.parametrize(("count", "entries"), [(1_000, 1), (2_000, 2), (20_000, 20)])
+def test_sends_that_wait_for_capacity_share_batches(count: int, entries: int) -> None:
+    """PRD-1, PRD-4: freed capacity is filled by all sends that fit at once, not by one for each step of the loop."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t")
+            await asyncio.gather(*(producer.send(payload) for payload in numbers(0, count)))
+            topic = broker.topic("t")
+            assert topic.payloads() == numbers(0, count)
+            assert len(topic.entries) == entries
+
+    run(go())
+
+
+def test_sends_that_wait_share_batches_where_several_batches_may_be_pending() -> None:
+    """PRD-1, PRD-4: capacity comes back one batch at a time, and sends move on when half of it is free."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            producer = await client.create_producer("t", batching_max_messages=100)
+            await asyncio.gather(*(producer.send(payload) for payload in numbers(0, 5_000)))
+            assert broker.topic("t").payloads() == numbers(0, 5_000)
+            assert len(broker.topic("t").entries) == 50
+
+    run(go())
+
+
+def test_a_cancelled_send_or_flush_leaves_nothing_behind_while_the_queue_is_full() -> None:
+    """PRD-1: an application that gives up sends while no broker answers does not fill its memory with them."""
+
+    async def go() -> None:
+        async with scene() as (broker, client):
+            broker.receipting.clear()
+            producer = await client.create_producer("t", max_pending_messages=1)
+            tasks = send_all(producer, numbers(0, 2))
+            await until(lambda: len(broker.topic("t").payloads()) == 1, "one was accepted")
+            given_up = send_all(producer, numbers(2, 50))
+            given_up += [asyncio.get_running_loop().create_task(producer.flush()) for _ in range(50)]
+            await asyncio.sleep(0)
+            for task in given_up:
+                task.cancel()
+            await asyncio.wait(given_up)
+            await asyncio.sleep(0)
+            (waiting,) = producer._waiting.values()
+            assert len(waiting._line) == 1
+            broker.receipting.set()
+            await asyncio.gather(*tasks)
+            assert not waiting
+
+    run(go())
+
+
 def test_sends_in_many_tasks_keep_the_order_of_the_calls() -> None:
     """PRD-10: later calls do not overtake those that wait, whenever capacity comes."""
 

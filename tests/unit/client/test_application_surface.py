@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
+import gc
+import logging
 import pickle
+import re
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Any
 
 import pytest
 
 import magnetar
 from magnetar import ConsumerType, Message, MessageId, aio
+from magnetar.admin import Admin, AsyncAdmin
 from magnetar.exceptions import InvalidConfiguration, InvalidMessage, OperationNotSupported, Timeout
-from tests.running import run
+from tests.running import GENEROUS_S, run
 from tests.unit.client.consume_scene import client_of, receive
 from tests.unit.client.scene import URL, sync_scene
 from tests.unit.client.scene import scene as producer_scene
@@ -101,6 +107,29 @@ def test_a_coroutine_function_is_no_listener_of_a_synchronous_consumer(listener:
     run(go())
 
 
+def test_a_coroutine_that_a_synchronous_listener_returns_is_closed_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with scene() as made, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        ended = threading.Event()
+
+        def listen(consumer: object, message: Message) -> object:
+            if message.data() == b"3":
+                ended.set()
+                return None
+            return _listen(consumer, message)
+
+        consumer = made.client.subscribe("t", "s", message_listener=listen, **EARLIEST)
+        made.publish_each(4)
+        assert ended.wait(GENEROUS_S)
+        consumer.close()
+        gc.collect()
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert re.match(r"the listener of persistent://public/default/t returned <coroutine .*never awaits", logged)
+    assert [one for one in warned if "never awaited" in str(one.message)] == []
+
+
 def test_a_synchronous_consumer_is_iterated_until_it_is_closed() -> None:
     """CON-2"""
     with scene() as made:
@@ -137,6 +166,31 @@ def test_reprs_of_the_synchronous_client() -> None:
         many = consuming.client.subscribe([f"t{number}" for number in range(50)], "s")
         assert "…, subscription_name='s'" in repr(many)
         assert len(repr(many)) < 300
+
+
+def test_reprs_of_administrators() -> None:
+    assert repr(AsyncAdmin(URL)) == f"AsyncAdmin('{URL}')"
+    with Admin(URL) as admin:
+        assert repr(admin) == f"Admin('{URL}')"
+    assert repr(admin) == f"Admin('{URL}', closed)"
+
+
+def test_clients_and_what_they_make_can_t_be_pickled() -> None:
+    """The error says so, and what to do: Spark and multiprocessing pickle what a function refers to."""
+    with sync_scene() as made, Admin(URL) as admin:
+        client = made.client()
+        producer = client.create_producer("t")
+        for holder in (client, producer, admin, AsyncAdmin(URL), aio.Client(URL)):
+            refused = rf"^{type(holder).__name__} objects can't be pickled .*create one in each process$"
+            for work in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=refused):
+                    work(holder)
+        client.close()
+    with scene() as consuming:
+        reader = consuming.client.create_reader("t", MessageId.earliest)
+        for front in (consuming.client.subscribe("t", "s"), reader):
+            with pytest.raises(TypeError, match=rf"^{type(front).__name__} objects can't be pickled"):
+                pickle.dumps(front)
 
 
 def test_reprs_of_the_asyncio_client_and_of_messages() -> None:

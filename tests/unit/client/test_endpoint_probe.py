@@ -48,6 +48,12 @@ def test_a_server_that_may_be_a_slow_broker_is_passed_over() -> None:
     assert describe_reply("here:1", b"HTTP/1.1 400", failed=False).startswith("here:1 answers in HTTP, ")
 
 
+def test_a_server_of_which_nothing_was_requested_may_be_a_broker() -> None:
+    """A URL with another scheme may have the right port."""
+    told = describe_reply("here:1", b"\0\0\x12\x04\0\0\0\0\0\0\x03", failed=None)
+    assert told == "here:1 looks like a broker's own port: write magnetar://here:1"
+
+
 def test_no_reply_is_too_strange() -> None:
     for length in range(200):
         assert len(describe_reply("here:1", os.urandom(length))) < 200

@@ -16,6 +16,7 @@ from magnetar import _unsupported, exceptions
 from magnetar._consumer_options import consumer_options
 from magnetar._options import producer_options
 from magnetar._service_url import parse_service_url
+from tests.unit.client.scene import sync_scene
 
 _ERRORS = [
     "UnknownError",
@@ -200,6 +201,8 @@ def test_urls_that_are_refused(url: Any) -> None:
     [
         ({"authentication": object()}, exceptions.OperationNotSupported),
         ({"tls_trust_certs_file_path": "/x"}, exceptions.OperationNotSupported),
+        ({"io_threads": 0}, exceptions.OperationNotSupported),
+        ({"concurrent_lookup_requests": None}, exceptions.OperationNotSupported),
         ({"listener_name": ""}, exceptions.InvalidConfiguration),
         ({"keep_alive_interval_seconds": 0.5}, exceptions.InvalidConfiguration),
         ({"operation_timeout_seconds": 0}, exceptions.InvalidConfiguration),
@@ -212,6 +215,22 @@ def test_options_of_a_client(options: dict[str, Any], error: type[Exception]) ->
         magnetar.Client("magnetar://localhost:6652", **options)
     with pytest.raises(error):
         magnetar.aio.Client("magnetar://localhost:6652", **options)
+
+
+def test_an_option_that_asks_for_nothing_is_accepted() -> None:
+    """Applications pass them to the stock client: no statistics in its log, no file."""
+    magnetar.Client("magnetar://localhost:6652", stats_interval_in_seconds=0, log_conf_file_path="").close()
+
+
+def test_an_error_of_an_option_shows_nothing_of_the_library_that_checks_it() -> None:
+    with sync_scene() as made:
+        with pytest.raises(exceptions.InvalidConfiguration, match=r"^options: message_routing_mode is CustomPartition"):
+            made.client().create_producer("t", message_routing_mode=magnetar.PartitionsRoutingMode.CustomPartition)
+        backoff: Any = 5
+        with pytest.raises(
+            exceptions.InvalidConfiguration, match=r"^negative_ack_redelivery_backoff = 5: use a MultiplierRedelivery"
+        ):
+            made.client().subscribe("t", "s", negative_ack_redelivery_backoff=backoff)
 
 
 @pytest.mark.parametrize("method", ["Client.create_producer", "Producer.send", "Producer.send_async"])

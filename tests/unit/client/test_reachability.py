@@ -17,8 +17,10 @@ import pytest
 import magnetar
 from magnetar import aio, exceptions
 from magnetar._connections import Connections
+from magnetar._reachability import LEAST_PROBE_S, WARN_AFTER_S
 from magnetar.admin import AsyncAdmin
 from magnetar_wire.clock import ManualClock
+from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SeededRandomness
 from tests.running import run, until
@@ -34,11 +36,13 @@ class Describing(InProcessTransport):
         super().__init__(clock)
         self.asked: list[tuple[tuple[str, ...], bool]] = []
         self.found = "nobody is at home"
+        self.probing = asyncio.Event()
         # Cleared: a probe takes its time.
         self.telling = asyncio.Event()
         self.telling.set()
 
     async def describe_endpoints(self, addresses: Sequence[str], *, failed: bool) -> str:
+        self.probing.set()
         self.asked.append((tuple(addresses), failed))
         await self.telling.wait()
         return self.found
@@ -148,15 +152,34 @@ def test_closing_does_not_wait_for_a_probe() -> None:
 
     async def go() -> None:
         clock = ManualClock()
-        async with connections(clock, operation_timeout_s=2.0) as (transport, made):
+        async with connections(clock, operation_timeout_s=0.5) as (transport, made):
             transport.telling.clear()
             failing = asyncio.create_task(made.partitions(TOPIC))
-            await pass_time(clock, asyncio.create_task(clock.sleep(5)))
+            await pass_time(clock, asyncio.create_task(transport.probing.wait()))
             assert not failing.done()
         with pytest.raises(exceptions.ConnectError) as failed:
             await failing
         assert failed.value.found is None
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(go())
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 10.0])
+def test_a_slow_probe_does_not_make_an_operation_longer(timeout_s: float) -> None:
+    """The probe of the warning is over by then, or what it finds is left out."""
+
+    async def go() -> None:
+        clock = ManualClock()
+        async with connections(clock, operation_timeout_s=timeout_s) as (transport, made):
+            failing = asyncio.create_task(made.partitions(TOPIC))
+            await pass_time(clock, asyncio.create_task(clock.sleep(timeout_s / 2)))
+            transport.telling.clear()
+            took_s = timeout_s / 2 + await pass_time(clock, failing)
+            assert took_s <= timeout_s + LEAST_PROBE_S + 0.1  # two steps of the clock
+            with pytest.raises(exceptions.ConnectError) as failed:
+                await failing
+            assert failed.value.found == (None if timeout_s < WARN_AFTER_S * 2 else "nobody is at home")
 
     run(go())
 
@@ -229,6 +252,41 @@ def test_an_asyncio_client_at_a_listener_for_pulsar_s_clients(caplog: pytest.Log
             # On the loop's thread, a server of this very loop could not answer.
             with pytest.raises(exceptions.InvalidUrl, match=found):
                 await asyncio.to_thread(magnetar.Client, f"pulsar://{address}")
+
+    run(go())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["pulsar", "http"])
+def test_a_url_of_another_scheme_with_a_broker_s_own_port(scheme: str) -> None:
+    async def go() -> None:
+        transport = GrpcTransport()
+        listener: Any = await transport.listen("127.0.0.1:0", FakeBroker())
+        try:
+            with pytest.raises(exceptions.InvalidUrl) as refused:
+                await asyncio.to_thread(magnetar.Client, f"{scheme}://{listener.address}")
+        finally:
+            await listener.close()
+        own = f"{listener.address} looks like a broker's own port: write magnetar://{listener.address}"
+        assert str(refused.value).endswith(own)
+
+    run(go())
+
+
+def test_a_url_of_another_scheme_does_not_stop_the_event_loop() -> None:
+    """Nothing is probed on its thread: a server that sends nothing would have it stand still for a second."""
+
+    async def go() -> None:
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            server.setblocking(False)
+            url = f"pulsar://127.0.0.1:{server.getsockname()[1]}"
+            for kind in (aio.Client, AsyncAdmin):
+                with pytest.raises(exceptions.InvalidUrl, match="but is for Pulsar's clients"):
+                    kind(url)
+            with pytest.raises(BlockingIOError):  # nobody has connected
+                server.accept()
 
     run(go())
 

@@ -89,7 +89,7 @@ def test_parameters_stand_where_the_stock_client_has_them(method: str) -> None:
     ],
 )
 def test_an_unknown_keyword_names_the_nearest(method: str, arguments: tuple[Any, ...], wrong: str, meant: str) -> None:
-    told = rf"{method} has no option '{wrong}': did you mean '{meant}'\?$"
+    told = rf"^Client\.{method} has no option '{wrong}': did you mean '{meant}'\?$"
     with pytest.raises(exceptions.UnknownOption, match=told), magnetar.Client(URL) as client:
         getattr(client, method)(*arguments, **{wrong: 1})
 
