@@ -47,8 +47,15 @@ def lazy_group(parts: Mapping[str, Part]) -> type[TyperGroup]:
             command = typer.main.get_command(importlib.import_module(parts[name].module).app)
             raise_as_usual()
             command.name = name
+            for one in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
+                one.help = _join_lines(one.help)
             # Completion is the whole command's to install, not each part's.
             command.params = [one for one in command.params if one.name not in _OF_THE_WHOLE]
             return name, command, rest
 
     return LazyGroup
+
+
+def _join_lines(text: str | None) -> str | None:
+    """Return a help text with each paragraph in one line, as a terminal wraps it. Typer joins only the first one's."""
+    return text and "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.split("\n\n"))

@@ -6,17 +6,31 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 import typer
 
 __all__ = ["is_plain", "plain_errors", "plain_logs"]
 
 
+_SDK: Final = "magnetar"
+# The SDK's module that warns when no broker has answered for a second.
+_REACHABILITY: Final = "_reachability"
+
+
 def plain_logs() -> None:
-    """What is logged in a command: errors alone, without who said them."""
-    logging.basicConfig(level=logging.ERROR, format="magnetar: %(message)s")
+    """Log errors to standard error, without logger and level, and the SDK's warning that no broker answers: the command
+    would be silent until its time is over. Other warnings are left out."""
+    handler = logging.StreamHandler()
+    handler.addFilter(_is_for_users)
+    logging.basicConfig(level=logging.ERROR, format="magnetar: %(message)s", handlers=[handler])
+    logging.getLogger(_SDK).setLevel(logging.WARNING)
     # It tells of each attempt to connect; what comes of them is told once.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def _is_for_users(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or (record.name == _SDK and record.module == _REACHABILITY)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import typer
 
 from magnetar_cli.completion import complete_topic
 from magnetar_cli.exit_codes import ExitCode
-from magnetar_cli.local_folder import DEFAULT_FOLDER, runs_brokers
+from magnetar_cli.local_folder import DEFAULT_FOLDER, has_cluster, runs_brokers
 from magnetar_cli.plain_errors import is_plain, plain_logs
 
 if TYPE_CHECKING:
@@ -161,8 +161,14 @@ def _code_of(error: Exception, *, changes: bool) -> ExitCode:
 
 
 def _unreachable(error: Exception) -> str:
-    text = f"no broker answers: {error}. Is one running (`magnetar standalone`), and is --url right?"
-    if runs_brokers():
+    text = str(error)
+    if not getattr(error, "found", None):  # else it says what is at the addresses, and asks whether they are right
+        text = f"no broker answers: {text}. Is one running (`magnetar standalone`), and is --url right?"
+    if not has_cluster():
+        return text
+    if not runs_brokers():
+        text += f" No broker of the cluster in {DEFAULT_FOLDER} runs: `magnetar cluster up` starts it"
+    else:
         text += (
             f" The cluster in {DEFAULT_FOLDER} runs: `magnetar cluster env` prints its URL, and "
             '`eval "$(magnetar cluster env)"` sets it for this shell'

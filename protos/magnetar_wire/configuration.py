@@ -29,9 +29,18 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
-__all__ = ["ENVIRONMENT_PREFIX", "Configuration", "InvalidConfiguration", "load", "options_of", "suggest_nearest"]
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "Configuration",
+    "InvalidConfiguration",
+    "load",
+    "options_of",
+    "problems_of",
+    "suggest_nearest",
+]
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+_PYDANTIC_PREFIX: Final = "Value error, "
 _VARIABLE: Final = "environment variable"
 _LISTS: Final = (list, tuple, set, frozenset)
 _OF_KUBERNETES: Final = re.compile(r"(.*_)?(service_host|service_port(_.*)?|port|port_\d+_(tcp|udp|sctp)(_.*)?)")
@@ -155,12 +164,22 @@ def _told(
 ) -> list[str]:
     """The validation's errors in the user's terms: where the value stands, and what it is unless it is a secret."""
     told = []
-    for one in error.errors(include_url=False, include_context=False, include_input=False):
-        name = str(one["loc"][0]) if one["loc"] else ""
+    for name, problem in problems_of(error):
         if name not in values:  # a rule between several options, or a default
-            told.append(f"{name or kind.__name__}: {one['msg']}")
+            told.append(f"{name or kind.__name__}: {problem}")
             continue
         secret = any(one in _kinds(kind.model_fields[name].annotation) for one in (SecretStr, SecretBytes))
         shown = "" if secret else f" = {values[name]!r}"
-        told.append(f"{places[name]}: {name}{shown}: {one['msg']}")
+        told.append(f"{places[name]}: {name}{shown}: {problem}")
     return told
+
+
+def problems_of(error: ValidationError) -> list[tuple[str, str]]:
+    """Return the option's name and the problem of each error. The name is empty for a rule between several options.
+
+    pydantic puts a prefix before the text of a validator's ValueError, which says nothing to a user.
+    """
+    return [
+        (str(one["loc"][0]) if one["loc"] else "", one["msg"].removeprefix(_PYDANTIC_PREFIX))
+        for one in error.errors(include_url=False, include_context=False, include_input=False)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import time
 import traceback
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.running_standalone import StandaloneProcess, standalone
 
 pytestmark = pytest.mark.slow
 
+PROJECT = Path(__file__).resolve().parents[2]
+
 
 def got(server: StandaloneProcess, path: str) -> tuple[int, bytes]:
     return asked(server.http.removeprefix("http://"), path)
@@ -34,6 +37,20 @@ def metric(server: StandaloneProcess, line: str) -> float:
     assert status == 200
     (found,) = [one for one in body.decode().splitlines() if one.startswith(line + " ")]
     return float(found.rpartition(" ")[2])
+
+
+def alerting_metrics() -> set[str]:
+    """Return the names of our metrics in the page's section on alerts."""
+    section = (PROJECT / "deploy" / "operating.md").read_text().partition("## What to alert on\n")[2]
+    return set(re.findall(r"`((?:pulsar|magnetar)_\w+)`", section.partition("\n## ")[0]))
+
+
+def exported_metrics(server: StandaloneProcess) -> set[str]:
+    """Return the names of all metrics that have a sample. That of a histogram has no suffix."""
+    lines = got(server, "/metrics")[1].decode().splitlines()
+    samples = {re.split(r"[{ ]", line, maxsplit=1)[0] for line in lines if not line.startswith("#")}
+    kinds = [line.split()[2:4] for line in lines if line.startswith("# TYPE ")]
+    return samples | {name for name, kind in kinds if kind == "histogram" and f"{name}_bucket" in samples}
 
 
 def test_what_an_administrator_made_outlives_kill_9(tmp_path: Path) -> None:
@@ -84,6 +101,9 @@ def test_health_and_numbers_are_those_of_real_messages(tmp_path: Path) -> None:
             of_broker = '{cluster="standalone"}'
             assert metric(server, f"pulsar_broker_out_messages_total{of_broker}") == 100
             assert metric(server, "magnetar_bookie_adds_total") >= 1
+            # An alert on a name that does not exist never fires.
+            assert len(alerting_metrics()) >= 10
+            assert alerting_metrics() - exported_metrics(server) == set()
             stats = admin.topics.stats("orders")
             assert stats.received.messages == 100
             (one,) = stats.subscriptions

@@ -39,6 +39,30 @@ def topic() -> str:
     return f"r{next(_names)}"
 
 
+def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: str) -> None:
+    """The same field that a program takes out of each line; of bookies and ledgers see test_maintenance.py."""
+    magnetar_of.said("topics", "create", topic, "--partitions", "2")
+    for subscription in ("a", "b"):
+        magnetar_of.said("subscriptions", "create", topic, subscription)
+    magnetar_of.said("tenants", "create", f"tenant-{topic}")
+    for namespace in ("x", "y"):
+        magnetar_of.said("namespaces", "create", f"tenant-{topic}/{namespace}", "--bundles", "2")
+    full = f"persistent://public/default/{topic}"
+    parts = [f"{full}-partition-{number}" for number in range(2)]
+    bundles = ["0x00000000_0x80000000", "0x80000000_0xffffffff"]
+    (broker,) = magnetar_of.told("brokers", "list")
+    assert {"broker_id", "listeners", "http_address", "load"} <= set(broker)
+    listed = magnetar_of.told("bundles", "list", f"tenant-{topic}/x")
+    assert [(one["namespace"], one["bundle"]) for one in listed] == [(f"tenant-{topic}/x", one) for one in bundles]
+    for words in (("bundles", "find"), ("topics", "lookup"), ("topics", "partitions")):
+        assert [one["topic"] for one in magnetar_of.told(*words, topic)] == parts
+    assert {full} <= {one["topic"] for one in magnetar_of.told("topics", "list")}
+    assert [one["subscription"] for one in magnetar_of.told("subscriptions", "list", topic)] == ["a", "b"]
+    assert {"public", f"tenant-{topic}"} <= {one["tenant"] for one in magnetar_of.told("tenants", "list")}
+    namespaces = [one["namespace"] for one in magnetar_of.told("namespaces", "list", f"tenant-{topic}")]
+    assert namespaces == [f"tenant-{topic}/x", f"tenant-{topic}/y"]
+
+
 @pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["no place", "latest"])
 def test_tail_begins_behind_the_last_message(magnetar_of: CommandLine, topic: str, options: tuple[str, ...]) -> None:
     magnetar_of.said("produce", topic, "old", "older")
@@ -65,6 +89,10 @@ def test_skip_and_expire_say_how_many_entries_were_skipped(magnetar_of: CommandL
     magnetar_of.said("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
     expire = ("subscriptions", "expire", topic, "s", "--older-than", "1d", "--yes")
     assert magnetar_of.said(*expire) == f"{full}: 0 entries older than 1d skipped\n"
+    skipped = {"topic": topic, "subscription": "s"}
+    assert magnetar_of.told(*skip, "--entries", "2") == [{**skipped, "skipped_entries": 2}]
+    assert magnetar_of.told(*expire) == [{**skipped, "skipped_entries": 0}]
+    assert magnetar_of.told(*skip, "--all") == [{**skipped, "skipped_entries": 3}]
 
 
 def unread(pipe: int) -> int:

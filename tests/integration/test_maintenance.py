@@ -52,8 +52,11 @@ def command(cluster: LocalCluster, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "--folder", str(cluster.folder)])
 
 
-def told(cluster: LocalCluster, *arguments: str) -> Any:
-    return json.loads(magnetar(cluster, *arguments, "--json"))
+def told(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+    """Return the objects that the command prints with --json, one a line."""
+    objects = [json.loads(line) for line in magnetar(cluster, *arguments, "--json").splitlines()]
+    assert all(isinstance(one, dict) for one in objects), (arguments, objects)
+    return objects
 
 
 def written(cluster: LocalCluster, *options: str) -> int:
@@ -64,7 +67,8 @@ def written(cluster: LocalCluster, *options: str) -> int:
 def holders(cluster: LocalCluster, ledger_id: int) -> dict[str, tuple[int, int]]:
     """Bookie: how many entries it holds whole, and of how many; asked of the bookies themselves."""
     held: dict[str, tuple[int, int]] = {}
-    for one in told(cluster, "ledgers", "show", str(ledger_id), "--check")["replicas"]:
+    (ledger,) = told(cluster, "ledgers", "show", str(ledger_id), "--check")
+    for one in ledger["replicas"]:
         has, of = held.get(one["bookie_id"], (0, 0))
         held[one["bookie_id"]] = (has + one["holds"], of + one["of"])
     return held
@@ -77,7 +81,7 @@ def whole(cluster: LocalCluster, ledger_id: int, entries: int) -> bool:
 
 
 def standings(cluster: LocalCluster) -> dict[str, str]:
-    return {one["bookie_id"]: one["standing"] for one in told(cluster, "bookies", "list")["bookies"]}
+    return {one["bookie_id"]: one["standing"] for one in told(cluster, "bookies", "list")}
 
 
 def test_what_is_written_is_listed_and_read_back(cluster: LocalCluster) -> None:

@@ -81,6 +81,7 @@ def skip(
     everything: Annotated[bool, typer.Option("--all", help="The whole backlog.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
 ) -> None:
     """Acknowledge the oldest entries of a backlog without delivering them."""
     if bool(entries) == everything:
@@ -93,7 +94,11 @@ def skip(
             return admin.subscriptions.skip_all(topic, subscription)
         return admin.subscriptions.skip(topic, subscription, entries)
 
-    print(f"{subscription} of {topic}: {_entries(administered(url, act, changes=True))} skipped")
+    skipped = administered(url, act, changes=True)
+    if as_json:
+        print(json_line({"topic": topic, "subscription": subscription, "skipped_entries": skipped}))
+    else:
+        print(f"{subscription} of {topic}: {_entries(skipped)} skipped")
 
 
 @app.command("expire")
@@ -103,6 +108,7 @@ def expire(
     older_than: Annotated[str, typer.Option("--older-than", help="As in 90s, 10m, 2h or 1d.")],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
 ) -> None:
     """Acknowledge the entries that were published longer ago than that, without delivering them."""
     from magnetar_cli.messages.places import duration_s
@@ -112,7 +118,10 @@ def expire(
         raise typer.BadParameter(f"{older_than} is less than a second", param_hint="--older-than")
     confirm(f"Skip what is older than {older_than} of {subscription} of {topic}", yes)
     expired = administered(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
-    print(f"{subscription} of {topic}: {_entries(expired)} older than {older_than} skipped")
+    if as_json:
+        print(json_line({"topic": topic, "subscription": subscription, "skipped_entries": expired}))
+    else:
+        print(f"{subscription} of {topic}: {_entries(expired)} older than {older_than} skipped")
 
 
 @app.command("peek")

@@ -20,7 +20,7 @@ from magnetar_cli.cluster.daemon_settings import BOOKIES, BROKERS, from_flags
 from magnetar_cli.cluster.errors import how_to_cancel
 from magnetar_cli.cluster.local_cluster import LocalCluster
 from magnetar_cli.cluster.status import RUNNING, ClusterStatus, PartStatus
-from magnetar_cli.local_folder import DEFAULT_FOLDER
+from magnetar_cli.local_folder import DEFAULT_FOLDER, runs_brokers
 from magnetar_cli.plain_errors import plain_errors, plain_logs
 from magnetar_cli.service import AsJson
 from magnetar_cli.shown import bytes_shown, seconds_shown, wide_console
@@ -105,10 +105,15 @@ def env(folder: Folder = DEFAULT_FOLDER) -> None:
     """Print the shell commands that point clients at this cluster: eval "$(magnetar cluster env)".
 
     They export MAGNETAR_URL, which all commands of clients read. The URL of Pulsar's clients is in a comment.
+
+    Addresses stay the same while the cluster is down, so they are printed then too, with a hint on standard error.
     """
     with _cluster(folder) as cluster:
         print(f"export MAGNETAR_URL={shlex.quote(cluster.service_url)}")
         print(f"# Pulsar's clients: {cluster.pulsar_url}")
+        if not runs_brokers(folder):
+            up = "magnetar cluster up" + ("" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}")
+            print(f"magnetar: no broker of this cluster runs: `{up}` starts it", file=sys.stderr)
 
 
 @app.command()

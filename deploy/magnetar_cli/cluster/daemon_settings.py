@@ -88,11 +88,16 @@ def checked(of: Daemons, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The same for values that a program gives."""
     if not settings:
         return {}
+    from pydantic import ValidationError
+
+    from magnetar_wire.configuration import problems_of
+
     names = _settable(of, settings)
     try:
         options = of.kind().model_validate({**settings, **of.reserved})
-    except ValueError as error:
-        raise ClusterError(f"a {of.name} can't be set so: {error}") from None
+    except ValidationError as error:
+        problems = "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems_of(error))
+        raise ClusterError(f"a {of.name} can't be set so: {problems}") from None
     return _plain(options, names)
 
 

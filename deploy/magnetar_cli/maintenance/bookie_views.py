@@ -59,14 +59,16 @@ class BookiesView:
             found.append(" ".join(filter(None, [f"{one.bookie_id}: {one.standing.value}", *extras])))
         return [*found, f"auditor: {self.offices.auditor or 'there is none at the moment'}"]
 
-    def as_json(self) -> object:
-        return {
-            "bookies": [
-                {**dataclasses.asdict(one), "limbo": self._limbo(one), "repairs": self._repairs(one)}
-                for one in self.members
-            ],
-            "auditor": self.offices.auditor,
-        }
+    def json_objects(self) -> list[dict[str, object]]:
+        return [
+            {
+                **dataclasses.asdict(one),
+                "limbo": self._limbo(one),
+                "repairs": self._repairs(one),
+                "auditor": one.bookie_id == self.offices.auditor,
+            }
+            for one in self.members
+        ]
 
     def _repairs(self, one: Member) -> list[int]:
         return [ledger_id for ledger_id, holder in self.offices.locks.items() if holder == one.bookie_id]
@@ -124,11 +126,13 @@ class LeavingView:
         stuck = f"; stuck: {self.stuck}" if self.stuck else ""
         return [f"{self.bookie_id} is leaving: {self.left} ledgers left, of {self.first}{stuck}"]
 
-    def as_json(self) -> object:
-        return {
-            "bookie_id": self.bookie_id,
-            "ledgers_left": self.left,
-            "struck_off": self.struck_off,
-            "taken_back": self.taken_back,
-            "stuck": self.stuck,
-        }
+    def json_objects(self) -> list[dict[str, object]]:
+        return [
+            {
+                "bookie_id": self.bookie_id,
+                "ledgers_left": self.left,
+                "struck_off": self.struck_off,
+                "taken_back": self.taken_back,
+                "stuck": self.stuck,
+            }
+        ]

@@ -35,8 +35,8 @@ class BrokersView:
             found.append(f"{one.broker_id}: {_listeners(one)} bundles {bundles} topics {topics} load {load}")
         return found or ["no broker takes topics"]
 
-    def as_json(self) -> object:
-        return {"brokers": [dataclasses.asdict(one) for one in self.brokers]}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [dataclasses.asdict(one) for one in self.brokers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class BundlesView:
     def lines(self) -> list[str]:
         return [f"{one.bundle}: {one.broker_id or _NOBODY} {one.address}".rstrip() for one in self.bundles]
 
-    def as_json(self) -> object:
-        return {"namespace": self.namespace, "bundles": [dataclasses.asdict(one) for one in self.bundles]}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [{"namespace": self.namespace, **dataclasses.asdict(one)} for one in self.bundles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class HomesView:
     def lines(self) -> list[str]:
         return [f"{one.topic}: {one.broker_id} {one.address} {one.bundle}" for one in self.homes]
 
-    def as_json(self) -> object:
-        return {"homes": [dataclasses.asdict(one) for one in self.homes]}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [dataclasses.asdict(one) for one in self.homes]
 
 
 def _listeners(one: ActiveBroker) -> str:

@@ -79,7 +79,7 @@ class LedgersView:
             found.append(f"ledger {one.ledger_id}: " + ", ".join(filter(None, parts)))
         return [*found, f"{len(self.ledgers)} ledgers"]
 
-    def as_json(self) -> object:
+    def json_objects(self) -> list[dict[str, object]]:
         return [
             {"ledger_id": one.ledger_id, **metadata_as_json(one.metadata), "missing": one.missing}
             for one in self.ledgers
@@ -111,14 +111,14 @@ class LedgerView:
             replicas.append(f"entries {_range(one)}, slot {one.slot}: {where}" + (f"; holds {held}" if held else ""))
         return [*self._head(), *replicas]
 
-    def as_json(self) -> object:
+    def json_objects(self) -> list[dict[str, object]]:
         replicas = []
         for one in self.replicas:
             held = self.held.get(one)
             holds, of = held if isinstance(held, tuple) else (None, None)
             problem = held if isinstance(held, str) else ""
             replicas.append({**dataclasses.asdict(one), "holds": holds, "of": of, "problem": problem})
-        return {"ledger_id": self.ledger_id, **metadata_as_json(self.metadata), "replicas": replicas}
+        return [{"ledger_id": self.ledger_id, **metadata_as_json(self.metadata), "replicas": replicas}]
 
     def _head(self) -> list[str]:
         metadata = self.metadata
@@ -157,8 +157,8 @@ class OrphansView:
         orphans = [f"ledger {one.ledger_id}, made for {one.purpose}: {self._fate(one)}" for one in self.unclaimed]
         return [*orphans, *self._tail()]
 
-    def as_json(self) -> object:
-        return {"unclaimed": [dataclasses.asdict(one) for one in self.unclaimed], "auditor": self.auditor}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [{"unclaimed": [dataclasses.asdict(one) for one in self.unclaimed], "auditor": self.auditor}]
 
     def _tail(self) -> list[str]:
         if not self.unclaimed:

@@ -69,18 +69,20 @@ class RepairsView:
         whole, of = self._overall()
         return [*found, *([f"{whole} of {of} ledgers are whole"] if of else []), *self._tail()]
 
-    def as_json(self) -> object:
+    def json_objects(self) -> list[dict[str, object]]:
         whole, of = self._overall()
-        return {
-            "repairs": [
-                {**dataclasses.asdict(one), "worker": self.offices.locks.get(one.ledger_id)} for one in self.repairs
-            ],
-            "whole": whole,
-            "ledgers": of,
-            "finished": self.finished,
-            "awaited": self.awaited,
-            "auditor": self.offices.auditor,
-        }
+        return [
+            {
+                "repairs": [
+                    {**dataclasses.asdict(one), "worker": self.offices.locks.get(one.ledger_id)} for one in self.repairs
+                ],
+                "whole": whole,
+                "ledgers": of,
+                "finished": self.finished,
+                "awaited": self.awaited,
+                "auditor": self.offices.auditor,
+            }
+        ]
 
     def _overall(self) -> tuple[int, int]:
         return len(self.finished), len(self.finished) + len(self.repairs)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
@@ -30,8 +30,8 @@ class View(Protocol):
     def lines(self) -> Sequence[str]:
         """For a log or a pipe, each true by itself."""
 
-    def as_json(self) -> object:
-        """For programs."""
+    def json_objects(self) -> Sequence[Mapping[str, object]]:
+        """Return the objects for programs, each printed as one line: of a list an object per row."""
 
 
 V = TypeVar("V", bound=View)
@@ -39,7 +39,8 @@ V = TypeVar("V", bound=View)
 
 def show(view: View, *, as_json: bool) -> None:
     if as_json:
-        print(_json_line(view))
+        for line in _json_lines(view):
+            print(line)
     elif sys.stdout.isatty():
         Console().print(view.table())
     else:
@@ -54,7 +55,7 @@ async def watch(look: Callable[[], Awaitable[V]], *, as_json: bool) -> V:
     told: set[str] = set()
     while True:
         view = await look()
-        lines = [_json_line(view)] if as_json else list(view.lines())
+        lines = _json_lines(view) if as_json else list(view.lines())
         for line in lines:
             if line not in told:
                 print(line, flush=True)
@@ -74,8 +75,8 @@ async def _watch_on_terminal(look: Callable[[], Awaitable[V]]) -> V:
     return view
 
 
-def _json_line(view: View) -> str:
-    return json.dumps(view.as_json(), default=_json_ready, ensure_ascii=False)
+def _json_lines(view: View) -> list[str]:
+    return [json.dumps(one, default=_json_ready, ensure_ascii=False) for one in view.json_objects()]
 
 
 def _json_ready(value: Any) -> Any:

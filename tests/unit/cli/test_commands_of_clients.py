@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import itertools
 import re
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,21 +19,25 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import magnetar
+from magnetar_cli import service
 from magnetar_cli.command import app
 from magnetar_cli.exit_codes import ExitCode
+from tests.command_line import CommandLine
+from tests.running import GENEROUS_S
 
 PROJECT = Path(__file__).resolve().parents[3]
 _OF_CLIENTS = (
     *("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf"),
     *("brokers", "bundles"),
 )
+_OF_SERVERS = ("standalone", "cluster", "bookies", "ledgers", "bookie", "broker", "tour")
 
 
-def commands() -> list[list[str]]:
+def commands(groups: Sequence[str] = _OF_CLIENTS) -> list[list[str]]:
     found = []
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    for name in _OF_CLIENTS:
+    for name in groups:
         context = group.make_context("magnetar", [], resilient_parsing=True)
         _, part, _ = group.resolve_command(context, [name])
         assert part is not None
@@ -43,6 +52,15 @@ def test_each_has_a_help_and_no_option_of_the_whole(words: list[str]) -> None:
     assert shown.exit_code == 0
     assert "--url" in shown.stdout
     assert "completion" not in shown.stdout
+
+
+@pytest.mark.parametrize("words", commands([*_OF_CLIENTS, *_OF_SERVERS]), ids=" ".join)
+def test_a_help_breaks_no_line_within_a_paragraph(words: list[str]) -> None:
+    """Whoever has a wide terminal sees each paragraph in one line."""
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).stdout
+    text = shown.partition("Usage:")[2].partition("╭")[0].splitlines()[1:]
+    for line, following in itertools.pairwise(map(str.strip, text)):
+        assert not (line and following), (line, following)
 
 
 def test_nothing_heavy_is_imported_before_one_runs() -> None:
@@ -94,6 +112,49 @@ def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is said behind it is what counts.
     ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
     assert "'http://here' does not begin" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [("produce", "t", "x"), ("topics", "list")], ids=" ".join)
+def test_without_a_broker_a_command_warns_before_its_time_is_over(words: tuple[str, ...]) -> None:
+    """The warning stands alone on standard error while the command goes on trying, until Ctrl-C here."""
+    with unused_port() as address, CommandLine(f"magnetar://{address}").process(*words) as process:
+        assert process.stderr is not None
+        warning = process.stderr.readline().decode()
+        assert re.match(rf"magnetar: no broker has answered for 1 s at {address}: .*; still trying\n", warning)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=GENEROUS_S) == (b"", b"")
+        assert process.returncode == ExitCode.INTERRUPTED
+
+
+def test_an_error_about_a_missing_broker_says_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "PATIENCE_S", 0.2)
+    with unused_port() as address:
+        ended = CliRunner().invoke(app, ["topics", "list"], env={"MAGNETAR_URL": f"magnetar://{address}"})
+    assert ended.exit_code == ExitCode.UNREACHABLE
+    assert len(re.findall("no broker answers", ended.stderr)) == 1, ended.stderr
+    assert len(re.findall(r"magnetar standalone", ended.stderr)) == 1, ended.stderr
+    assert f"no process listens at {address}" in ended.stderr
+    assert "?." not in ended.stderr
+
+
+def test_other_warnings_of_the_sdk_are_not_shown() -> None:
+    code = (
+        "import logging; from magnetar_cli.plain_errors import plain_logs; plain_logs()\n"
+        "for name in ('magnetar', 'magnetar._link', 'kazoo', 'other'):\n"
+        "    logging.getLogger(name).warning('a warning')\n"
+        "logging.getLogger('magnetar').error('an error')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == "magnetar: an error\n"
+
+
+@contextlib.contextmanager
+def unused_port() -> Iterator[str]:
+    """Yield an address that refuses connections: the port is bound, and nothing listens at it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def test_the_version_is_shown() -> None:

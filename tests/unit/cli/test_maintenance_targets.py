@@ -107,6 +107,42 @@ def test_commands_of_brokers_ask_the_cluster_of_this_folder_without_a_url() -> N
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("words", _OF_BROKERS, ids=" ".join)
+def test_commands_of_brokers_ask_the_default_beside_a_cluster_that_is_down(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all commands of clients do."""
+    monkeypatch.setattr(LocalCluster, "running", lambda _, name: False)
+    monkeypatch.setattr("magnetar_cli.maintenance.admin_target.DEFAULT_URL", "magnetar://127.0.0.1:5")
+    ended = CliRunner().invoke(app, [*words])
+    assert (ended.exit_code, "127.0.0.1:5" in ended.stderr) == (ExitCode.UNREACHABLE, True)
+    assert "127.0.0.1:1" not in ended.stderr
+    assert "`magnetar cluster up` starts it" in ended.stderr
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("words", _OF_BROKERS, ids=" ".join)
+def test_a_url_and_a_folder_together_are_wrong_usage(words: tuple[str, ...]) -> None:
+    url, folder = ("--url", "magnetar://127.0.0.1:4"), ("--folder", ".magnetar")
+    for both in ([*words, *url, *folder], [*words, *folder, *url], [*url, *words, *folder]):
+        ended = CliRunner().invoke(app, both, env={"MAGNETAR_URL": "", "COLUMNS": "200"})
+        assert (ended.exit_code, "give one of them" in ended.stderr) == (ExitCode.USAGE, True), both
+    # The variable is a default for all commands.
+    ended = CliRunner().invoke(app, [*words, *folder], env={"MAGNETAR_URL": "magnetar://127.0.0.1:4"})
+    assert (ended.exit_code, "127.0.0.1:1, 127.0.0.1:2" in ended.stderr) == (ExitCode.UNREACHABLE, True)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_env_of_a_cluster_that_is_down_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    up = CliRunner().invoke(app, ["cluster", "env"])
+    monkeypatch.setattr(LocalCluster, "running", lambda _, name: False)
+    down = CliRunner().invoke(app, ["cluster", "env"])
+    assert (down.exit_code, down.stdout) == (0, up.stdout)
+    assert up.stderr == ""
+    assert down.stderr == "magnetar: no broker of this cluster runs: `magnetar cluster up` starts it\n"
+
+
+@pytest.mark.usefixtures("cluster")
 def test_env_prints_what_a_shell_exports() -> None:
     ended = CliRunner().invoke(app, ["cluster", "env"])
     assert ended.exit_code == 0
@@ -138,8 +174,8 @@ class View:
     def lines(self) -> list[str]:
         return ["line"]
 
-    def as_json(self) -> object:
-        return {"parts": [{"name": "one"}, {"name": "two\n"}], "payload": b"\xff"}
+    def json_objects(self) -> list[dict[str, object]]:
+        return [{"parts": [{"name": "one"}, {"name": "two\n"}], "payload": b"\xff"}]
 
 
 @pytest.mark.usefixtures("cluster")

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from magnetar_bookie.daemon.settings import BookieSettings
 from magnetar_broker.daemon.settings import BrokerSettings
 from magnetar_cli import bookie, broker
+from magnetar_cli.cluster.daemon_settings import BROKERS, checked
+from magnetar_cli.cluster.errors import ClusterError
 from magnetar_cli.standalone.settings import StandaloneSettings
 from magnetar_wire.configuration import Configuration, InvalidConfiguration, load
 from magnetar_wire.logs import LogOptions
@@ -102,7 +104,18 @@ def test_an_advertised_address_without_a_port_is_refused(
     ended = CommandLine("").run(*words, *settings, given=b"")
     assert ended.exit_code == 78
     assert f"flag {setting}: {setting} = 'foo'" in ended.stderr
-    assert "it has no port" in ended.stderr
+    assert f"{setting} = 'foo': it has no port" in ended.stderr
+    assert "Value error" not in ended.stderr
     kind = StandaloneSettings if words[0] == "standalone" else BrokerSettings
     for good in ("foo:0", "foo.example:6652", "[::1]:6652"):
         assert getattr(load(kind, flags=[*needed, f"{setting}={good}"]), setting) == good
+
+
+def test_a_wrong_setting_of_a_local_cluster_is_one_line() -> None:
+    with pytest.raises(ClusterError) as raised:
+        checked(BROKERS, {"pulsar_advertised_address": "foo", "garbage_interval_s": 1})
+    assert re.fullmatch(
+        r"a broker can't be set so: pulsar_advertised_address: it has no port: an address is .*; "
+        r"garbage_interval_s: Extra inputs are not permitted",
+        str(raised.value),
+    )

@@ -75,6 +75,11 @@ def test_a_rule_between_options_is_checked_when_they_are_made() -> None:
         load(Options, flags=["ensemble_size=2"])
 
 
+def test_an_error_of_a_rule_has_no_prefix_of_the_library() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"^\w+: ensemble_size is at least write_quorum$"):
+        load(Options, flags=["write_quorum=9"])
+
+
 def test_a_secret_is_never_told() -> None:
     with pytest.raises(InvalidConfiguration) as raised:
         load(Options, flags=["token=s3cret", "max_message_size=-1"])
