@@ -38,6 +38,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
         folder,
         managed_ledger_max_entries_per_ledger=PER_LEDGER,
         managed_ledger_min_ledger_rollover_time_minutes=0,
+        # What is published before a subscription is deleted as soon as it has been read.
+        default_retention_without_subscription_minutes=0,
     ) as server:
         yield server
 

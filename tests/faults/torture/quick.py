@@ -28,8 +28,9 @@ QUICK_BOOKIES: Final[dict[str, Any]] = {
     "grpc_keepalive_time_ms": 3000,
     "grpc_keepalive_timeout_ms": 3000,
 }
-# Ledgers roll, and are trimmed, within the minute.
+# Ledgers roll, and are trimmed, within the minute, also those from before a topic's first subscription.
 SMALL_LEDGERS: Final[dict[str, Any]] = {
+    "default_retention_without_subscription_minutes": 0,
     "managed_ledger_max_entries_per_ledger": 400,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
     "managed_ledger_cursor_max_entries_per_ledger": 200,
