@@ -55,6 +55,8 @@ class Sent:
     meant: dict[str, Incarnation]
     told: Place | None = None
     never: Exception | None = None
+    # Its producer was told an error, and sends it no more.
+    failed: bool = False
 
     def __str__(self) -> str:
         return f"message {self.number} of {self.producer.name}"
@@ -142,6 +144,7 @@ class Published:
         self._opened_on.setdefault(producer.name, {})[life.topic] = life
 
     def failed(self, payload: bytes, error: Exception) -> None:
+        self._sent[payload].failed = True
         if isinstance(error, (IncarnationChanged, TopicNotFound)):
             # What waits for room at this moment is not lost with the rest.
             self._told_of_change[self._sent[payload].producer.name] = self._tick()
@@ -225,7 +228,8 @@ class Published:
         self, topic: str, first: dict[bytes, Place], last: dict[bytes, Place], *, incomplete: bool
     ) -> None:
         """Judge by the first copy of each message. Trimmed and destroyed entries may have been the first ones: then
-        the last copies are judged, too."""
+        the last copies are judged, too. They tell nothing of a message that has failed: it is not sent again with those
+        before it."""
         before: dict[str, Sent] = {}
         for payload in first:
             sent = self._sent[payload]
@@ -233,7 +237,7 @@ class Published:
             self._look("5, 33")
             if other is None or other.number < sent.number:
                 before[sent.producer.name] = sent
-            elif not incomplete or last[other.payload] < last[payload]:
+            elif not incomplete or (not other.failed and last[other.payload] < last[payload]):
                 raise Violation("5, 33", f"{topic}: {sent} is at {first[payload]}, and only behind {other}")
 
     def _copy(self, sent: Sent, place: Place, log: _Log) -> None:

@@ -4,12 +4,13 @@ without it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from magnetar.exceptions import IncarnationChanged, MessageTooBig, StaleEpoch
+from magnetar.exceptions import IncarnationChanged, MessageTooBig, StaleEpoch, Timeout
 from magnetar_protos.broker_pb2 import (
     FAILOVER,
     SHARED,
@@ -373,3 +374,20 @@ def test_what_was_moved_or_made_again_may_come_again() -> None:
     scene.history.send_failed(scene.producer, MESSAGES[3], IncarnationChanged("it is another one"))
     scene.owned(1, 8, incarnation="j")
     scene.history.stored(scene.producer, b"waits", at(0, 8))
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_message_that_has_failed_is_not_sent_again_with_those_before_it(failed: bool) -> None:
+    """CHK-33: first copies of both messages are trimmed, and the second one was given up before the first was sent
+    again. One that was not given up is sent again behind it."""
+    scene = Scene()
+    for number in range(3):
+        scene.given(number)
+    scene.acknowledges(0, 1, 2)
+    for payload in (b"first", b"second"):
+        scene.history.sending(scene.producer, payload)
+    if failed:
+        scene.history.send_failed(scene.producer, b"second", Timeout("nobody answers"))
+    found = [Found(at(number), payload, number) for number, payload in ((4, b"second"), (5, b"first"))]
+    with nullcontext() if failed else pytest.raises(Violation, match="only behind"):
+        scene.history.found(TOPIC, found)
