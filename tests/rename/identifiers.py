@@ -52,7 +52,8 @@ def rename_identifier(
     for name in (old, new):
         if not _IDENTIFIER.fullmatch(name):
             raise CannotRename(f"{name!r} is no identifier")
-    word = re.compile(rf"\b{old}\b")
+    # A name may follow an escaped line break.
+    word = re.compile(rf"(?:\b|(?<=\\[nt])){old}\b")
     files = list(files_of(root))
     holding = [file for file in files if word.search(file.text)]
     sources = Sources(root)

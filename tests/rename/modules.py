@@ -29,7 +29,7 @@ __all__ = ["move_module"]
 
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _LINK: Final = re.compile(r"(\]\()([^)#\s]+)")
-_BY_END: Final = re.compile(r"""(?<=["'])([\w.]+):(?=[\w.]*["'])""")
+_BY_END: Final = re.compile(r"""(?<=(["'`]))([\w.]+):(?=([\w.]*)\1)""")
 
 
 def move_module(root: Path, old: str, new: str, *, dry_run: bool = False) -> Report:
@@ -41,6 +41,9 @@ def move_module(root: Path, old: str, new: str, *, dry_run: bool = False) -> Rep
     moves = _moves(root, files, old, new)
     if relative := [file.line(0) for file in files if file.is_python and _relative_imports(file.text)]:
         raise CannotRename(f"relative imports are not followed: make them absolute in {', '.join(relative)}")
+    # A module may move to below its own name: then the new name begins with the old one, and is not to be rewritten.
+    below = re.escape(new.removeprefix(old)) if new.startswith(f"{old}.") else r"\w"
+    dotted = re.compile(rf"(?<![\w.]){re.escape(old)}(?!\w|{below})")
     report = Report()
     sources = Sources(root)
     names = [file.name for file in files]
@@ -48,24 +51,30 @@ def move_module(root: Path, old: str, new: str, *, dry_run: bool = False) -> Rep
     mentions = _Mentions(paths, names)
     for file in files:
         if file.is_untouched:
-            if re.search(rf"(?<![\w.]){re.escape(old)}(?!\w)", file.text):
+            if dotted.search(file.text):
                 report.warnings.append(f"not changed: {file.name} names {old}")
             continue
-        text = file.text
+        text = _rewrite_places(file.text, sources, old, new, report)
+        text, times = dotted.subn(new, text)
+        report.count("dotted names", times)
         if file.is_python:
             text = _rewrite_imports(text, old, new, report)
             if file.name in moves and "__file__" in text:
                 report.warnings.append(f"{file.name} uses __file__: see whether it is as deep in the tree as before")
-        if file.is_mutant or "Branch(" in text:
-            text = _rewrite_places(text, sources, old, new, report)
-        text, times = re.subn(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, text)
-        report.count("dotted names", times)
         if file.name.endswith(".md"):
             text = _rewrite_links(text, file.name, moves.get(file.name, file.name), paths, report)
         text = mentions.rewrite(text, file, report)
         file.written = text
         if text != file.text:
             report.changed.append(root / moves.get(file.name, file.name))
+    leaf = old.rpartition(".")[2]
+    if leaf != new.rpartition(".")[2]:
+        in_backticks = re.compile(rf"`{leaf}`")
+        package = os.path.commonpath([PurePosixPath(path).parent for path in moves]).removesuffix(f"/{leaf}")
+        for file in (one for one in files if one.name.startswith(f"{package}/")):
+            mentions.left += [file.line(found.start()) for found in in_backticks.finditer(file.text)]
+    if mentions.left:
+        report.warnings.append(f"may mean what was moved, and is not changed: {', '.join(mentions.left)}")
     report.count("files moved", len(moves))
     if not dry_run:
         for file in files:
@@ -83,6 +92,8 @@ def _moves(root: Path, files: Sequence[File], old: str, new: str) -> dict[str, s
         if f"{path}.py" in names:
             moves = {f"{path}.py": f"{target}.py"}
         else:
+            if new.startswith(f"{old}."):
+                raise CannotRename(f"the package {old} can't be moved to below itself")
             moves = {name: target + name.removeprefix(path) for name in names if name.startswith(f"{path}/")}
         if not moves or (f"{path}.py" not in names and f"{path}/__init__.py" not in names):
             continue
@@ -184,10 +195,9 @@ def _rewrite_places(text: str, sources: Sources, old: str, new: str, report: Rep
     """Rewrite the ends of modules' names before qualified names: as many parts as before."""
 
     def rewritten(found: re.Match[str]) -> str:
-        quote = text[found.start() - 1]
-        rest = text[found.end() : text.index(quote, found.end())]
+        _, ending, qualified_name = found.groups()
         try:
-            module, _ = sources.resolve(f"{found[1]}:{rest}")
+            module, _ = sources.resolve(f"{ending}:{qualified_name}")
         except PlaceNotFound:
             return found[0]
         if module.name != old and not module.name.startswith(f"{old}."):
@@ -195,7 +205,7 @@ def _rewrite_places(text: str, sources: Sources, old: str, new: str, report: Rep
         name = new + module.name.removeprefix(old)
         parts = name.split(".")
         report.count("places of mutants and branches")
-        return (name if found[1] == module.name else ".".join(parts[-found[1].count(".") - 1 :])) + ":"
+        return (name if ending == module.name else ".".join(parts[-ending.count(".") - 1 :])) + ":"
 
     return _BY_END.sub(rewritten, text)
 
@@ -238,22 +248,25 @@ class _Mentions:
         unclear: set[str] = set()
         for old, new in paths.items():
             for end in _ends(old):
-                is_file, is_one = old in names, "/" not in end
+                is_one = "/" not in end
                 if is_one and PurePosixPath(old).name == PurePosixPath(new).name:
                     continue
-                if len(ends[end]) > 1 or (is_one and not is_file):
-                    unclear.add(end if is_file else f"{end}/")
+                # The name of a folder alone could be any word.
+                mention = f"{end}/" if is_one and old not in names else end
+                if len(ends[end]) > 1:
+                    unclear.add(mention)
                 else:
                     before = old.removesuffix(end)
-                    self._new[end] = new.removeprefix(before) if new.startswith(before) else new
+                    target = new.removeprefix(before) if new.startswith(before) else new
+                    self._new[mention] = target + mention.removeprefix(end)
         self._pattern = _matching(self._new)
         self._unclear = _matching(unclear)
+        # Where another file of the same name may be meant.
+        self.left: list[str] = []
 
     def rewrite(self, text: str, file: File, report: Report) -> str:
         if self._unclear is not None and file.name.endswith(".md"):
-            found = sorted({match[1] for match in self._unclear.finditer(text)})
-            if found:
-                report.warnings.append(f"{file.name} may mean what was moved by: {', '.join(found)}")
+            self.left += [file.line(found.start()) for found in self._unclear.finditer(file.text)]
         if self._pattern is None:
             return text
         text, times = self._pattern.subn(lambda match: self._new[match[1]], text)

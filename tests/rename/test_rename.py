@@ -45,7 +45,8 @@ FILES = {
     "broker/magnetar_broker/seek.proto": "// check_seek, see broker/magnetar_broker/seek.py\nuint64 check_seek = 1;\n",
     "broker/magnetar_broker/protocol.md": (
         "# Seeks\n`check_seek` and check_seek; `Seek.take`; take it. See [seek](seek.py), `magnetar_broker/seek.py`,\n"
-        "core/limits.py, ../magnetar_broker/core/limits.py and other/core/limits.py; `core/`; `--check-seek`.\n"
+        "core/limits.py, ../magnetar_broker/core/limits.py and other/core/limits.py; `core/`; `core`; `--check-seek`.\n"
+        "`seek:Seek`; limits.py\n"
     ),
     "README.md": "[seek](broker/magnetar_broker/seek.py) and [how](broker/magnetar_broker/protocol.md#seeks)\n",
     "tests/mutants/a_seek.toml": (
@@ -55,7 +56,7 @@ FILES = {
     "tests/test_seek.py": (
         "import magnetar_broker.seek\nfrom magnetar_broker import seek\n"
         "from tests.sim.reach import Branch\n\n"
-        'BRANCHES = [Branch("seek:Seek.check_seek", "check_seek!r"), Branch("seek:Seek", "take")]\n'
+        'BRANCHES = [Branch("seek:Seek.check_seek", "x\\ncheck_seek!r"), Branch("seek:Seek", "take")]\n'
         "seek.Seek().check_seek(check_seek=1)\nmagnetar_broker.seek.Seek()\nprint(f'{seek.Seek}')\n"
     ),
     "tests/data.json": '{"check_seek": "magnetar_broker.seek"}\n',
@@ -89,7 +90,7 @@ def test_a_name_is_renamed_in_code_and_in_all_that_speaks_of_it(tree: Path) -> N
     )
     mutant = FILES["tests/mutants/a_seek.toml"]
     assert read(tree, "tests/mutants/a_seek.toml") == mutant.replace("check_seek", "verify_seek")
-    assert 'Branch("seek:Seek.verify_seek", "verify_seek!r")' in read(tree, "tests/test_seek.py")
+    assert 'Branch("seek:Seek.verify_seek", "x\\nverify_seek!r")' in read(tree, "tests/test_seek.py")
     assert read(tree, "broker/magnetar_broker/seek.proto") == (
         FILES["broker/magnetar_broker/seek.proto"].replace("// check_seek", "// verify_seek")
     )
@@ -159,7 +160,7 @@ def test_a_module_is_moved_and_followed(tree: Path) -> None:
     assert read(tree, "tests/test_seek.py") == (
         "import magnetar_broker.subscriptions.seeking\nfrom magnetar_broker.subscriptions import seeking\n"
         "from tests.sim.reach import Branch\n\n"
-        'BRANCHES = [Branch("seeking:Seek.check_seek", "check_seek!r"), Branch("seeking:Seek", "take")]\n'
+        'BRANCHES = [Branch("seeking:Seek.check_seek", "x\\ncheck_seek!r"), Branch("seeking:Seek", "take")]\n'
         "seeking.Seek().check_seek(check_seek=1)\nmagnetar_broker.subscriptions.seeking.Seek()\nprint(f'{seeking.Seek}')\n"
     )
     assert 'in = "magnetar_broker.subscriptions.seeking:Seek.check_seek"' in read(tree, "tests/mutants/a_seek.toml")
@@ -170,8 +171,20 @@ def test_a_module_is_moved_and_followed(tree: Path) -> None:
         "[seek](broker/magnetar_broker/subscriptions/seeking.py) and [how](broker/"
     )
     assert "see broker/magnetar_broker/subscriptions/seeking.py" in read(tree, "broker/magnetar_broker/seek.proto")
+    assert "`seeking:Seek`" in read(tree, "broker/magnetar_broker/protocol.md")
     assert report.counts["files moved"] == 1
     assert "not changed: tests/data.json names magnetar_broker.seek" in report.warnings
+
+
+def test_a_module_is_moved_to_below_its_own_name(tree: Path) -> None:
+    move_module(tree, "magnetar_broker.seek", "magnetar_broker.seek.rules")
+    assert read(tree, "broker/magnetar_broker/seek/rules.py") == SEEK
+    assert read(tree, "tests/test_seek.py").startswith(
+        "import magnetar_broker.seek.rules\nfrom magnetar_broker.seek import rules\n"
+    )
+    assert 'in = "magnetar_broker.seek.rules:Seek.check_seek"' in read(tree, "tests/mutants/a_seek.toml")
+    with pytest.raises(CannotRename, match="below itself"):
+        move_module(tree, "magnetar_broker.core", "magnetar_broker.core.rules")
 
 
 def test_a_package_is_moved_with_its_modules(tree: Path) -> None:
@@ -181,7 +194,8 @@ def test_a_package_is_moved_with_its_modules(tree: Path) -> None:
     assert "\nrules/limits.py, ../magnetar_broker/rules/limits.py and other/core/limits.py" in (
         read(tree, "broker/magnetar_broker/protocol.md")
     )
-    assert "broker/magnetar_broker/protocol.md may mean what was moved by: core/" in report.warnings
+    assert "`rules/`; `core`;" in read(tree, "broker/magnetar_broker/protocol.md")
+    assert any(warning.endswith("not changed: broker/magnetar_broker/protocol.md:3") for warning in report.warnings)
     assert sorted(path.name for path in (tree / "broker/magnetar_broker/rules").iterdir()) == (
         ["__init__.py", "errors.py", "limits.py"]
     )
@@ -191,6 +205,14 @@ def test_an_imported_name_that_is_something_else_too_is_kept(tree: Path) -> None
     report = move_module(tree, "magnetar_broker.core.limits", "magnetar_broker.core.bounds")
     assert "from magnetar_broker.core import bounds as limits\n" in read(tree, "broker/magnetar_broker/seek.py")
     assert any("keeps the name limits" in warning for warning in report.warnings)
+    assert read(tree, "broker/magnetar_broker/protocol.md").endswith("; bounds.py\n")
+
+
+def test_a_file_name_that_others_have_too_is_reported(tree: Path) -> None:
+    (tree / "tests/limits.py").touch()
+    report = move_module(tree, "magnetar_broker.core.limits", "magnetar_broker.core.bounds")
+    assert read(tree, "broker/magnetar_broker/protocol.md").endswith("; limits.py\n")
+    assert any("not changed: broker/magnetar_broker/protocol.md:4" in warning for warning in report.warnings)
 
 
 def test_an_import_of_several_modules_is_split(tree: Path) -> None:
